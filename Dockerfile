@@ -1,0 +1,52 @@
+# docker build -t sluice . && docker run --stop-timeout 45 -p 8000:8000 -v sluice:/var/lib/sluice sluice
+# A stop waits for running requests (SLUICE_GRACEFUL_SECONDS), hence the longer stop timeout.
+ARG PYTHON_VERSION=3.13
+
+# ---- the page's third-party files ----
+FROM node:24-slim AS assets
+WORKDIR /build
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --ignore-scripts \
+    && mkdir -p vendor/dropzone \
+    && cp node_modules/dropzone/dist/dropzone.mjs node_modules/dropzone/dist/dropzone.css \
+        node_modules/dropzone/LICENSE vendor/dropzone/
+
+# ---- Python packages, exactly as locked ----
+FROM python:${PYTHON_VERSION}-slim AS packages
+COPY requirements.txt .
+RUN python -m venv /opt/sluice \
+    && /opt/sluice/bin/pip install --no-cache-dir --disable-pip-version-check \
+        --require-hashes -r requirements.txt
+
+# ---- the service ----
+FROM python:${PYTHON_VERSION}-slim
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ffmpeg \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --user-group --no-create-home sluice \
+    && install -d -o sluice -g sluice /var/lib/sluice /var/lib/sluice/staging /var/lib/sluice/data
+COPY --from=packages /opt/sluice /opt/sluice
+WORKDIR /srv/sluice
+COPY app app
+COPY templates templates
+COPY static static
+COPY wsgi.py LICENSE ./
+COPY --from=assets /build/vendor static/vendor
+# Compiled here, as the service's user cannot write beside the sources.
+RUN /opt/sluice/bin/python -m compileall -q app wsgi.py
+
+ENV PATH=/opt/sluice/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    SLUICE_HOST=0.0.0.0 \
+    SLUICE_PORT=8000 \
+    SLUICE_STAGING_DIR=/var/lib/sluice/staging \
+    SLUICE_DATA_DIR=/var/lib/sluice/data
+USER sluice
+# One volume for staging and data: between two mounts a rename fails, and publishing would copy the whole file.
+VOLUME /var/lib/sluice
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=15s --timeout=5s --start-period=20s \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:%s/healthz' % os.environ['SLUICE_PORT'], timeout=4)"]
+# The list form: the server is process 1 and gets the signals itself.
+CMD ["python", "-m", "app.serve"]

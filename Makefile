@@ -1,0 +1,47 @@
+# One verb a job. `make` alone lists them.
+
+PYTHON := .venv/bin/python
+SOURCES = $(wildcard app bench tests scripts wsgi.py)
+TYPED = $(wildcard app bench tests scripts/lock_digest.py wsgi.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev run test test-fast lint format lock bench bench-quick clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## everything `run` needs; does nothing when all is in place
+	@scripts/setup
+
+setup-dev: ## the same for `test` and `lint`
+	@scripts/setup dev
+
+run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; SLUICE_ variables as in README.md
+	@exec $(PYTHON) -m app.serve
+
+test: setup-dev ## all tests; ARGS="-k name" narrows them
+	@$(PYTHON) -m pytest $(ARGS)
+
+test-fast: setup-dev ## the tests that start neither a server nor a browser
+	@$(PYTHON) -m pytest -m "not e2e and not browser" $(ARGS)
+
+lint: setup-dev ## formatter, linter, types, import rules, spelling, lock files; changes nothing
+	@scripts/lint $(SOURCES) -- $(TYPED)
+
+format: setup-dev ## put sources into the one format and repair what the linter can
+	@$(PYTHON) -m ruff check --fix --quiet $(SOURCES) || true
+	@$(PYTHON) -m ruff format $(SOURCES)
+
+lock: setup-dev ## compile pyproject.toml into the requirements files; ARGS=--upgrade for new versions
+	@scripts/lock $(ARGS)
+
+bench: setup-dev ## all benchmarks, each with its table
+	@$(PYTHON) -m bench $(ARGS)
+
+bench-quick: setup-dev ## the benchmarks with small sizes
+	@$(PYTHON) -m bench --quick $(ARGS)
+
+clean: ## remove what set-up and the tools made; uploads and data stay
+	@rm -rf .venv .tools node_modules static/vendor .mypy_cache .ruff_cache .pytest_cache \
+		.hypothesis .import_linter_cache
+	@find app bench tests scripts -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,61 @@
+"""/api/uploads: create, look at, cancel."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, url_for
+
+from app.api.documents import upload_document
+from app.domain.upload import Upload, parse_upload_id
+from app.uploads.service import NewUpload
+from app.wire.context import current_owner, current_services, note_upload
+from app.wire.json_body import json_object, member
+
+blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
+
+LIST_LIMIT = 1000
+"""Most uploads under way that are listed, newest first."""
+
+
+@blueprint.post("")
+def create() -> tuple[Response, int, dict[str, str]]:
+    """A new upload with its room reserved (201), or the one under way for the same file (200)."""
+    body = json_object()
+    upload, is_new = current_services().uploads.create(
+        NewUpload(
+            owner=current_owner(),
+            filename=member(body, "name", "filename", kind=str),
+            length=member(body, "size", "length", kind=int),
+            fingerprint=member(body, "fingerprint", kind=str, default=None),
+        )
+    )
+    location = url_for("api_uploads.show", upload_id=upload.id)
+    return _document(note_upload(upload)), 201 if is_new else 200, {"Location": location}
+
+
+@blueprint.get("")
+def index() -> Response:
+    """The uploads under way."""
+    services = current_services()
+    found = services.uploads.active(current_owner(), LIST_LIMIT)
+    expiry = services.settings.expiry_seconds
+    return jsonify({"uploads": [upload_document(upload, expiry) for upload in found]})
+
+
+@blueprint.get("/<upload_id>")
+def show(upload_id: str) -> Response:
+    """What has arrived of an upload and what is missing."""
+    upload = current_services().uploads.get(current_owner(), parse_upload_id(upload_id))
+    response = _document(note_upload(upload))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@blueprint.delete("/<upload_id>")
+def cancel(upload_id: str) -> tuple[str, int]:
+    """End an upload and free its room."""
+    current_services().uploads.cancel(current_owner(), parse_upload_id(upload_id))
+    return "", 204
+
+
+def _document(upload: Upload) -> Response:
+    return jsonify(upload_document(upload, current_services().settings.expiry_seconds))

@@ -1,0 +1,42 @@
+"""/api/videos: list, look at, delete."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, request
+
+from app.api.documents import video_document
+from app.domain.errors import InvalidRequest
+from app.domain.upload import parse_upload_id
+from app.wire.context import current_owner, current_services, note_upload
+
+blueprint = Blueprint("api_videos", __name__, url_prefix="/api/videos")
+
+DEFAULT_PAGE = 50
+
+
+@blueprint.get("")
+def index() -> Response:
+    """A page of videos, newest first; `next` is the `cursor` of the following page."""
+    limit = request.args.get("limit", str(DEFAULT_PAGE))
+    if not (limit.isascii() and limit.isdecimal()):
+        raise InvalidRequest("The limit must be a whole number.")
+    page = current_services().library.page(
+        current_owner(), limit=int(limit[:9]), cursor=request.args.get("cursor")
+    )
+    return jsonify(
+        {"videos": [video_document(video) for video in page.videos], "next": page.next_cursor}
+    )
+
+
+@blueprint.get("/<upload_id>")
+def show(upload_id: str) -> Response:
+    """One video."""
+    video = current_services().library.get(current_owner(), parse_upload_id(upload_id))
+    return jsonify(video_document(note_upload(video)))
+
+
+@blueprint.delete("/<upload_id>")
+def delete(upload_id: str) -> tuple[str, int]:
+    """Remove a video and its file."""
+    current_services().library.delete(current_owner(), parse_upload_id(upload_id))
+    return "", 204

@@ -1,0 +1,97 @@
+"""GET and HEAD /media/{id}."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from flask import Blueprint, request
+from werkzeug.wrappers import Response
+
+from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
+from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_span
+from app.delivery.sendfile import send_span
+from app.domain.media_type import is_playable, media_type
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, parse_upload_id
+from app.wire.context import current_owner, current_services, note_upload
+
+blueprint = Blueprint("delivery", __name__)
+
+SANDBOX = "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; sandbox"
+"""For a stored file that is opened as a page: it may play, and nothing else."""
+
+
+@blueprint.get("/media/<upload_id>")
+def media(upload_id: str) -> Response:
+    """The bytes of a video, or the part that a Range header asks for."""
+    library, owner = current_services().library, current_owner()
+    video = note_upload(library.get(owner, parse_upload_id(upload_id)))
+    validators = _validators(video)
+    outcome = evaluate(dict(request.headers), validators)
+    if outcome is not Outcome.SEND:
+        status = 304 if outcome is Outcome.NOT_MODIFIED else 412
+        return _with_headers(Response(status=status), video, validators)
+    try:
+        span = _requested_span(video, validators)
+    except RangeNotSatisfiable:
+        response = Response(status=416)
+        response.headers["Content-Range"] = content_range(None, video.known_length)
+        return _with_headers(response, video, validators)
+    return _with_headers(_send(video, span), video, validators)
+
+
+def _requested_span(video: Upload, validators: Validators) -> ByteRange | None:
+    if request.method != "GET" or not range_applies(dict(request.headers), validators):
+        return None
+    return requested_span(request.headers.get("Range"), video.known_length)
+
+
+def _send(video: Upload, span: ByteRange | None) -> Response:
+    sent = span or ByteRange(0, video.known_length)
+    if request.method == "HEAD":
+        response = Response()
+        response.content_length = sent.length
+    else:
+        file = current_services().library.open(video, sent)
+        response = send_span(request.environ, file, sent)
+    response.content_type = media_type(video.filename)
+    if span is not None:
+        response.status_code = 206
+        response.headers["Content-Range"] = content_range(span, video.known_length)
+    return response
+
+
+def _validators(video: Upload) -> Validators:
+    """The bytes under an id never change, so the id itself is the strongest tag there is."""
+    published_at = video.published_at or video.active_at
+    return Validators(video.id, published_at.replace(microsecond=0))
+
+
+def _with_headers(response: Response, video: Upload, validators: Validators) -> Response:
+    response.set_etag(validators.etag)
+    response.last_modified = validators.last_modified
+    response.headers["Accept-Ranges"] = "bytes"
+    response.headers["Cache-Control"] = "private, no-cache"
+    response.headers["Content-Disposition"] = content_disposition(
+        video.filename,
+        is_attachment="download" in request.args or not is_playable(video.filename),
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = SANDBOX
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    return response
+
+
+def content_disposition(filename: str, *, is_attachment: bool) -> str:
+    """The header for a name with any characters: plain for old clients, RFC 8187 for the rest."""
+    name = PurePosixPath(filename).name
+    plain = name.encode("ascii", "replace").decode().translate(_UNQUOTABLE)
+    kind = "attachment" if is_attachment else "inline"
+    header = f'{kind}; filename="{plain}"'
+    if plain != name:
+        header += f"; filename*=UTF-8''{quote(name, safe='')}"
+    return header
+
+
+_UNQUOTABLE = str.maketrans({'"': "'", "\\": "_", "%": "_"})

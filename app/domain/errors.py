@@ -1,0 +1,164 @@
+"""Everything that can go wrong with an upload, as one tree.
+
+    UploadError
+    |-- InvalidRequest          400
+    |   |-- MalformedBody       400
+    |   |-- ChunkMismatch       400
+    |   |-- DigestMismatch      400  retryable
+    |   `-- BodyTruncated       400  retryable
+    |-- UploadNotFound          404
+    |-- BodyStalled             408  retryable
+    |-- UploadConflict          409
+    |   |-- WriterSuperseded    409  retryable
+    |   `-- UploadComplete      409
+    |-- UploadGone              410
+    |-- TooLarge                413
+    |-- TypeNotAllowed          415
+    |-- StorageFailed           500  retryable
+    |-- ServerBusy              503  retryable
+    `-- NoRoom                  507
+
+Clients decide by `code` and `retryable`, never by the text. `status_hint` is the HTTP status that
+fits; a protocol with statuses of its own may choose another.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class UploadError(Exception):
+    """Base of the tree; `str()` is a sentence for people."""
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    status_hint: ClassVar[int]
+    retryable: ClassVar[bool] = False
+
+
+class InvalidRequest(UploadError):
+    """A field is missing, malformed or impossible."""
+
+    code = "malformed_request"
+    title = "The request is malformed"
+    status_hint = 400
+
+
+class MalformedBody(InvalidRequest):
+    """The body does not follow the format its headers announce."""
+
+    code = "malformed_body"
+    title = "The request body is malformed"
+
+
+class ChunkMismatch(InvalidRequest):
+    """A chunk's length, offset or count does not fit the file it belongs to."""
+
+    code = "chunk_mismatch"
+    title = "The chunk does not fit the upload"
+
+
+class DigestMismatch(InvalidRequest):
+    """The bytes do not have the digest the client gave; none of them was kept."""
+
+    code = "digest_mismatch"
+    title = "The checksum does not match"
+    retryable = True
+
+
+class BodyTruncated(InvalidRequest):
+    """The connection ended before the body did; what arrived is kept."""
+
+    code = "body_truncated"
+    title = "The request body ended early"
+    retryable = True
+
+
+class UploadNotFound(UploadError):
+    """No upload of that id exists."""
+
+    code = "upload_not_found"
+    title = "There is no such upload"
+    status_hint = 404
+
+
+class BodyStalled(UploadError):
+    """The body came to a halt, or comes more slowly than the server waits for."""
+
+    code = "body_stalled"
+    title = "The request body stalled"
+    status_hint = 408
+    retryable = True
+
+
+class UploadConflict(UploadError):
+    """The request contradicts what the upload was created with."""
+
+    code = "upload_conflict"
+    title = "The request contradicts the upload"
+    status_hint = 409
+
+
+class WriterSuperseded(UploadConflict):
+    """A newer request has taken over the same bytes."""
+
+    code = "writer_superseded"
+    title = "A newer request writes the same bytes"
+    retryable = True
+
+
+class UploadComplete(UploadConflict):
+    """The step is for unfinished uploads, and this one is complete."""
+
+    code = "upload_complete"
+    title = "The upload is complete"
+
+
+class UploadGone(UploadError):
+    """The upload existed, and was cancelled, expired or deleted."""
+
+    code = "upload_gone"
+    title = "The upload no longer exists"
+    status_hint = 410
+
+
+class TooLarge(UploadError):
+    """The file is larger than the server takes."""
+
+    code = "too_large"
+    title = "The file is too large"
+    status_hint = 413
+
+
+class TypeNotAllowed(UploadError):
+    """The server is set up to refuse files of this type."""
+
+    code = "type_not_allowed"
+    title = "Files of this type are not accepted"
+    status_hint = 415
+
+
+class StorageFailed(UploadError):
+    """The disk or the object store answered with an error."""
+
+    code = "storage_failed"
+    title = "The storage failed"
+    status_hint = 500
+    retryable = True
+
+
+class ServerBusy(UploadError):
+    """The server cannot take the request now."""
+
+    code = "server_busy"
+    title = "The server is busy"
+    status_hint = 503
+    retryable = True
+
+
+class NoRoom(UploadError):
+    """There is not enough free space for the file."""
+
+    code = "no_room"
+    title = "There is not enough room for the file"
+    status_hint = 507

@@ -1,0 +1,63 @@
+"""The states of an upload and the steps between them, as one table.
+
+                  +--> cancelled
+                  |
+receiving --------+--> expired
+    |             |
+    v             |
+verifying --------+    (a crash leaves it here; anyone may finish it)
+    |
+    v
+complete ---> deleted
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class UploadState(StrEnum):
+    """Where an upload stands; the value is what the record and the API show."""
+
+    RECEIVING = "receiving"
+    """Bytes are missing; chunks are taken."""
+    VERIFYING = "verifying"
+    """Every byte has arrived; the file is being published."""
+    COMPLETE = "complete"
+    """The file is published and readable under the upload's id."""
+    CANCELLED = "cancelled"
+    """Ended by the client before it was complete."""
+    EXPIRED = "expired"
+    """Ended by the server, for want of activity or because its bytes were lost."""
+    DELETED = "deleted"
+    """Was complete; its file has been removed at someone's request."""
+
+
+TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {
+    UploadState.RECEIVING: frozenset(
+        {UploadState.VERIFYING, UploadState.CANCELLED, UploadState.EXPIRED}
+    ),
+    UploadState.VERIFYING: frozenset(
+        {UploadState.COMPLETE, UploadState.CANCELLED, UploadState.EXPIRED}
+    ),
+    UploadState.COMPLETE: frozenset({UploadState.DELETED}),
+    UploadState.CANCELLED: frozenset(),
+    UploadState.EXPIRED: frozenset(),
+    UploadState.DELETED: frozenset(),
+}
+
+ACTIVE = frozenset({UploadState.RECEIVING, UploadState.VERIFYING})
+"""States in which the upload holds room in the staging folder."""
+
+GONE = frozenset({UploadState.CANCELLED, UploadState.EXPIRED, UploadState.DELETED})
+"""States in which nothing is left but the record."""
+
+
+class IllegalTransition(ValueError):
+    """A step the table does not have; the upload is unchanged."""
+
+
+def check_transition(current: UploadState, target: UploadState) -> None:
+    """Raise `IllegalTransition` unless the table has the step from `current` to `target`."""
+    if target not in TRANSITIONS[current]:
+        raise IllegalTransition(f"an upload cannot go from {current} to {target}")

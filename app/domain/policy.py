@@ -1,0 +1,79 @@
+"""What may be uploaded. Pure: takes values, raises from the error tree or returns them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge, TypeNotAllowed
+from app.domain.ranges import ByteRange
+
+MAX_FILENAME_CHARACTERS = 1024
+"""Longer names are refused: a name carries a folder path at most."""
+
+MAX_KEY_CHARACTERS = 200
+"""Longest client key or fingerprint; Dropzone's are 36 long."""
+
+_CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPolicy:
+    """The limits an operator sets. An empty `allowed_extensions` allows every type."""
+
+    max_length: int
+    allowed_extensions: frozenset[str] = frozenset()
+
+    def check_length(self, length: int) -> int:
+        """`length` in bytes; `TooLarge` beyond the limit, `InvalidRequest` below zero."""
+        if length < 0:
+            raise InvalidRequest("The size of the file is negative.")
+        if length > self.max_length:
+            raise TooLarge(
+                f"The file has {length} bytes; this server takes files of up to "
+                f"{self.max_length} bytes."
+            )
+        return length
+
+    def check_filename(self, filename: str) -> str:
+        """The name to keep: normalised (NFC), without folders that lead elsewhere.
+
+        It is only ever shown and sent back in a header; no path on the server contains it.
+        """
+        name = unicodedata.normalize("NFC", filename).replace("\\", "/").strip()
+        if len(name) > MAX_FILENAME_CHARACTERS:
+            raise InvalidRequest(f"The file name is over {MAX_FILENAME_CHARACTERS} characters.")
+        if any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
+            raise InvalidRequest("The file name has control characters in it.")
+        parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
+        name = "/".join(parts) or "unnamed"
+        extension = PurePosixPath(name).suffix.lower().removeprefix(".")
+        if self.allowed_extensions and extension not in self.allowed_extensions:
+            allowed = ", ".join(sorted(self.allowed_extensions))
+            raise TypeNotAllowed(f"This server takes only files of these types: {allowed}.")
+        return name
+
+
+def check_client_key(text: str) -> str:
+    """A client's own name for its upload; `InvalidRequest` unless it is short and plain."""
+    if len(text) > MAX_KEY_CHARACTERS or not _CLIENT_KEY.fullmatch(text):
+        raise InvalidRequest(
+            "The upload key must have 1 to 200 letters, digits, dots, colons, dashes or "
+            "underscores."
+        )
+    return text
+
+
+def check_fingerprint(text: str) -> str:
+    """The fingerprint of a file on the client's side; `InvalidRequest` unless short and plain."""
+    if not 0 < len(text) <= MAX_KEY_CHARACTERS or not text.isprintable():
+        raise InvalidRequest("The fingerprint must have 1 to 200 printable characters.")
+    return text
+
+
+def check_chunk(chunk: ByteRange, length: int | None) -> None:
+    """`ChunkMismatch` where the chunk reaches beyond the end of the file."""
+    if length is not None and chunk.end > length:
+        raise ChunkMismatch(f"The chunk ends at byte {chunk.end}, but the file has {length} bytes.")

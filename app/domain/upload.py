@@ -1,0 +1,107 @@
+"""What the server knows about one upload."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NewType
+
+from app.domain.errors import ChunkMismatch, UploadConflict, UploadGone, UploadNotFound
+from app.domain.lifecycle import GONE, UploadState, check_transition
+from app.domain.ranges import ByteRange, RangeSet
+
+UploadId = NewType("UploadId", str)
+
+_ID_FORM = re.compile(r"[0-9a-f]{32}")
+
+
+def parse_upload_id(text: str) -> UploadId:
+    """The id in `text`; `UploadNotFound` for anything the server cannot have issued.
+
+    Ids are 128 random bits in lower-case hexadecimal. Paths and keys are made from ids that
+    passed here and from nothing else.
+    """
+    if not _ID_FORM.fullmatch(text):
+        raise UploadNotFound("No upload has this id.")
+    return UploadId(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """One file on its way in, or a published one: they share the id for life.
+
+    `received` is the truth of which bytes are durable, not the size of any file on the disk.
+    `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique for its
+    owner; uploads created through the API have their id there. `fingerprint` names the file on
+    the person's disk, so that a page which was reloaded finds its upload again. `length` is None
+    until the client has told it.
+    """
+
+    id: UploadId
+    owner: str
+    filename: str
+    length: int | None
+    client_key: str
+    created_at: datetime
+    active_at: datetime
+    state: UploadState = UploadState.RECEIVING
+    fingerprint: str | None = None
+    received: RangeSet = RangeSet()
+    published_at: datetime | None = None
+    sha256: str | None = None
+
+    @property
+    def offset(self) -> int:
+        """End of the contiguous prefix that has arrived."""
+        return self.received.prefix_end
+
+    @property
+    def missing(self) -> RangeSet:
+        """Ranges that have not arrived, as far as is known."""
+        return self.received.missing(self.received.end if self.length is None else self.length)
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether every byte has arrived."""
+        return self.length is not None and self.received.covers(ByteRange(0, self.length))
+
+    @property
+    def known_length(self) -> int:
+        """The length in bytes, for steps that only come after the client has told it."""
+        if self.length is None:
+            raise UploadConflict("The length of the upload is not known yet.")
+        return self.length
+
+    def with_received(self, span: ByteRange, now: datetime) -> Upload:
+        """The upload after `span` became durable; the last missing byte starts verification.
+
+        An empty file is covered from the start, so it too moves on only here: with its first
+        (empty) chunk.
+        """
+        return replace(self, received=self.received.add(span), active_at=now)._verified(now)
+
+    def with_length(self, length: int, now: datetime) -> Upload:
+        """The upload after its client told the length; `UploadConflict` if it told another one."""
+        if self.length not in {None, length}:
+            raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
+        if self.received.end > length:
+            raise ChunkMismatch(f"{self.received.end} bytes are there already.")
+        return replace(self, length=length, active_at=now)._verified(now)
+
+    def _verified(self, now: datetime) -> Upload:
+        if self.state is UploadState.RECEIVING and self.is_covered:
+            return self.moved_to(UploadState.VERIFYING, now)
+        return self
+
+    def moved_to(self, target: UploadState, now: datetime) -> Upload:
+        """The upload after a legal step; raises `IllegalTransition` for any other."""
+        check_transition(self.state, target)
+        published_at = now if target is UploadState.COMPLETE else self.published_at
+        return replace(self, state=target, active_at=now, published_at=published_at)
+
+    def require_present(self) -> Upload:
+        """The upload itself, or `UploadGone` if it was cancelled, expired or deleted."""
+        if self.state in GONE:
+            raise UploadGone(f"The upload was {self.state.value}.")
+        return self

@@ -1,0 +1,155 @@
+"""Reads a multipart body part by part, straight from its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.domain.errors import ChunkMismatch, MalformedBody
+from app.ingest.copy import BodyLimits, Pace, discard
+from app.ingest.multipart import (
+    NEED_DATA,
+    End,
+    Event,
+    Field,
+    FileBegin,
+    FileData,
+    FileEnd,
+    MultipartScanner,
+)
+from app.ingest.source import BodySource
+
+READ_BYTES = 256 * 1024
+"""One read while scanning. A payload of told length is read by whoever copies it, in blocks of
+its own."""
+
+
+class FormReader:
+    """One pass over the parts of a form."""
+
+    def __init__(self, body: BodySource, boundary: bytes, limits: BodyLimits) -> None:
+        self._body = body
+        self.limits = limits
+        self._scanner = MultipartScanner(boundary)
+        self._buffer = memoryview(bytearray(READ_BYTES))
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes of the body that have not been read, where their number is known."""
+        return self._body.remaining
+
+    def parts(self) -> Iterator[Field | FilePart]:
+        """Fields with their values, and files to be taken before the next part is asked for."""
+        while not isinstance(event := self._next_event(), End):
+            if isinstance(event, Field):
+                yield event
+            elif isinstance(event, FileBegin):
+                yield FilePart(self, event)
+        discard(self._body, limits=self.limits, watch=lambda: None)
+
+    def next_event(self) -> Event:
+        """The scanner's next event, or NEED_DATA after a tick in which the client sent nothing."""
+        event = self._scanner.next_event()
+        while event is NEED_DATA:
+            count = self._body.readinto(self._buffer)
+            if count is None:
+                return NEED_DATA
+            if count == 0:
+                self._scanner.receive_end()
+            self._scanner.receive_data(self._buffer[:count])
+            event = self._scanner.next_event()
+        return event
+
+    def take_payload(self, length: int) -> BodySource:
+        """The next `length` bytes past the scanner; `ChunkMismatch` if the body has fewer."""
+        head = self._scanner.take_payload(length)
+        remaining = self._body.remaining
+        if remaining is not None and length - len(head) > remaining:
+            raise ChunkMismatch(f"The file part has fewer than {length} bytes.")
+        return _ExactPayload(self, self._body, head, length)
+
+    def end_payload(self) -> None:
+        """Demand the delimiter that ends a file part; raises `MalformedBody`."""
+        if not isinstance(self._next_event(), FileEnd):
+            raise MalformedBody("The file part does not end where it should.")
+
+    def _next_event(self) -> Event:
+        pace = Pace(self.limits)
+        while (event := self.next_event()) is NEED_DATA:
+            pace.saw(0)
+        return event
+
+
+class FilePart:
+    """A file in a form; one of its two sources is to be read to its end."""
+
+    def __init__(self, reader: FormReader, begin: FileBegin) -> None:
+        self._reader = reader
+        self.name = begin.name
+        self.filename = begin.filename
+
+    def exactly(self, length: int) -> BodySource:
+        """The payload, of a length the fields have told; nothing in it is looked at."""
+        return self._reader.take_payload(length)
+
+    def whole(self) -> BodySource:
+        """The payload, up to the delimiter, wherever that comes."""
+        return _ScannedPayload(self._reader)
+
+    def skip(self) -> None:
+        """Read the payload and drop it."""
+        discard(self.whole(), limits=self._reader.limits, watch=lambda: None)
+
+
+class _ExactPayload:
+    is_verified_at_end = False
+
+    def __init__(self, reader: FormReader, body: BodySource, head: memoryview, length: int) -> None:
+        self._reader = reader
+        self._body = body
+        self._head = head
+        self._remaining = length
+
+    @property
+    def remaining(self) -> int | None:
+        return self._remaining
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        buffer = buffer[: self._remaining]
+        if self._head:
+            count: int | None = min(len(buffer), len(self._head))
+            buffer[:count] = self._head[:count]
+            self._head = self._head[count:]
+        else:
+            count = self._body.readinto(buffer) if buffer else 0
+        self._remaining -= count or 0
+        return count
+
+    def finish(self) -> None:
+        self._reader.end_payload()
+
+
+class _ScannedPayload:
+    is_verified_at_end = False
+    remaining = None
+
+    def __init__(self, reader: FormReader) -> None:
+        self._reader = reader
+        self._block = memoryview(b"")
+        self._has_ended = False
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        if not self._block and not self._has_ended:
+            event = self._reader.next_event()
+            if event is NEED_DATA:
+                return None
+            if isinstance(event, FileData):
+                self._block = event.data
+            else:
+                self._has_ended = True
+        count = min(len(buffer), len(self._block))
+        buffer[:count] = self._block[:count]
+        self._block = self._block[count:]
+        return count
+
+    def finish(self) -> None:
+        """The delimiter was seen: it is what ended the payload."""

@@ -1,0 +1,138 @@
+"""Where the bytes of a chunk come from."""
+
+from __future__ import annotations
+
+from hashlib import new as new_hash
+from typing import Protocol
+
+from app.domain.errors import (
+    BodyStalled,
+    BodyTruncated,
+    ChunkMismatch,
+    DigestMismatch,
+    MalformedBody,
+)
+
+IDLE_TICK_SECONDS = 0.5
+"""A source that waits for the client returns at least this often, so that its reader can look
+whether to go on: limits of time are measured, and takeovers noticed, this finely."""
+
+
+class Readable(Protocol):
+    """What `StreamSource` asks of a file object."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """At most `size` bytes, none at the end."""
+        ...
+
+
+class BodySource(Protocol):
+    """A stream of bytes.
+
+    The reader calls `readinto` until it has taken `remaining` bytes (or, where their number is
+    not known, until it returns 0), then `finish` once, and only then says to anyone that the
+    bytes have arrived.
+    """
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes still to come, where the request has told."""
+        ...
+
+    @property
+    def is_verified_at_end(self) -> bool:
+        """Whether `finish` may yet find the bytes wrong, so that none may be kept before."""
+        ...
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill a part of `buffer`; bytes taken, 0 at the end, None after a tick without any.
+
+        Raises `BodyTruncated` where the connection ends early and `BodyStalled` where the
+        transport itself gave up waiting.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Check what follows the bytes or sums them up; raises a `MalformedBody` or the like."""
+        ...
+
+
+class StreamSource:
+    """A body read through a file object, such as `wsgi.input`, which may block as it likes.
+
+    The fall-back for servers, transports and encodings whose socket cannot be taken over. It
+    waits only as long as the transport underneath does; there are no ticks while it does so.
+    With `remaining` None the stream ends where its encoding says.
+    """
+
+    is_verified_at_end = False
+
+    def __init__(self, stream: Readable, remaining: int | None) -> None:
+        self._stream = stream
+        self._remaining = remaining
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes still to come, or None."""
+        return self._remaining
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Read at most what remains; translates the transport's errors."""
+        wanted = len(buffer) if self._remaining is None else min(len(buffer), self._remaining)
+        if wanted == 0:
+            return 0
+        data = read_from_stream(self._stream, wanted)
+        buffer[: len(data)] = data
+        if self._remaining is not None:
+            if not data:
+                raise BodyTruncated(f"The body ended {self._remaining} bytes early.")
+            self._remaining -= len(data)
+        return len(data)
+
+    def finish(self) -> None:
+        """Raise `ChunkMismatch` where a body of untold length goes on beyond what was taken."""
+        if self._remaining is None and read_from_stream(self._stream, 1):
+            raise ChunkMismatch("The body is longer than the file it belongs to.")
+
+
+def read_from_stream(stream: Readable, size: int) -> bytes:
+    """At most `size` bytes, none at the end; network errors become those of the domain."""
+    try:
+        return stream.read(size) or b""
+    except (TimeoutError, BlockingIOError) as error:
+        raise BodyStalled("The body stopped arriving.") from error
+    except OSError as error:
+        raise BodyTruncated("The connection broke while the body arrived.") from error
+    except Exception as error:
+        # Servers have exceptions of their own for a broken body (gunicorn: NoMoreData,
+        # InvalidChunkSize); every one of them comes from what the client sent.
+        raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
+
+
+class DigestSource:
+    """A source whose bytes must have a digest that the client gave."""
+
+    is_verified_at_end = True
+
+    def __init__(self, source: BodySource, algorithm: str, expected: bytes) -> None:
+        self._source = source
+        self._hash = new_hash(algorithm, usedforsecurity=False)
+        self._expected = expected
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes still to come, or None."""
+        return self._source.remaining
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Read and hash."""
+        count = self._source.readinto(buffer)
+        if count:
+            self._hash.update(buffer[:count])
+        return count
+
+    def finish(self) -> None:
+        """Raise `DigestMismatch` unless the bytes are those the client meant."""
+        self._source.finish()
+        if self._hash.digest() != self._expected:
+            raise DigestMismatch(f"The {self._hash.name} digest of the bytes is another one.")

@@ -1,0 +1,95 @@
+"""What the use cases ask of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
+
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadId
+
+
+class UploadRecords(Protocol):
+    """Every call is one transaction; concurrent callers see it whole or not at all."""
+
+    def add(self, upload: Upload) -> tuple[Upload, bool]:
+        """Store a new upload, unless its owner has one of the same client key.
+
+        Returns the stored one, and whether it is the new one.
+        """
+        ...
+
+    def remove(self, upload_id: UploadId) -> None:
+        """Forget an upload as if it had never been; unknown ids are fine."""
+        ...
+
+    def get(self, upload_id: UploadId) -> Upload:
+        """The upload; raises `UploadNotFound`."""
+        ...
+
+    def find(self, owner: str, client_key: str) -> Upload | None:
+        """The owner's upload of that client key."""
+        ...
+
+    def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
+        """The owner's newest upload of that file that is under way or complete."""
+        ...
+
+    def add_received(self, upload_id: UploadId, span: ByteRange, now: datetime) -> Upload:
+        """Note that bytes are durable; the last missing ones move the upload to `verifying`.
+
+        Raises `UploadGone` if it was cancelled or has expired meanwhile.
+        """
+        ...
+
+    def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
+        """Note the length of an upload created without one; may move it to `verifying`.
+
+        Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
+        """
+        ...
+
+    def move(
+        self,
+        upload_id: UploadId,
+        target: UploadState,
+        now: datetime,
+        *,
+        idle_since: datetime | None = None,
+    ) -> Upload:
+        """Take a step of the lifecycle; of several callers exactly one succeeds.
+
+        Raises `IllegalTransition` where the table lacks the step, or where `idle_since` is given
+        and the upload was active after it.
+        """
+        ...
+
+    def set_sha256(self, upload_id: UploadId, digest: str) -> None:
+        """Note the SHA-256 (hexadecimal) of a complete upload."""
+        ...
+
+    def active(self, owner: str, limit: int) -> list[Upload]:
+        """The owner's newest uploads that are under way."""
+        ...
+
+    def videos(
+        self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
+    ) -> list[Upload]:
+        """The owner's complete uploads, newest first, from after the one `before` names."""
+        ...
+
+    def in_state(
+        self, state: UploadState, limit: int, *, idle_since: datetime | None = None
+    ) -> list[Upload]:
+        """Uploads of all owners in a state, longest idle first, without activity after a time."""
+        ...
+
+    def without_sha256(self, limit: int) -> list[Upload]:
+        """Complete uploads whose digest is not known, oldest first."""
+        ...
+
+    def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
+        """The states of those uploads that exist."""
+        ...

@@ -1,0 +1,83 @@
+"""Opens the database, and brings its tables up to date."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+
+BUSY_TIMEOUT_MILLISECONDS = 60_000
+"""How long SQLite waits for another process's transaction; each takes a few milliseconds."""
+
+
+class Database:
+    """Transactions on one database; connects when first used.
+
+    `synced` makes each commit survive a power cut, not only a crash of the process.
+    """
+
+    def __init__(self, url: str, *, synced: bool, connections: int = 16) -> None:
+        self._url = make_url(url)
+        self._is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._engine = create_engine(
+            self._url, pool_size=connections, max_overflow=connections, pool_timeout=60
+        )
+        if self._is_sqlite:
+            _tune_sqlite(self._engine, synced=synced)
+        # SQLite has one writer, and its own waiting polls with growing pauses. Threads of one
+        # process queue here instead, so that only processes contend.
+        self._writing = threading.Lock() if self._is_sqlite else nullcontext()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view; takes no lock that a writer would wait for."""
+        with self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that holds the right to write from its start."""
+        with self._writing, self._engine.connect() as connection:
+            writer = connection.execution_options(sluice_writes=True)
+            with writer.begin():
+                yield writer
+
+    def migrate(self) -> None:
+        """Bring the tables up to date; processes that start together take turns."""
+        if self._is_sqlite and self._url.database:
+            Path(self._url.database).parent.mkdir(parents=True, exist_ok=True)
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        with self.write() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        self._engine.dispose()
+
+
+def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # The driver would delay BEGIN; we send our own.
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later fails at once when another has written
+        # in between; one that is to write says so from its start, and waits.
+        writes = connection.get_execution_options().get("sluice_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

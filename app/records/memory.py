@@ -1,0 +1,129 @@
+"""Records in memory: the twin of `sql.py`, for tests of what stands above."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+
+from app.domain.errors import UploadNotFound
+from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadId
+
+
+class MemoryRecords:
+    """`UploadRecords` in a dictionary under one lock."""
+
+    def __init__(self) -> None:
+        self._uploads: dict[UploadId, Upload] = {}
+        self._lock = threading.RLock()
+
+    def add(self, upload: Upload) -> tuple[Upload, bool]:
+        """See `UploadRecords.add`."""
+        with self._lock:
+            existing = self.find(upload.owner, upload.client_key)
+            if existing is not None:
+                return existing, False
+            self._uploads[upload.id] = upload
+            return upload, True
+
+    def remove(self, upload_id: UploadId) -> None:
+        """See `UploadRecords.remove`."""
+        with self._lock:
+            self._uploads.pop(upload_id, None)
+
+    def get(self, upload_id: UploadId) -> Upload:
+        """See `UploadRecords.get`."""
+        with self._lock:
+            if upload_id not in self._uploads:
+                raise UploadNotFound("No upload has this id.")
+            return self._uploads[upload_id]
+
+    def find(self, owner: str, client_key: str) -> Upload | None:
+        """See `UploadRecords.find`."""
+        found = self._where(lambda u: u.owner == owner and u.client_key == client_key)
+        return next(iter(found), None)
+
+    def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
+        """See `UploadRecords.find_fingerprint`."""
+        found = self._where(
+            lambda u: (
+                (u.owner, u.fingerprint, u.length) == (owner, fingerprint, length)
+                and u.state in ACTIVE | {UploadState.COMPLETE}
+            )
+        )
+        return max(found, key=lambda u: u.created_at, default=None)
+
+    def add_received(self, upload_id: UploadId, span: ByteRange, now: datetime) -> Upload:
+        """See `UploadRecords.add_received`."""
+        with self._lock:
+            upload = self.get(upload_id).require_present().with_received(span, now)
+            self._uploads[upload_id] = upload
+            return upload
+
+    def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
+        """See `UploadRecords.declare_length`."""
+        with self._lock:
+            upload = self.get(upload_id).require_present().with_length(length, now)
+            self._uploads[upload_id] = upload
+            return upload
+
+    def move(
+        self,
+        upload_id: UploadId,
+        target: UploadState,
+        now: datetime,
+        *,
+        idle_since: datetime | None = None,
+    ) -> Upload:
+        """See `UploadRecords.move`."""
+        with self._lock:
+            before = self.get(upload_id)
+            if idle_since is not None and before.active_at > idle_since:
+                raise IllegalTransition(f"the upload was active at {before.active_at}")
+            self._uploads[upload_id] = before.moved_to(target, now)
+            return self._uploads[upload_id]
+
+    def set_sha256(self, upload_id: UploadId, digest: str) -> None:
+        """See `UploadRecords.set_sha256`."""
+        with self._lock:
+            self._uploads[upload_id] = replace(self.get(upload_id), sha256=digest)
+
+    def active(self, owner: str, limit: int) -> list[Upload]:
+        """See `UploadRecords.active`."""
+        found = self._where(lambda u: u.owner == owner and u.state in ACTIVE)
+        found.sort(key=lambda u: u.id)
+        return sorted(found, key=lambda u: u.created_at, reverse=True)[:limit]
+
+    def videos(
+        self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
+    ) -> list[Upload]:
+        """See `UploadRecords.videos`."""
+        found = self._where(lambda u: u.owner == owner and u.state is UploadState.COMPLETE)
+        keyed = [((u.published_at or u.active_at, u.id), u) for u in found]
+        later = [(key, u) for key, u in keyed if before is None or key < before]
+        return [u for _, u in sorted(later, key=lambda pair: pair[0], reverse=True)][:limit]
+
+    def in_state(
+        self, state: UploadState, limit: int, *, idle_since: datetime | None = None
+    ) -> list[Upload]:
+        """See `UploadRecords.in_state`."""
+        found = self._where(
+            lambda u: u.state is state and (idle_since is None or u.active_at <= idle_since)
+        )
+        return sorted(found, key=lambda u: u.active_at)[:limit]
+
+    def without_sha256(self, limit: int) -> list[Upload]:
+        """See `UploadRecords.without_sha256`."""
+        found = self._where(lambda u: u.state is UploadState.COMPLETE and u.sha256 is None)
+        return sorted(found, key=lambda u: u.active_at)[:limit]
+
+    def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
+        """See `UploadRecords.states`."""
+        return {u.id: u.state for u in self._where(lambda u: u.id in upload_ids)}
+
+    def _where(self, condition: Callable[[Upload], bool]) -> list[Upload]:
+        with self._lock:
+            return [upload for upload in self._uploads.values() if condition(upload)]

@@ -1,0 +1,236 @@
+"""Records in a relational database, through SQLAlchemy Core."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    delete,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from app.domain.errors import UploadNotFound
+from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
+from app.domain.ranges import ByteRange, RangeSet
+from app.domain.upload import Upload, UploadId
+from app.records.engine import Database
+from app.records.tables import received_ranges, uploads
+
+
+class SqlRecords:
+    """`UploadRecords` over one `Database`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, upload: Upload) -> tuple[Upload, bool]:
+        """See `UploadRecords.add`."""
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(uploads).values(_to_row(upload)))
+        except IntegrityError:
+            existing = self.find(upload.owner, upload.client_key)
+            if existing is None:
+                raise
+            return existing, False
+        return upload, True
+
+    def remove(self, upload_id: UploadId) -> None:
+        """See `UploadRecords.remove`."""
+        with self._database.write() as connection:
+            connection.execute(delete(uploads).where(uploads.c.id == upload_id))
+
+    def get(self, upload_id: UploadId) -> Upload:
+        """See `UploadRecords.get`."""
+        with self._database.read() as connection:
+            return _get(connection, upload_id)
+
+    def find(self, owner: str, client_key: str) -> Upload | None:
+        """See `UploadRecords.find`."""
+        query = select(uploads).where(uploads.c.owner == owner, uploads.c.client_key == client_key)
+        return next(iter(self._list(query)), None)
+
+    def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
+        """See `UploadRecords.find_fingerprint`."""
+        query = (
+            select(uploads)
+            .where(
+                uploads.c.owner == owner,
+                uploads.c.fingerprint == fingerprint,
+                uploads.c.length == length,
+                uploads.c.state.in_([*ACTIVE, UploadState.COMPLETE]),
+            )
+            .order_by(uploads.c.created_at.desc())
+            .limit(1)
+        )
+        return next(iter(self._list(query)), None)
+
+    def add_received(self, upload_id: UploadId, span: ByteRange, now: datetime) -> Upload:
+        """See `UploadRecords.add_received`."""
+        with self._database.write() as connection:
+            before = _get(connection, upload_id, for_update=True).require_present()
+            after = before.with_received(span, now)
+            _store_ranges(connection, before, after)
+            _store_state(connection, after)
+            return after
+
+    def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
+        """See `UploadRecords.declare_length`."""
+        with self._database.write() as connection:
+            before = _get(connection, upload_id, for_update=True).require_present()
+            after = before.with_length(length, now)
+            _store_state(connection, after)
+            return after
+
+    def move(
+        self,
+        upload_id: UploadId,
+        target: UploadState,
+        now: datetime,
+        *,
+        idle_since: datetime | None = None,
+    ) -> Upload:
+        """See `UploadRecords.move`."""
+        with self._database.write() as connection:
+            before = _get(connection, upload_id, for_update=True)
+            if idle_since is not None and before.active_at > idle_since:
+                raise IllegalTransition(f"the upload was active at {before.active_at}")
+            after = before.moved_to(target, now)
+            _store_state(connection, after)
+            return after
+
+    def set_sha256(self, upload_id: UploadId, digest: str) -> None:
+        """See `UploadRecords.set_sha256`."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(uploads).where(uploads.c.id == upload_id).values(sha256=digest)
+            )
+
+    def active(self, owner: str, limit: int) -> list[Upload]:
+        """See `UploadRecords.active`."""
+        return self._list(
+            select(uploads)
+            .where(uploads.c.owner == owner, uploads.c.state.in_(ACTIVE))
+            .order_by(uploads.c.created_at.desc(), uploads.c.id)
+            .limit(limit)
+        )
+
+    def videos(
+        self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
+    ) -> list[Upload]:
+        """See `UploadRecords.videos`."""
+        query = select(uploads).where(
+            uploads.c.owner == owner, uploads.c.state == UploadState.COMPLETE
+        )
+        if before is not None:
+            query = query.where(tuple_(uploads.c.published_at, uploads.c.id) < tuple_(*before))
+        newest_first = (uploads.c.published_at.desc(), uploads.c.id.desc())
+        return self._list(query.order_by(*newest_first).limit(limit))
+
+    def in_state(
+        self, state: UploadState, limit: int, *, idle_since: datetime | None = None
+    ) -> list[Upload]:
+        """See `UploadRecords.in_state`."""
+        query = select(uploads).where(uploads.c.state == state)
+        if idle_since is not None:
+            query = query.where(uploads.c.active_at <= idle_since)
+        return self._list(query.order_by(uploads.c.active_at).limit(limit))
+
+    def without_sha256(self, limit: int) -> list[Upload]:
+        """See `UploadRecords.without_sha256`."""
+        return self._list(
+            select(uploads)
+            .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
+            .order_by(uploads.c.active_at)
+            .limit(limit)
+        )
+
+    def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
+        """See `UploadRecords.states`."""
+        query = select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
+        with self._database.read() as connection:
+            return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
+
+    def _list(self, query: Select[Any]) -> list[Upload]:
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            received = _received(connection, [row.id for row in rows])
+        return [_from_row(row, received[row.id]) for row in rows]
+
+
+def _get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
+    query = select(uploads).where(uploads.c.id == upload_id)
+    row = connection.execute(query.with_for_update() if for_update else query).one_or_none()
+    if row is None:
+        raise UploadNotFound("No upload has this id.")
+    return _from_row(row, _received(connection, [upload_id])[upload_id])
+
+
+def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeSet]:
+    found: dict[str, list[ByteRange]] = defaultdict(list)
+    if upload_ids:
+        query = (
+            select(received_ranges)
+            .where(_is_one_of(received_ranges.c.upload_id, upload_ids))
+            .order_by(received_ranges.c.upload_id, received_ranges.c.start)
+        )
+        for row in connection.execute(query):
+            found[row.upload_id].append(ByteRange(row.start, row.end))
+    return {upload_id: RangeSet(tuple(found[upload_id])) for upload_id in upload_ids}
+
+
+def _is_one_of(column: ColumnElement[Any], values: list[str]) -> ColumnElement[bool]:
+    return column == values[0] if len(values) == 1 else column.in_(values)
+
+
+def _store_ranges(connection: Connection, before: Upload, after: Upload) -> None:
+    """Write only what differs, so that a chunk costs the same however many came before."""
+    old, new = set(before.received), set(after.received)
+    _delete_ranges(connection, after.id, old - new)
+    if new - old:
+        rows = [{"upload_id": after.id, "start": r.start, "end": r.end} for r in new - old]
+        connection.execute(insert(received_ranges), rows)
+
+
+def _delete_ranges(
+    connection: Connection, upload_id: UploadId, ranges: Iterable[ByteRange]
+) -> None:
+    for item in ranges:
+        connection.execute(
+            delete(received_ranges).where(
+                received_ranges.c.upload_id == upload_id, received_ranges.c.start == item.start
+            )
+        )
+
+
+def _store_state(connection: Connection, upload: Upload) -> None:
+    connection.execute(
+        update(uploads)
+        .where(uploads.c.id == upload.id)
+        .values(
+            length=upload.length,
+            state=upload.state,
+            active_at=upload.active_at,
+            published_at=upload.published_at,
+        )
+    )
+
+
+def _to_row(upload: Upload) -> dict[str, Any]:
+    return {column.name: getattr(upload, column.name) for column in uploads.columns}
+
+
+def _from_row(row: Row[Any], received: RangeSet) -> Upload:
+    values = dict(row._mapping)
+    return Upload(**{**values, "state": UploadState(values["state"]), "received": received})

@@ -1,0 +1,68 @@
+"""The tables. A change here goes with a migration in `migrations/versions/`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment in UTC, kept as microseconds since 1970 so that every database sorts it alike."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> int | None:
+        """To the database."""
+        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any | None, dialect: Any) -> datetime | None:
+        """From the database."""
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+metadata = MetaData()
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(64), nullable=False),
+    Column("client_key", String(200), nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("length", BigInteger),
+    Column("fingerprint", String(200)),
+    Column("state", String(16), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("active_at", Instant, nullable=False),
+    Column("published_at", Instant),
+    Column("sha256", String(64)),
+    UniqueConstraint("owner", "client_key", name="uploads_client_key"),
+    Index("uploads_by_fingerprint", "owner", "fingerprint"),
+    Index("uploads_by_activity", "state", "active_at"),
+    Index("uploads_by_publication", "owner", "state", "published_at", "id"),
+)
+
+received_ranges = Table(
+    "received_ranges",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("start", BigInteger, primary_key=True),
+    Column("end", BigInteger, nullable=False),
+)
+"""Which bytes of an upload are durable: half-open ranges that neither overlap nor touch."""

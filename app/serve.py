@@ -1,0 +1,76 @@
+"""Serves until it is stopped: gunicorn and the background worker side by side.
+
+python -m app.serve
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from app.services import build_services
+from app.settings import Settings, SettingsError, from_env
+
+RESTART_SECONDS = 1.0
+"""Pause before a background worker that ended by itself is started again."""
+
+POLL_SECONDS = 0.2
+
+WEB = [sys.executable, "-m", "gunicorn", "-c", "python:app.gunicorn_conf", "wsgi:app"]
+WORKER = [sys.executable, "-m", "app.worker"]
+
+
+class Supervisor:
+    """Runs both processes; the end of gunicorn, or a signal, ends all."""
+
+    def __init__(self) -> None:
+        self._is_stopping = False
+        self._web: subprocess.Popen[bytes] | None = None
+        self._worker: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Serve; gunicorn's exit status."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        self._web = subprocess.Popen(WEB)
+        self._worker = subprocess.Popen(WORKER)
+        while (status := self._web.poll()) is None:
+            if not self._is_stopping and self._worker.poll() is not None:
+                time.sleep(RESTART_SECONDS)
+                self._worker = subprocess.Popen(WORKER)
+            time.sleep(POLL_SECONDS)
+        self._worker.terminate()
+        self._worker.wait()
+        return 0 if self._is_stopping else status
+
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        self._is_stopping = True
+        for process in (self._web, self._worker):
+            if process is not None and process.poll() is None:
+                process.terminate()
+
+
+def main() -> int:
+    """Check the settings, then serve."""
+    try:
+        settings = from_env(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    _report_folders(settings)
+    return Supervisor().run()
+
+
+def _report_folders(settings: Settings) -> None:
+    """Say at the start what would make uploads fail later."""
+    for problem in build_services(settings).store.problems():
+        severity = "error" if problem.is_fatal else "warning"
+        sys.stderr.write(f"{severity}: {problem.detail}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

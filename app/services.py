@@ -1,0 +1,80 @@
+"""The composition root: builds everything below the web from the settings. No Flask.
+
+Nothing is opened here: gunicorn's workers build their own after they were forked.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from app.ingest.copy import BodyLimits
+from app.records.engine import Database
+from app.records.sql import SqlRecords
+from app.settings import Settings
+from app.storage.base import Durability, Inspectable
+from app.storage.local import LocalStore
+from app.uploads.completion import Completion
+from app.uploads.housekeeping import Housekeeping
+from app.uploads.library import VideoLibrary
+from app.uploads.service import UploadService
+
+ID_BYTES = 16
+"""128 random bits: an id cannot be guessed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the web application and the background worker run on."""
+
+    settings: Settings
+    uploads: UploadService
+    library: VideoLibrary
+    housekeeping: Housekeeping
+    store: Inspectable
+    database: Database
+
+    def prepare(self) -> None:
+        """Bring the database up to date; each process calls this once before it serves."""
+        self.database.migrate()
+
+
+def build_services(settings: Settings) -> Services:
+    """All services for `settings`."""
+    durability = Durability(settings.durability)
+    database = Database(
+        settings.database_url,
+        synced=durability is Durability.CHUNK,
+        connections=settings.threads,
+    )
+    records = SqlRecords(database)
+    store = LocalStore(settings.staging_dir, settings.library_dir, durability)
+    completion = Completion(records, store, clock=_now)
+    return Services(
+        settings=settings,
+        uploads=UploadService(
+            records,
+            store,
+            completion,
+            policy=settings.policy,
+            limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
+            clock=_now,
+            new_id=lambda: secrets.token_hex(ID_BYTES),
+        ),
+        library=VideoLibrary(records, store, clock=_now),
+        housekeeping=Housekeeping(
+            records,
+            store,
+            store,
+            completion,
+            clock=_now,
+            expiry=timedelta(seconds=settings.expiry_seconds),
+        ),
+        store=store,
+        database=database,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,158 @@
+"""The options, each once: variable, type, default, one line of help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from app.domain.policy import UploadPolicy
+
+PREFIX = "SLUICE_"
+
+
+class SettingsError(ValueError):
+    """Lists every variable whose value cannot be used."""
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise ValueError("must be above 0")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError("must be above 0")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError("must be 0 or more")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 < value < 65536:
+        raise ValueError("must be 1 to 65535")
+    return value
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("must name a folder")
+    return Path(text).expanduser().absolute()
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _extensions(text: str) -> frozenset[str]:
+    words = (word.strip().lower().removeprefix(".") for word in text.split(","))
+    return frozenset(word for word in words if word)
+
+
+def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
+    return field(
+        default_factory=lambda: parse(default),
+        metadata={"parse": parse, "default": default, "help": text},
+    )
+
+
+def _cores() -> str:
+    return str(max(2, len(os.sched_getaffinity(0))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every option; `SLUICE_` and the field's name in capitals is its variable."""
+
+    host: str = _option(str, "127.0.0.1", "Address to serve on.")
+    port: int = _option(_port, "8000", "Port to serve on.")
+    staging_dir: Path = _option(
+        _path, "/tmp/sluice", "Folder where chunks are written; best on the disk of the data."
+    )
+    data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
+    chunk_bytes: int = _option(_positive, "20971520", "Size of the chunks the page sends.")
+    max_upload_bytes: int = _option(_positive, "1099511627776", "Largest single upload.")
+    allowed_extensions: frozenset[str] = _option(
+        _extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
+    )
+    workers: int = field(
+        default_factory=lambda: int(_cores()),
+        metadata={
+            "parse": _positive,
+            "default": "cores, at least 2",
+            "help": "Worker processes.",
+        },
+    )
+    threads: int = _option(_positive, "64", "Threads a worker process; one a running request.")
+    durability: str = _option(
+        _one_of("chunk", "file", "none"),
+        "chunk",
+        "What is on the disk before it is acknowledged: each `chunk`, each finished `file`, "
+        "or `none`.",
+    )
+    expiry_seconds: float = _option(
+        _seconds, "604800", "An upload without activity for so long is removed."
+    )
+    sweep_seconds: float = _option(
+        _seconds, "60", "How often the background worker looks for expired uploads."
+    )
+    body_idle_seconds: float = _option(
+        _seconds, "30", "A request body of which no byte comes for so long is ended with 408."
+    )
+    min_bytes_per_second: float = _option(
+        _rate, "1024", "A request body that comes more slowly is ended with 408; 0 for any rate."
+    )
+    graceful_seconds: float = _option(
+        _seconds, "30", "How long running requests may take to finish when the server stops."
+    )
+    log_level: str = _option(
+        _one_of("debug", "info", "warning", "error"), "info", "What the log says."
+    )
+
+    @property
+    def library_dir(self) -> Path:
+        """Folder of the finished files."""
+        return self.data_dir / "library"
+
+    @property
+    def database_url(self) -> str:
+        """Where the records are."""
+        return f"sqlite:///{self.data_dir / 'sluice.db'}"
+
+    @property
+    def policy(self) -> UploadPolicy:
+        """The operator's limits as the core wants them."""
+        return UploadPolicy(self.max_upload_bytes, self.allowed_extensions)
+
+
+def from_env(environ: Mapping[str, str]) -> Settings:
+    """Settings from `SLUICE_` variables; raises `SettingsError` naming all bad ones at once."""
+    values: dict[str, Any] = {}
+    complaints = []
+    known = {PREFIX + item.name.upper(): item for item in fields(Settings)}
+    for variable, item in known.items():
+        if variable not in environ:
+            continue
+        try:
+            values[item.name] = item.metadata["parse"](environ[variable])
+        except ValueError as error:
+            complaints.append(f"{variable}={environ[variable]!r}: {error}")
+    if complaints:
+        raise SettingsError("These settings cannot be used:\n  " + "\n  ".join(complaints))
+    return Settings(**values)

@@ -1,0 +1,125 @@
+"""What the rest of the program asks of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from io import RawIOBase
+from typing import Protocol
+
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits
+from app.ingest.source import BodySource
+
+
+class Durability(StrEnum):
+    """When bytes are forced to the disk."""
+
+    CHUNK = "chunk"
+    """Before a chunk is acknowledged."""
+    FILE = "file"
+    """Before a finished file is."""
+    NONE = "none"
+    """Whenever the kernel writes them."""
+
+
+class BytesLost(Exception):
+    """The store no longer has a file it had taken bytes for (a cleaned /tmp, a lost disk)."""
+
+
+Checkpoint = Callable[[ByteRange], None]
+"""Called with a range whose bytes are as durable as the settings ask."""
+
+
+class RangeWriter(Protocol):
+    """The right to write one range of one file, for as long as its context lasts."""
+
+    def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
+        """Take bytes of `source` until `span` is full or the source ends; where they end.
+
+        They are durable when this returns. Now and then, and before it raises for whatever
+        reason, it tells `checkpoint` which bytes are durable by then. Raises `WriterSuperseded`
+        as soon as a newer writer asks for the range, `NoRoom`, `StorageFailed`, and whatever the
+        source raises.
+        """
+        ...
+
+    def skip(self, count: int, source: BodySource) -> None:
+        """Read `count` bytes of `source` and drop them."""
+        ...
+
+
+class UploadStore(Protocol):
+    """The core every store has. Keys are upload ids: the caller has checked their form."""
+
+    def reserve(self, key: str, length: int) -> None:
+        """Make room for a file of `length` bytes, or raise `NoRoom`. Repeating it is harmless."""
+        ...
+
+    def exclusive(
+        self, key: str, span: ByteRange, limits: BodyLimits
+    ) -> AbstractContextManager[RangeWriter]:
+        """Become the one writer of `span`; an older one is told to stop and waited for.
+
+        Raises `BytesLost` where no room is reserved, `ServerBusy` if the older one does not stop.
+        """
+        ...
+
+    def publish(self, key: str, length: int) -> None:
+        """Make the file readable, whole or not at all, once no writer is left. Repeatable.
+
+        Room beyond `length` is given back. Raises `BytesLost` where there is neither an
+        unpublished file of at least `length` bytes nor a published one.
+        """
+        ...
+
+    def open(self, key: str, span: ByteRange) -> RawIOBase:
+        """A published file, unbuffered, standing at `span.start`; `FileNotFoundError` if none."""
+        ...
+
+    def open_staged(self, key: str) -> RawIOBase:
+        """An unpublished file from its start, unbuffered; raises `BytesLost`."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove whatever there is under the key, published or not. Repeatable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """An unpublished file; `idle_seconds` since it was last written."""
+
+    key: str
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a folder. A fatal one means that no upload can be taken."""
+
+    code: str
+    detail: str
+    is_fatal: bool
+
+
+class Inspectable(Protocol):
+    """Capability: what housekeeping and health checks ask of a store."""
+
+    def staged(self) -> Iterator[StagedFile]:
+        """Unpublished files."""
+        ...
+
+    def published(self) -> Iterator[str]:
+        """Keys of published files."""
+        ...
+
+    def remove_staged(self, key: str) -> None:
+        """Remove what is there of an unpublished file. Repeatable."""
+        ...
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the folders now; empty when all is well."""
+        ...

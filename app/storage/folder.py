@@ -1,0 +1,150 @@
+"""One folder on disk, held by a descriptor: names in it cannot lead anywhere else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from app.domain.errors import NoRoom, StorageFailed
+from app.storage.base import Problem
+
+LOW_ROOM_BYTES = 1024 * 1024 * 1024
+"""Less free space than this is reported: it is about one video."""
+
+NO_ROOM_BYTES = 32 * 1024 * 1024
+"""With less than this, not even a chunk and its bookkeeping fit."""
+
+_NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Turns errors of the operating system into those of the domain."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM_ERRORS:
+            raise NoRoom("The disk of the server has not enough free space.") from error
+        raise StorageFailed(f"The disk of the server failed: {error.strerror}.") from error
+
+
+class Folder:
+    """Files by plain name. The folder is made, and opened, when first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def descriptor(self) -> int:
+        """The open folder; raises `StorageFailed` where it cannot be made or opened.
+
+        /tmp is everyone's: a folder there that is a link, or someone else's, is refused.
+        """
+        with self._opening, disk_errors():
+            if self._descriptor is None:
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                descriptor = os.open(self.path, flags)
+                if os.fstat(descriptor).st_uid not in {os.geteuid(), 0}:
+                    os.close(descriptor)
+                    raise StorageFailed(f"{self.path} belongs to another user.")
+                self._descriptor = descriptor
+            return self._descriptor
+
+    @property
+    def device(self) -> int:
+        """The file system the folder is on."""
+        return os.fstat(self.descriptor).st_dev
+
+    def open(self, name: str, flags: int) -> int:
+        """A descriptor of a regular file that is not a link."""
+        return os.open(
+            name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode=0o600, dir_fd=self.descriptor
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether there is a regular file of that name."""
+        try:
+            found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return stat.S_ISREG(found.st_mode)
+
+    def allocate(self, name: str, length: int) -> None:
+        """Make a file of `length` bytes whose blocks are reserved on the disk."""
+        descriptor = self.open(name, os.O_RDWR | os.O_CREAT)
+        try:
+            if os.fstat(descriptor).st_size < length:
+                os.posix_fallocate(descriptor, 0, length)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.descriptor)
+
+    def move(self, name: str, target: Folder, new_name: str) -> None:
+        """Rename into a folder of the same file system, at once and whole."""
+        os.rename(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
+
+    def sync(self) -> None:
+        """Make the names in the folder durable."""
+        os.fsync(self.descriptor)
+
+    def entries(self) -> Iterator[os.DirEntry[str]]:
+        """Regular files in the folder."""
+        with os.scandir(self.descriptor) as found:
+            yield from (entry for entry in found if entry.is_file(follow_symlinks=False))
+
+
+def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[Problem]:
+    """What is wrong with a folder: not writable, (nearly) full, kept in memory."""
+    try:
+        descriptor = folder.descriptor
+        probe = f".probe-{os.getpid()}-{threading.get_ident()}"
+        os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
+        folder.remove(probe)
+    except (OSError, StorageFailed) as error:
+        return [Problem(f"{role}_not_writable", f"{folder.path} cannot be written: {error}", True)]
+    found = os.fstatvfs(descriptor)
+    free = found.f_bavail * found.f_frsize
+    problems = []
+    if free < LOW_ROOM_BYTES:
+        problems.append(
+            Problem(
+                f"{role}_low_on_room",
+                f"{folder.path} has {free // 1024**2} MiB free",
+                free < NO_ROOM_BYTES,
+            )
+        )
+    if warn_of_memory and _file_system_type(folder.path) in _MEMORY_FILE_SYSTEMS:
+        problems.append(
+            Problem(
+                f"{role}_in_memory",
+                f"{folder.path} is kept in memory (tmpfs): uploads in progress use RAM and are "
+                "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk",
+                False,
+            )
+        )
+    return problems
+
+
+def _file_system_type(path: Path) -> str:
+    """Type of the file system `path` is on, from the longest matching mount point."""
+    resolved = path.resolve()
+    best, best_type = Path("/"), ""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount_point, kind, *_ = line.split(" ")
+        point = Path(mount_point.encode().decode("unicode_escape"))
+        if resolved.is_relative_to(point) and len(point.parts) >= len(best.parts):
+            best, best_type = point, kind
+    return best_type

@@ -1,0 +1,148 @@
+"""What happens to uploads without anyone asking: expiry, recovery after crashes, digests."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from io import RawIOBase
+from itertools import islice
+
+from app.domain.errors import UploadError, UploadNotFound
+from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.records.base import UploadRecords
+from app.storage.base import Inspectable, UploadStore
+from app.uploads.completion import Completion
+
+BATCH = 100
+"""Records looked at in one transaction."""
+
+STUCK_AFTER = timedelta(seconds=60)
+"""An upload so long in `verifying` without its publisher finishing was left by a crash; to
+publish one that is merely slow a second time waits for the first and is harmless."""
+
+REMEMBER_GONE = timedelta(days=30)
+"""How long an ended upload is answered with 410 and not with 404."""
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """Each method does one job once; the background worker repeats them."""
+
+    def __init__(
+        self,
+        records: UploadRecords,
+        store: UploadStore,
+        inspectable: Inspectable,
+        completion: Completion,
+        *,
+        clock: Callable[[], datetime],
+        expiry: timedelta,
+    ) -> None:
+        self._records = records
+        self._store = store
+        self._inspectable = inspectable
+        self._completion = completion
+        self._clock = clock
+        self._expiry = expiry
+        self._unreadable: set[UploadId] = set()
+
+    def sweep(self) -> None:
+        """Expire idle uploads, finish interrupted ones, remove what no record wants."""
+        self.expire()
+        self.finish_stuck()
+        self.remove_orphans()
+        self.forget()
+
+    def expire(self) -> None:
+        """End every upload without activity for the expiry time, and free its room."""
+        cutoff = self._clock() - self._expiry
+        while found := self._records.in_state(UploadState.RECEIVING, BATCH, idle_since=cutoff):
+            for upload in found:
+                with suppress(IllegalTransition, UploadNotFound):
+                    self._records.move(
+                        upload.id, UploadState.EXPIRED, self._clock(), idle_since=cutoff
+                    )
+                    self._store.delete(upload.id)
+                    log.info("upload expired", extra={"upload_id": upload.id})
+
+    def finish_stuck(self) -> None:
+        """Publish uploads whose publisher was killed."""
+        cutoff = self._clock() - STUCK_AFTER
+        for upload in self._records.in_state(UploadState.VERIFYING, BATCH, idle_since=cutoff):
+            try:
+                self._completion.publish(upload)
+            except UploadError as error:
+                log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
+
+    def remove_orphans(self) -> None:
+        """Remove staged files of ended uploads, as a crash between two steps leaves them.
+
+        A file of which there is no record at all may belong to another server that shares the
+        folder: it goes only when it has not been written for the expiry time.
+        """
+        idle = {file.key: file.idle_seconds for file in self._inspectable.staged()}
+        for key, state in self._states(idle):
+            is_foreign = state is None and idle[key] <= self._expiry.total_seconds()
+            if state not in ACTIVE and not is_foreign:
+                self._inspectable.remove_staged(key)
+                log.info("orphan removed", extra={"upload_id": key})
+
+    def remove_deleted(self) -> None:
+        """Remove published files of uploads that were cancelled or deleted.
+
+        Reads the whole library, so it runs only when the worker starts. Files without any record
+        are left alone.
+        """
+        for key, state in self._states(self._inspectable.published()):
+            if state in GONE:
+                self._store.delete(key)
+
+    def forget(self) -> None:
+        """Drop the records of uploads that ended long ago."""
+        cutoff = self._clock() - REMEMBER_GONE
+        for state in GONE:
+            for upload in self._records.in_state(state, BATCH, idle_since=cutoff):
+                self._records.remove(upload.id)
+
+    def digest(self) -> None:
+        """Compute the SHA-256 of published files that lack it, some of them in one call."""
+        for upload in self._records.without_sha256(BATCH + len(self._unreadable)):
+            if upload.id not in self._unreadable:
+                self._digest_one(upload)
+
+    def _digest_one(self, upload: Upload) -> None:
+        try:
+            with self._store.open(upload.id, ByteRange(0, upload.known_length)) as file:
+                digest = _sha256(file)
+        except OSError as error:
+            log.error("video cannot be read: %s", error, extra={"upload_id": upload.id})
+            self._unreadable.add(upload.id)
+        else:
+            self._records.set_sha256(upload.id, digest)
+
+    def _states(self, keys: Iterable[str]) -> Iterable[tuple[UploadId, UploadState | None]]:
+        wanted = (UploadId(key) for key in keys if _is_upload_id(key))
+        while upload_ids := list(islice(wanted, BATCH)):
+            states = self._records.states(upload_ids)
+            yield from ((upload_id, states.get(upload_id)) for upload_id in upload_ids)
+
+
+def _sha256(file: RawIOBase) -> str:
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(1024 * 1024))
+    while count := file.readinto(buffer):
+        digest.update(buffer[:count])
+    return digest.hexdigest()
+
+
+def _is_upload_id(key: str) -> bool:
+    try:
+        parse_upload_id(key)
+    except UploadNotFound:
+        return False
+    return True

@@ -1,0 +1,55 @@
+"""Who asks, with what services, and under which request id."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import cast
+
+from flask import Flask, Response, current_app, request
+
+from app.domain.upload import Upload
+from app.services import Services
+
+IMPLICIT_OWNER = "local"
+"""Whose every upload is until there are accounts."""
+
+REQUEST_ID_KEY = "sluice.request_id"
+UPLOAD_ID_KEY = "sluice.upload_id"
+"""Where the access log finds both in the WSGI environment."""
+
+_EXTENSION = "sluice"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def current_services() -> Services:
+    """The services of the application that handles the request."""
+    return cast(Services, current_app.extensions[_EXTENSION])
+
+
+def current_owner() -> str:
+    """The owner of what the request makes and may see."""
+    return IMPLICIT_OWNER
+
+
+def note_upload(upload: Upload) -> Upload:
+    """Name the upload in the access log of this request."""
+    request.environ[UPLOAD_ID_KEY] = upload.id
+    return upload
+
+
+def init_app(app: Flask, services: Services) -> None:
+    """Give every request its services and an id: a proxy's, if it sends a sane one, or ours."""
+    app.extensions[_EXTENSION] = services
+
+    @app.before_request
+    def name_request() -> None:
+        given = request.headers.get("X-Request-ID", "")
+        request.environ[REQUEST_ID_KEY] = (
+            given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        )
+
+    @app.after_request
+    def show_request_id(response: Response) -> Response:
+        response.headers["X-Request-ID"] = request.environ.get(REQUEST_ID_KEY, "")
+        return response

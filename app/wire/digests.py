@@ -1,0 +1,41 @@
+"""Digest fields (RFC 9530): the sum of a request's bytes, as its sender computed it."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from hashlib import new as new_hash
+
+from app.domain.errors import InvalidRequest
+from app.ingest.source import BodySource, DigestSource
+
+ALGORITHMS = {"sha-256": "sha256", "sha-512": "sha512", "sha": "sha1", "md5": "md5"}
+"""Names of RFC 9530's registry, and hashlib's for them. An unknown one is passed over, as the RFC
+wants; a client that gives several is checked against the first of ours."""
+
+
+def parse_content_digest(header: str) -> tuple[str, bytes] | None:
+    """The algorithm (as hashlib calls it) and digest of a header; None without a known one."""
+    given = dict(item.strip().partition("=")[::2] for item in header.split(","))
+    for name, algorithm in ALGORITHMS.items():
+        if name in given:
+            return algorithm, _digest_bytes(given[name], new_hash(algorithm).digest_size)
+    return None
+
+
+def _digest_bytes(text: str, size: int) -> bytes:
+    try:
+        if len(text) < 2 or text[0] != ":" or text[-1] != ":":
+            raise ValueError("not a byte sequence")
+        digest = b64decode(text[1:-1], validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise InvalidRequest("The Content-Digest header is malformed.") from error
+    if len(digest) != size:
+        raise InvalidRequest(f"The digest in the Content-Digest header is not {size} bytes long.")
+    return digest
+
+
+def digest_source(source: BodySource, header: str | None) -> BodySource:
+    """`source`, checked against a Content-Digest value if there is one."""
+    parsed = None if header is None else parse_content_digest(header)
+    return source if parsed is None else DigestSource(source, *parsed)

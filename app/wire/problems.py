@@ -1,0 +1,103 @@
+"""Errors as answers: problem+json (RFC 9457) for programs, a page for people.
+
+The one place where the error tree meets HTTP. A blueprint raises; what its protocol needs beyond
+this it adds in an error handler of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from flask import Flask, Response, jsonify, render_template, request
+from werkzeug.exceptions import HTTPException, InternalServerError
+
+from app.domain.errors import ServerBusy, StorageFailed, UploadError
+from app.wire.request_body import drain_body
+
+RETRY_AFTER_SECONDS = 2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The members of a problem document; `type` is derived from `code`."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    retryable: bool
+
+    @classmethod
+    def of(cls, error: UploadError) -> Problem:
+        """A domain error as a problem."""
+        return cls(error.status_hint, error.code, error.title, str(error), error.retryable)
+
+    @classmethod
+    def of_http(cls, error: HTTPException) -> Problem:
+        """One of Werkzeug's errors (routing, bad JSON, a bug of ours) as a problem."""
+        status = error.code or 500
+        code = error.name.lower().replace(" ", "_").replace("'", "")
+        return cls(status, code, error.name, error.description or error.name, status >= 500)
+
+    def to_json(self) -> dict[str, object]:
+        """The document."""
+        return {
+            "type": f"urn:sluice:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "retryable": self.retryable,
+        }
+
+
+def prefers_html() -> bool:
+    """Whether the request comes from a person's browser and not from a program."""
+    accepted = request.accept_mimetypes
+    best = accepted.best_match(["application/json", "text/html"], default="application/json")
+    return best == "text/html" and accepted["text/html"] > accepted["application/json"]
+
+
+def answer(problem: Problem) -> Response:
+    """The problem as a response in the form the client reads."""
+    if prefers_html():
+        response = Response(render_template("errors/error.html", problem=problem))
+    else:
+        response = jsonify(problem.to_json())
+        response.content_type = "application/problem+json"
+    response.status_code = problem.status
+    response.headers["Cache-Control"] = "no-store"
+    if problem.retryable and problem.status == ServerBusy.status_hint:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return response
+
+
+def init_app(app: Flask) -> None:
+    """Translate whatever is raised."""
+
+    @app.errorhandler(UploadError)
+    def upload_error(error: UploadError) -> Response:
+        if isinstance(error, StorageFailed):
+            log.error("%s", error, exc_info=error)
+        drain_body()
+        return answer(Problem.of(error))
+
+    @app.errorhandler(HTTPException)
+    def http_error(error: HTTPException) -> Response | HTTPException:
+        if (error.code or 500) < 400:
+            return error  # Werkzeug's redirects are exceptions too.
+        drain_body()
+        response = answer(Problem.of_http(error))
+        for name, value in error.get_headers():
+            if name.lower() not in {"content-type", "content-length"}:
+                response.headers[name] = value
+        return response
+
+    @app.errorhandler(Exception)
+    def bug(error: Exception) -> Response:
+        log.error("unexpected error", exc_info=error)
+        drain_body()
+        return answer(Problem.of_http(InternalServerError()))

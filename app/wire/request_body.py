@@ -1,0 +1,71 @@
+"""The body of the request at hand, as a source. Never through Werkzeug's form parser."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+from flask import g, request
+
+from app.domain.errors import ChunkMismatch, UploadError
+from app.ingest.copy import BodyLimits, discard
+from app.ingest.form import FormReader
+from app.ingest.gunicorn_socket import take_over
+from app.ingest.multipart import parse_boundary
+from app.ingest.source import BodySource, StreamSource
+from app.wire.context import current_services
+
+DRAIN_BYTES = 32 * 1024 * 1024
+DRAIN_SECONDS = 5.0
+"""How much of an unwanted body is read so that its sender gets to see the answer: one chunk. A
+connection closed on a client that is still sending is reset, and the answer lost with it."""
+
+_DRAIN_LIMITS = BodyLimits(idle_seconds=1.0, minimum_bytes_per_second=0.0)
+
+
+def open_body(expected_length: int | None = None) -> BodySource:
+    """The request's body; the same source however often it is asked for.
+
+    `expected_length` is what the request says elsewhere; `ChunkMismatch` where the body has
+    another length, before any of it is read.
+    """
+    if "body" not in g:
+        length = request.content_length
+        if None not in {length, expected_length} and length != expected_length:
+            raise ChunkMismatch(
+                f"The body has {length} bytes where the chunk should have {expected_length}."
+            )
+        g.body = take_over(request.environ) or _read_stream(length)
+    return cast(BodySource, g.body)
+
+
+def open_form() -> FormReader:
+    """The request's multipart body; raises `MalformedBody` without a usable boundary."""
+    settings = current_services().settings
+    limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+    return FormReader(open_body(), parse_boundary(request.content_type or ""), limits)
+
+
+def _read_stream(length: int | None) -> StreamSource:
+    is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
+    if length is None and not is_chunked:
+        length = 0
+    return StreamSource(request.stream, length)
+
+
+def drain_body() -> None:
+    """Read what is left of the body, within bounds, before an error is answered."""
+    if not request.content_length:
+        return
+    deadline = time.monotonic() + DRAIN_SECONDS
+
+    def stop_when_late() -> None:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+
+    try:
+        source = open_body()
+        if (source.remaining or 0) <= DRAIN_BYTES:
+            discard(source, limits=_DRAIN_LIMITS, watch=stop_when_late)
+    except (UploadError, TimeoutError):
+        pass

@@ -1,0 +1,68 @@
+"""The background worker: expiry, recovery, digests.
+
+python -m app.worker
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from app.access_log import configure_logging
+from app.services import Services, build_services
+from app.settings import SettingsError, from_env
+
+DIGEST_SECONDS = 1.0
+"""How often published files without a digest are looked for."""
+
+log = logging.getLogger(__name__)
+
+
+def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> None:
+    """Run `job` every so many seconds until `stop`; a failure is logged and tried again."""
+    while not stop.is_set():
+        try:
+            job()
+        except Exception:
+            log.exception("background job failed")
+        stop.wait(every)
+
+
+def run(services: Services, stop: threading.Event) -> None:
+    """Work until `stop` is set."""
+    services.prepare()
+    housekeeping = services.housekeeping
+    jobs = [(housekeeping.sweep, services.settings.sweep_seconds)]
+    jobs.append((housekeeping.digest, DIGEST_SECONDS))
+    threads = [
+        threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
+        for job, every in jobs
+    ]
+    housekeeping.remove_deleted()
+    for thread in threads:
+        thread.daemon = True  # A digest of a long file is begun again after a restart.
+        thread.start()
+    stop.wait()
+
+
+def main() -> int:
+    """Run until a signal."""
+    try:
+        settings = from_env(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    run(build_services(settings), stop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

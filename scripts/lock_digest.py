@@ -1,0 +1,47 @@
+"""Print the digest of what the lock files are compiled from; `--check` compares them with it."""
+
+import hashlib
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("requirements.txt", "requirements-dev.txt")
+
+
+def dependency_digest(pyproject: Path) -> str:
+    """SHA-256 (hex) of the dependencies and the Python range, whatever their order."""
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    inputs = {
+        "requires-python": project["requires-python"],
+        "dependencies": sorted(project["dependencies"]),
+        "optional": {name: sorted(extras[name]) for name in extras},
+    }
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def stale_locks(root: Path) -> list[str]:
+    """Names of the lock files in `root` not compiled from its pyproject.toml as it is now."""
+    digest = dependency_digest(root / "pyproject.toml")
+    return [name for name in LOCKS if digest not in _first_line(root / name)]
+
+
+def _first_line(path: Path) -> str:
+    return path.read_text(encoding="utf-8").split("\n", 1)[0] if path.is_file() else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Answer 1 if a check was asked for and a lock file is stale."""
+    if arguments != ["--check"]:
+        print(dependency_digest(ROOT / "pyproject.toml"))
+        return 0
+    stale = stale_locks(ROOT)
+    if stale:
+        print(f"{', '.join(stale)}: out of step with pyproject.toml; run 'make lock'")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+/** <interrupted-panel>: uploads whose file has to be chosen again. Emits `files-chosen` (detail: files). */
+
+import { formatBytes, formatUntil, percentage } from "../helpers/format.js";
+import { copyOfTemplate, partsOf } from "../helpers/template.js";
+import { wordsForRequest } from "../helpers/words.js";
+
+export class InterruptedPanel extends HTMLElement {
+  #parts;
+
+  /** `interrupted` is shown; `confirm` asks a question before anything is deleted. */
+  connect({ interrupted, confirm }) {
+    Object.assign(this, { interrupted, confirm });
+    this.#parts = partsOf(this);
+    interrupted.addEventListener("change", () => this.#draw());
+    this.addEventListener("click", (event) => this.#act(event));
+  }
+
+  #draw() {
+    const { list } = this.interrupted;
+    this.#parts.panel.hidden = list.length === 0;
+    this.#parts.list.replaceChildren(...list.map(rowOf));
+  }
+
+  #act({ target }) {
+    const button = target.closest("[data-action]");
+    if (!button) return;
+    const row = button.closest("[role=listitem]");
+    if (button.dataset.action === "choose") this.#choose(row);
+    else this.#discard(row);
+  }
+
+  #choose(row) {
+    const input = document.createElement("input");
+    input.type = "file";
+    input.addEventListener("change", () => this.#take(row, input.files[0]));
+    input.click();
+  }
+
+  #take(row, file) {
+    const { name, size } = row.interrupted;
+    if (file.name === name.split("/").at(-1) && file.size === size) {
+      this.dispatchEvent(new CustomEvent("files-chosen", { detail: [file] }));
+      return;
+    }
+    this.#say(row, `That is another file: this upload belongs to ${name}, ${formatBytes(size)}.`);
+  }
+
+  async #discard(row) {
+    const { id, name, received } = row.interrupted;
+    const isAgreed = await this.confirm({
+      title: "Discard this upload?",
+      text: `${formatBytes(received)} of ${name} are on the server and would be deleted.`,
+      yes: "Discard",
+      no: "Keep",
+    });
+    if (!isAgreed) return;
+    try {
+      await this.interrupted.discard(id);
+    } catch (problem) {
+      this.#say(row, wordsForRequest("discard the upload", problem));
+    }
+  }
+
+  #say(row, text) {
+    const { status } = partsOf(row);
+    status.setAttribute("role", "alert");
+    status.textContent = text;
+  }
+}
+
+function rowOf(interrupted) {
+  const row = document.createElement("div");
+  row.className = "upload-row";
+  row.setAttribute("role", "listitem");
+  row.dataset.state = "interrupted";
+  row.interrupted = interrupted;
+  row.append(copyOfTemplate("interrupted-row"));
+  const { name, progress, status, choose, discard } = partsOf(row);
+  name.textContent = interrupted.name;
+  progress.value = percentage(interrupted.received, interrupted.size);
+  progress.setAttribute("aria-label", `Progress of ${interrupted.name}`);
+  const share = `${formatBytes(interrupted.received)} of ${formatBytes(interrupted.size)}`;
+  status.textContent = interrupted.expires ? `${share} · kept until it expires ${formatUntil(interrupted.expires)}` : share;
+  choose.setAttribute("aria-label", `Choose the file for ${interrupted.name}`);
+  discard.setAttribute("aria-label", `Discard the upload of ${interrupted.name}`);
+  discard.title = "Discard";
+  return row;
+}
+
+customElements.define("interrupted-panel", InterruptedPanel);

@@ -1,0 +1,29 @@
+/** <live-announcer>: speaks to screen readers, seldom enough to be listened to. */
+
+/** The shortest time between two announcements, milliseconds. */
+const PAUSE = 4_000;
+
+export class LiveAnnouncer extends HTMLElement {
+  #pending = null;
+  #timer = null;
+
+  /** Says a text soon; of several in a row, the last one is said. */
+  say(text) {
+    this.#pending = text;
+    if (this.#timer) return;
+    this.#speak();
+    this.#timer = setTimeout(() => this.#afterPause(), PAUSE);
+  }
+
+  #speak() {
+    this.textContent = this.#pending;
+    this.#pending = null;
+  }
+
+  #afterPause() {
+    this.#timer = null;
+    if (this.#pending !== null) this.say(this.#pending);
+  }
+}
+
+customElements.define("live-announcer", LiveAnnouncer);

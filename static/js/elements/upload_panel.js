@@ -1,0 +1,161 @@
+/** <upload-panel>: the list of this page's uploads with its totals and the buttons for all of them. */
+
+import { countOf, formatBytes, formatSpeed, formatTimeLeft, percentage } from "../helpers/format.js";
+import { FrameBatch } from "../helpers/frame_batch.js";
+import { partsOf, setText } from "../helpers/template.js";
+import { TotalSpeed, totalsOf } from "../uploads/totals.js";
+import { UploadRow } from "./upload_row.js";
+
+/** Speeds fall and times pass also while no answer comes, milliseconds. */
+const REFRESH_INTERVAL = 1_000;
+/** Going through thousands of uploads for the totals is worth it a few times a second, not every frame, milliseconds. */
+const TOTALS_INTERVAL = 200;
+/** Bytes whose loss deserves a question before cancelling. */
+const WORTH_ASKING = 1024 * 1024;
+
+/** Emits `totals` (detail: totals with `secondsLeft`) whenever it shows new ones. */
+export class UploadPanel extends HTMLElement {
+  #parts;
+  #rows = new Map();
+  #speed = new TotalSpeed();
+  #batch = new FrameBatch((upload) => this.#draw(upload), () => this.#drawTotalsSoon());
+  #totalsTimer = null;
+
+  /** `queue` is shown and acted on; `adapter` ties rows to files; `confirm` asks a question. */
+  connect({ queue, adapter, confirm, limit }) {
+    Object.assign(this, { queue, adapter, confirm, limit });
+    this.#parts = partsOf(this);
+    queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#batch.add(upload)));
+    queue.addEventListener("changed", ({ detail }) => this.#note(detail));
+    queue.addEventListener("removed", ({ detail }) => this.#forget(detail));
+    this.addEventListener("click", (event) => this.#act(event));
+    setInterval(() => this.#refresh(), REFRESH_INTERVAL);
+  }
+
+  #note(upload) {
+    this.#speed.note(upload);
+    this.#batch.add(upload);
+  }
+
+  #draw(upload) {
+    if (!this.queue.has(upload)) return;
+    const row = this.#rows.get(upload);
+    if (row) row.render();
+    else this.#addRow(upload);
+  }
+
+  #addRow(upload) {
+    const row = new UploadRow();
+    row.show(upload, { limit: this.limit });
+    this.#rows.set(upload, row);
+    this.adapter.show(upload, row);
+    this.#parts.list.append(row);
+    this.#parts.panel.hidden = false;
+  }
+
+  #forget(upload) {
+    const row = this.#rows.get(upload);
+    this.#rows.delete(upload);
+    row?.remove();
+    this.#drawTotalsSoon();
+  }
+
+  #refresh() {
+    if (document.hidden || !this.queue.isBusy) return;
+    for (const [upload, row] of this.#rows) if (upload.state === "sending") row.render();
+    this.#drawTotalsSoon();
+  }
+
+  #drawTotalsSoon() {
+    this.#totalsTimer ??= setTimeout(() => {
+      this.#totalsTimer = null;
+      this.#drawTotals();
+    }, TOTALS_INTERVAL);
+  }
+
+  #drawTotals() {
+    const totals = totalsOf(this.queue.uploads);
+    const { panel, progress, text } = this.#parts;
+    panel.hidden = totals.count === 0;
+    if (!this.queue.isBusy) this.#speed.restart();
+    progress.value = percentage(totals.received, totals.size);
+    totals.secondsLeft = this.queue.isBusy ? this.#speed.secondsLeft(totals.size - totals.received) : null;
+    totals.text = this.#totalsText(totals);
+    setText(text, totals.text);
+    this.#drawButtons(totals.states);
+    this.dispatchEvent(new CustomEvent("totals", { detail: totals }));
+  }
+
+  #totalsText({ count, size, received, states, secondsLeft }) {
+    const done = states.complete ?? 0;
+    const speed = this.queue.isBusy ? this.#speed.bytesPerSecond() : null;
+    return [
+      done === count ? `${countOf(count, "file")} uploaded` : `${done.toLocaleString("en")} of ${countOf(count, "file")}`,
+      received === size ? formatBytes(size) : `${formatBytes(received)} of ${formatBytes(size)}`,
+      states.failed && `${countOf(states.failed, "file")} failed`,
+      speed !== null && received < size && formatSpeed(speed),
+      secondsLeft && `${formatTimeLeft(secondsLeft)} left`,
+    ].filter(Boolean).join(" · ");
+  }
+
+  #drawButtons(states) {
+    const { pauseAll, resumeAll, retryAll, cancelAll, clear } = this.#parts;
+    const count = (...names) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
+    pauseAll.hidden = count("queued", "preparing", "sending", "waiting") === 0;
+    resumeAll.hidden = count("paused") === 0;
+    retryAll.hidden = count("failed") < 2;
+    cancelAll.hidden = count("queued", "preparing", "sending", "waiting", "paused") < 2;
+    clear.hidden = count("complete") === 0;
+  }
+
+  async #act({ target }) {
+    const button = target.closest("[data-action]");
+    if (!button) return;
+    const { upload } = button.closest("upload-row") ?? {};
+    const all = { "pause-all": "pause", "resume-all": "resume", "retry-all": "retry" }[button.dataset.action];
+    if (all) this.queue.forAll(all);
+    else if (button.dataset.action === "cancel-all") await this.#cancelAll();
+    else if (button.dataset.action === "clear") this.queue.clearCompleted();
+    else await this.#actOn(upload, button.dataset.action);
+    keepFocus(button, this);
+  }
+
+  async #actOn(upload, action) {
+    if (action !== "cancel") return upload.can(action) && this.queue[action](upload);
+    if (upload.state === "complete" || upload.state === "failed") return this.queue.dismiss(upload);
+    if (upload.received >= WORTH_ASKING && !(await this.#agrees(upload))) return;
+    if (upload.can("cancel")) await this.queue.cancel(upload);
+    else if (upload.state === "complete") this.queue.dismiss(upload);
+  }
+
+  #agrees(upload) {
+    return this.confirm({
+      title: "Cancel this upload?",
+      text: `${formatBytes(upload.received)} of ${upload.name} are on the server already and would be deleted.`,
+      yes: "Cancel the upload",
+      no: "Keep uploading",
+    });
+  }
+
+  async #cancelAll() {
+    const isAgreed = await this.confirm({
+      title: "Cancel all uploads?",
+      text: "What has arrived of unfinished files is deleted from the server. Finished files stay.",
+      yes: "Cancel all",
+      no: "Keep uploading",
+    });
+    if (isAgreed) await this.queue.forAll("cancel");
+  }
+}
+
+/** A button that disappears under the keyboard's focus would throw the person back to the top of the page. */
+function keepFocus(button, panel) {
+  requestAnimationFrame(() => {
+    if (document.activeElement !== document.body && button.isConnected && !button.hidden) return;
+    const row = button.closest("upload-row");
+    const next = row?.querySelector(".row-actions > :not([hidden])") ?? panel.querySelector("h2");
+    next.focus({ preventScroll: true });
+  });
+}
+
+customElements.define("upload-panel", UploadPanel);

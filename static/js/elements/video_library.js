@@ -1,0 +1,135 @@
+/** <video-library>: the list of videos. The server draws the first page; this adds, plays and deletes. */
+
+import { formatBytes, formatDate } from "../helpers/format.js";
+import { copyOfTemplate, partsOf } from "../helpers/template.js";
+import { wordsForRequest } from "../helpers/words.js";
+
+/** The next page is loaded when its button is as close as this. */
+const LOAD_AHEAD = "600px";
+
+export class VideoLibrary extends HTMLElement {
+  #parts;
+
+  /** The videos that the page came with, for the model. */
+  get initial() {
+    const ids = [...this.querySelectorAll("[data-id]")].map((row) => row.dataset.id);
+    return { ids, next: this.dataset.next ?? null };
+  }
+
+  /** `library` is shown; `play` opens a video; `confirm` asks before a video is deleted. */
+  connect({ library, play, confirm, announce }) {
+    Object.assign(this, { library, play, confirm, announce });
+    this.#parts = partsOf(this.querySelector("section"));
+    this.#localiseDates();
+    library.addEventListener("appended", ({ detail }) => this.#parts.list.append(...detail.map(rowOf)));
+    library.addEventListener("prepended", ({ detail }) => this.#prepend(detail));
+    library.addEventListener("removed", ({ detail }) => this.#remove(detail));
+    this.addEventListener("click", (event) => this.#act(event));
+    this.#loadAhead();
+  }
+
+  /** Puts rows of fresh videos in at the top, and says that there is something now. */
+  #prepend(videos) {
+    const rows = videos.map(rowOf);
+    for (const row of rows) row.classList.add("video-row--new");
+    this.#parts.list.prepend(...rows);
+    this.#showEmptiness();
+  }
+
+  #remove(id) {
+    this.querySelector(`[data-id="${CSS.escape(id)}"]`)?.remove();
+    this.#showEmptiness();
+  }
+
+  #showEmptiness() {
+    this.querySelector('[data-part="empty"]').hidden = this.library.size > 0;
+  }
+
+  #loadAhead() {
+    const more = this.querySelector('[data-part="more"]');
+    if (!more) return;
+    const observer = new IntersectionObserver(([entry]) => entry.isIntersecting && this.#loadMore(more), { rootMargin: LOAD_AHEAD });
+    observer.observe(more);
+    more.addEventListener("click", (event) => {
+      event.preventDefault();
+      this.#loadMore(more);
+    });
+  }
+
+  async #loadMore(more) {
+    const problem = this.querySelector('[data-part="problem"]');
+    more.setAttribute("aria-busy", "true");
+    try {
+      await this.library.loadMore();
+      problem.hidden = true;
+      more.hidden = !this.library.hasMore;
+    } catch (error) {
+      this.#complain("load more videos", error);
+    }
+    more.removeAttribute("aria-busy");
+  }
+
+  #act(event) {
+    const target = event.target.closest("[data-action]");
+    const row = event.target.closest("[data-id]");
+    if (!target || !row) return;
+    if (target.dataset.action === "delete") this.#delete(row);
+    else if (isPlainClick(event) && row.dataset.inline === "true") {
+      event.preventDefault();
+      this.play({ id: row.dataset.id, media: row.dataset.media, name: partsOf(row).name.textContent.trim() });
+    }
+  }
+
+  async #delete(row) {
+    const name = partsOf(row).name.textContent.trim();
+    const isAgreed = await this.confirm({
+      title: "Delete this video?",
+      text: `${name} will be deleted from the server. This cannot be undone.`,
+      yes: "Delete",
+      no: "Keep",
+    });
+    if (!isAgreed) return;
+    const neighbour = row.nextElementSibling ?? row.previousElementSibling;
+    try {
+      await this.library.delete(row.dataset.id);
+      this.announce(`${name} has been deleted.`);
+      (neighbour?.querySelector(".video-row__name") ?? this.querySelector("h2")).focus();
+    } catch (error) {
+      this.#complain("delete the video", error);
+    }
+  }
+
+  #complain(action, error) {
+    const problem = this.querySelector('[data-part="problem"]');
+    problem.textContent = wordsForRequest(action, error);
+    problem.hidden = false;
+  }
+
+  #localiseDates() {
+    for (const time of this.querySelectorAll("time[datetime]")) time.textContent = formatDate(time.dateTime);
+  }
+}
+
+/** A click that should open a new tab or window is the browser's. */
+function isPlainClick({ button, metaKey, ctrlKey, shiftKey }) {
+  return button === 0 && !metaKey && !ctrlKey && !shiftKey;
+}
+
+function rowOf({ id, filename, length, published, media, inline }) {
+  const copy = copyOfTemplate("video-row");
+  const row = copy.querySelector("li");
+  const parts = partsOf(row);
+  Object.assign(row.dataset, { id, media, inline: String(inline) });
+  parts.name.textContent = filename;
+  parts.name.href = parts.play.href = `/watch/${id}`;
+  parts.size.textContent = formatBytes(length);
+  parts.date.textContent = published ? formatDate(published) : "";
+  if (published) parts.date.dateTime = published;
+  parts.download.href = `${media}?download`;
+  parts.download.setAttribute("aria-label", `Download ${filename}`);
+  parts.delete.setAttribute("aria-label", `Delete ${filename}`);
+  if (!inline) parts.mark.setAttribute("href", parts.mark.getAttribute("href").replace(/#.*/, "#file"));
+  return row;
+}
+
+customElements.define("video-library", VideoLibrary);

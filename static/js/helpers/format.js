@@ -1,0 +1,58 @@
+/** Numbers in words for people. */
+
+const UNITS = ["bytes", "KB", "MB", "GB", "TB", "PB"];
+const STEP = 1024;
+
+/** A size in bytes as "20 MB", "1.4 GB"; units of 1024 like those the chunk size is set in. */
+export function formatBytes(bytes) {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 999.5 && unit < UNITS.length - 1) {
+    value /= STEP;
+    unit += 1;
+  }
+  if (unit === 0 && bytes === 1) return "1 byte";
+  const digits = unit > 0 && value < 9.95 ? 1 : 0;
+  return `${value.toFixed(digits).replace(/\.0$/, "")} ${UNITS[unit]}`;
+}
+
+/** A speed in bytes per second as "12 MB/s". */
+export function formatSpeed(bytesPerSecond) {
+  return `${formatBytes(bytesPerSecond)}/s`;
+}
+
+/** Seconds as "a few seconds", "5 min", "2 h 10 min", "3 days"; coarse, as it is a guess. */
+export function formatTimeLeft(seconds) {
+  if (seconds < 10) return "a few seconds";
+  if (seconds < 55) return `${Math.ceil(seconds / 5) * 5} s`;
+  const minutes = Math.ceil(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  return `${Math.round(hours / 24)} days`;
+}
+
+/** A share of a whole as a whole percentage that reaches 100 only at the end. */
+export function percentage(part, whole) {
+  if (whole === 0) return part >= whole ? 100 : 0;
+  return Math.min(100, Math.floor((100 * part) / whole));
+}
+
+/** "1 file", "12 files". */
+export function countOf(count, singular, plural = `${singular}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? singular : plural}`;
+}
+
+const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+
+/** An ISO time as a date in the person's own time zone. */
+export function formatDate(iso) {
+  return DATE.format(new Date(iso));
+}
+
+/** The time until an ISO time as "in 6 days". */
+export function formatUntil(iso, now = Date.now()) {
+  const hours = (new Date(iso) - now) / 3_600_000;
+  if (hours < 1) return "in less than an hour";
+  return hours < 48 ? `in ${countOf(Math.round(hours), "hour")}` : `in ${Math.round(hours / 24)} days`;
+}

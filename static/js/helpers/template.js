@@ -1,0 +1,18 @@
+/** Pieces of the page that are repeated live in <template> elements; their places are marked with data-part. */
+
+/** A copy of the content of the template with this id. */
+export function copyOfTemplate(id) {
+  return document.getElementById(id).content.cloneNode(true);
+}
+
+/** The elements with a data-part inside `root`, by that name. */
+export function partsOf(root) {
+  const parts = {};
+  for (const element of root.querySelectorAll("[data-part]")) parts[element.dataset.part] = element;
+  return parts;
+}
+
+/** Writes a text only where it differs: setting equal text would still cost a layout and wake screen readers. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,40 @@
+/** What the page says about problems. Every code has words; one that is unknown gets honest general ones. */
+
+import { formatBytes } from "./format.js";
+
+const WORDS = {
+  too_large: ({ limit }) => `This file is too large. The largest file this server takes is ${formatBytes(limit)}.`,
+  no_room: () => "The server has no room for this file at present. Try again once some has been made.",
+  upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
+  upload_not_found: () => "The server no longer knows this upload. It can be started again.",
+  upload_conflict: () => "The server has this upload with other contents. Cancel it and choose the file again.",
+  chunk_mismatch: () => "The server received something that does not fit this file. Has it changed since you chose it?",
+  type_not_allowed: () => "This server does not take files of this type.",
+  malformed_request: () => "The server did not understand this page. Reload the page and try again.",
+  file_unreadable: () => "This file can no longer be read. It may have been changed, moved or removed: choose it again.",
+  already_here: () => "This very file is on its way already, in another row of this list.",
+  bytes_missing: () => "Some bytes did not reach the server. Try again: only those are sent.",
+  connection_unstable: () => "The connection keeps breaking while sending. What has arrived is safe; try again later.",
+  storage_failed: () => "The server could not write to its disk. What has arrived is safe; try again later.",
+  internal_server_error: () => "Something went wrong on the server. What has arrived is safe; try again later.",
+};
+
+/** A sentence or two about a failure; `limit` is the largest upload in bytes. */
+export function wordsForProblem(problem, { limit }) {
+  const words = WORDS[problem.code];
+  if (words) return words({ limit });
+  return "This did not work, for a reason the page does not know. What has arrived is safe; try again.";
+}
+
+/** What an upload is waiting for. */
+export function wordsForWaiting(problem) {
+  if (problem?.isConnectionLost) return "Waiting for the connection. Your upload goes on by itself.";
+  if (problem?.code === "server_busy") return "The server is busy. Your upload goes on by itself.";
+  return "The server asks to try again. Your upload goes on by itself.";
+}
+
+/** What the page says when a request outside an upload fails, such as deleting or listing. */
+export function wordsForRequest(action, problem) {
+  if (problem.isConnectionLost) return `Could not ${action}: the server cannot be reached. Try again in a moment.`;
+  return `Could not ${action}: the server refused. Try again, or reload the page.`;
+}

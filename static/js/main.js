@@ -1,0 +1,80 @@
+/** Puts the page together: models from uploads/, elements from elements/, and what is announced between them. */
+
+import "./elements/confirm_dialog.js";
+import "./elements/connection_notice.js";
+import "./elements/interrupted_panel.js";
+import "./elements/live_announcer.js";
+import "./elements/player_dialog.js";
+import "./elements/upload_drop.js";
+import "./elements/upload_panel.js";
+import "./elements/video_library.js";
+import { announceProgress } from "./helpers/announcements.js";
+import { isServerThere } from "./uploads/api.js";
+import { Connection } from "./uploads/connection.js";
+import { DropzoneAdapter } from "./uploads/dropzone_adapter.js";
+import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
+import { Library } from "./uploads/library.js";
+import { UploadQueue } from "./uploads/upload_queue.js";
+import { UploadSteps } from "./uploads/upload_steps.js";
+
+const find = (selector) => document.querySelector(selector);
+
+function buildUploads(drop) {
+  const chunkBytes = Number(drop.dataset.chunkBytes);
+  const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
+  const connection = new Connection({ probe: isServerThere });
+  const adapter = new DropzoneAdapter(drop.area, {
+    url: drop.dataset.uploadUrl,
+    chunkBytes,
+    connection,
+    onFiles: (files) => queue.add(files),
+  });
+  const steps = new UploadSteps({ transport: adapter, connection, chunkBytes });
+  const queue = new UploadQueue({ steps, view: adapter, chunkBytes, maxUploadBytes });
+  return { queue, adapter, connection };
+}
+
+function connectIntake(drop, interruptedPanel, adapter) {
+  drop.takeDropsOnPage((event) => adapter.takeDrop(event));
+  for (const source of [drop, interruptedPanel]) {
+    source.addEventListener("files-chosen", ({ detail }) => adapter.addFiles(detail));
+  }
+}
+
+function keepInterruptedFresh(interrupted) {
+  // The list is a help, not a need: when it cannot be had, dropping the file again still finds its upload.
+  const refresh = () => interrupted.refresh().catch(() => {});
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
+  refresh();
+}
+
+function warnBeforeLeaving(queue) {
+  window.addEventListener("beforeunload", (event) => {
+    if (queue.isSending) event.preventDefault();
+  });
+}
+
+function start() {
+  const drop = find("upload-drop");
+  const announcer = find("live-announcer");
+  const { queue, adapter, connection } = buildUploads(drop);
+  const library = new Library(find("video-library").initial);
+  const interrupted = new InterruptedUploads(queue);
+  const confirm = (question) => find("confirm-dialog").ask(question);
+  const announce = (text) => announcer.say(text);
+
+  find("upload-panel").connect({ queue, adapter, confirm, limit: queue.maxUploadBytes });
+  find("interrupted-panel").connect({ interrupted, confirm });
+  find("video-library").connect({ library, confirm, announce, play: (video) => find("player-dialog").open(video) });
+  find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
+  connectIntake(drop, find("interrupted-panel"), adapter);
+  announceProgress({ queue, panel: find("upload-panel"), connection, announce });
+  queue.addEventListener("completed", ({ detail }) => {
+    interrupted.forget(detail.id);
+    library.addCompleted(detail.id).catch(() => {});
+  });
+  keepInterruptedFresh(interrupted);
+  warnBeforeLeaving(queue);
+}
+
+start();

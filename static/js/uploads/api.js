@@ -1,0 +1,92 @@
+/** The server's JSON API. Every call takes an AbortSignal and throws a Problem. */
+
+import { connectionLost, Problem, problemOfAnswer } from "./problem.js";
+
+/** An answer without a body to wait for comes in seconds; a connection that lies dead after a sleep never answers. */
+const ANSWER_TIMEOUT = 30_000;
+
+async function request(path, { method = "GET", json, signal } = {}) {
+  const timeout = AbortSignal.timeout(ANSWER_TIMEOUT);
+  try {
+    const response = await fetch(path, {
+      method,
+      cache: "no-store",
+      headers: { Accept: "application/json", ...(json && { "Content-Type": "application/json" }) },
+      body: json && JSON.stringify(json),
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    });
+    return await answerOf(response);
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error instanceof Problem ? error : connectionLost();
+  }
+}
+
+async function answerOf(response) {
+  const text = await response.text();
+  if (!response.ok) throw problemOfAnswer(response.status, text, response.headers.get("Retry-After"));
+  if (response.status === 204) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Problem({ code: "unexpected_answer", status: response.status });
+  }
+}
+
+const uploadPath = (id) => `/api/uploads/${encodeURIComponent(id)}`;
+const videoPath = (id) => `/api/videos/${encodeURIComponent(id)}`;
+
+/** Creates an upload, or finds the one with the same fingerprint and size (bytes). */
+export function createUpload({ name, size, fingerprint }, signal) {
+  return request("/api/uploads", { method: "POST", json: { name, size, fingerprint }, signal });
+}
+
+/** The state of one upload, with its received and missing ranges. */
+export function uploadState(id, signal) {
+  return request(uploadPath(id), { signal });
+}
+
+/** The uploads that the server still waits for. */
+export async function unfinishedUploads(signal) {
+  return (await request("/api/uploads", { signal })).uploads;
+}
+
+/** Makes the server forget an upload and its bytes; one that is gone already is fine. */
+export async function cancelUpload(id, signal) {
+  await ignoringAbsence(request(uploadPath(id), { method: "DELETE", signal }));
+}
+
+/** One page of the library, newest first: `{ videos, next }`. */
+export function listVideos({ limit, cursor }, signal) {
+  const query = new URLSearchParams({ limit, ...(cursor && { cursor }) });
+  return request(`/api/videos?${query}`, { signal });
+}
+
+/** One video of the library. */
+export function videoDetails(id, signal) {
+  return request(videoPath(id), { signal });
+}
+
+/** Removes a video; one that is gone already is fine. */
+export async function deleteVideo(id, signal) {
+  await ignoringAbsence(request(videoPath(id), { method: "DELETE", signal }));
+}
+
+/** Whether the server answers at all; a full or refusing server is still there. */
+export async function isServerThere(signal) {
+  try {
+    await request("/healthz", { signal });
+    return true;
+  } catch (error) {
+    signal?.throwIfAborted();
+    return !error.isConnectionLost;
+  }
+}
+
+async function ignoringAbsence(promise) {
+  try {
+    await promise;
+  } catch (error) {
+    if (error.status !== 404 && error.status !== 410) throw error;
+  }
+}

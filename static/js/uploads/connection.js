@@ -1,0 +1,76 @@
+/** Whether the server can be reached. Everyone who lost it waits here; one probe at a time asks for all. */
+
+import { jitteredDelay, sleep } from "./backoff.js";
+
+/** How long to trust the browser's word that it is offline, milliseconds; behind some VPNs it is wrong. */
+const OFFLINE_RECHECK = 30_000;
+
+/** Emits `change` whenever `isReachable` or `isOffline` changes. */
+export class Connection extends EventTarget {
+  #probe;
+  #random;
+  #recovery = null;
+  #browser;
+
+  /** `probe(signal)` resolves to whether the server is there; `browser` has `navigator.onLine` and the online events. */
+  constructor({ probe, browser = globalThis, random = Math.random }) {
+    super();
+    this.#probe = probe;
+    this.#browser = browser;
+    this.#random = random;
+    browser.addEventListener?.("offline", () => this.reportLoss());
+  }
+
+  get isReachable() {
+    return this.#recovery === null;
+  }
+
+  get isOffline() {
+    return this.#browser.navigator?.onLine === false;
+  }
+
+  /** Tells that a request found nobody; starts asking until somebody answers. */
+  reportLoss() {
+    if (this.#recovery) return;
+    this.#recovery = this.#recover().then(() => {
+      this.#recovery = null;
+      this.dispatchEvent(new Event("change"));
+    });
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Resolves once the server can be reached; rejects when `signal` is aborted first. */
+  async whenReachable(signal) {
+    if (!this.#recovery) return;
+    await abortable(this.#recovery, signal);
+  }
+
+  async #recover() {
+    for (let attempt = 0; ; attempt += 1) {
+      if (this.isOffline) await this.#untilOnline();
+      if (await this.#probe()) return;
+      await Promise.race([sleep(jitteredDelay(attempt, this.#random)), this.#nextOnlineEvent()]);
+    }
+  }
+
+  async #untilOnline() {
+    await Promise.race([this.#nextOnlineEvent(), sleep(OFFLINE_RECHECK)]);
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #nextOnlineEvent() {
+    return new Promise((resolve) => {
+      this.#browser.addEventListener?.("online", () => resolve(), { once: true });
+    });
+  }
+}
+
+function abortable(promise, signal) {
+  if (!signal) return promise;
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const stop = () => reject(signal.reason);
+    signal.addEventListener("abort", stop, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
+}

@@ -1,0 +1,56 @@
+/** Uploads that the server still waits for and that no file on this page belongs to yet. */
+
+import { cancelUpload, unfinishedUploads } from "./api.js";
+import { coveredBytes } from "./chunk_plan.js";
+
+/** Emits `change` when its `list` does: `{ id, name, size, received, fingerprint, expires }`, sizes in bytes. */
+export class InterruptedUploads extends EventTarget {
+  #queue;
+  #known = [];
+
+  constructor(queue) {
+    super();
+    this.#queue = queue;
+    for (const event of ["changed", "removed"]) queue.addEventListener(event, () => this.#changedIfShown());
+  }
+
+  get list() {
+    const here = new Set(this.#queue.uploads.map((upload) => upload.id));
+    return this.#known.filter((known) => !here.has(known.id));
+  }
+
+  /** Asks the server again. */
+  async refresh(signal) {
+    const uploads = await unfinishedUploads(signal);
+    this.#known = uploads.filter(({ state }) => state === "receiving").map(fromAnswer);
+    this.#changed();
+  }
+
+  /** Makes the server forget one of them. */
+  async discard(id, signal) {
+    await cancelUpload(id, signal);
+    this.forget(id);
+  }
+
+  /** Takes one off the list, as it has ended or was cancelled on this page. */
+  forget(id) {
+    this.#known = this.#known.filter((known) => known.id !== id);
+    this.#changed();
+  }
+
+  #shownCount = 0;
+
+  /** The queue changes many times a second, this list hardly ever. */
+  #changedIfShown() {
+    if (this.#known.length > 0 && this.list.length !== this.#shownCount) this.#changed();
+  }
+
+  #changed() {
+    this.#shownCount = this.list.length;
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+function fromAnswer({ id, filename, length, received, fingerprint, expires }) {
+  return { id, name: filename, size: length, received: coveredBytes(received), fingerprint, expires };
+}

@@ -1,0 +1,55 @@
+/** What can go wrong with a request, in one shape. Decisions rest on `code` and `retryable`, never on the text. */
+
+import { retryAfterDelay } from "./backoff.js";
+
+/** Statuses that a proxy in front of the server answers with while the server is away or starts again. */
+const AWAY_STATUSES = new Set([502, 503, 504]);
+const RETRYABLE_STATUSES = new Set([408, 425, 429, 500, ...AWAY_STATUSES]);
+/** Codes for answers without a problem document, as proxies give them. */
+const CODE_OF_STATUS = { 404: "upload_not_found", 410: "upload_gone", 413: "too_large", 415: "type_not_allowed", 507: "no_room" };
+
+/** A refused or failed request; `retryAfter` is in milliseconds. */
+export class Problem extends Error {
+  constructor({ code, status = 0, retryable = false, retryAfter = 0, detail = "" }) {
+    super(detail || code);
+    this.name = "Problem";
+    Object.assign(this, { code, status, retryable, retryAfter, detail });
+  }
+
+  /** Whether nobody answered, as opposed to the server having refused. */
+  get isConnectionLost() {
+    return this.code === "connection_lost" || this.code === "server_away";
+  }
+}
+
+/** The problem of a request that got no answer at all. */
+export function connectionLost() {
+  return new Problem({ code: "connection_lost", retryable: true });
+}
+
+/** The problem of a file that the browser can no longer read: changed, moved or removed since it was chosen. */
+export function fileUnreadable() {
+  return new Problem({ code: "file_unreadable" });
+}
+
+function parsed(text) {
+  try {
+    const value = JSON.parse(text);
+    return value && typeof value === "object" ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+/** The problem told by an HTTP answer that is not a success. */
+export function problemOfAnswer(status, text, retryAfterHeader) {
+  const { code, detail, retryable } = parsed(text);
+  const away = !code && AWAY_STATUSES.has(status);
+  return new Problem({
+    code: code ?? (away ? "server_away" : (CODE_OF_STATUS[status] ?? "unexpected_answer")),
+    status,
+    detail,
+    retryable: retryable ?? RETRYABLE_STATUSES.has(status),
+    retryAfter: retryAfterDelay(retryAfterHeader),
+  });
+}

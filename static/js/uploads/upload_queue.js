@@ -1,0 +1,197 @@
+/** All uploads of this page: decides which run, and takes each from its file to a complete upload. */
+
+import { chunkCount } from "./chunk_plan.js";
+import { Problem } from "./problem.js";
+import { Upload } from "./upload.js";
+
+/** Large files at once; each has several chunks on the way, so more would only compete for the line. */
+const CHUNKS_PER_FILE = 3;
+/** Room for three large files or nine of a single chunk: small files spend their time in round trips. */
+const RUNNING_WEIGHT = 9;
+
+/** Why an upload's work was stopped from this page; such an end is no failure. */
+export const STOPPED = "stopped";
+
+/**
+ * Emits `added`, `changed`, `removed` and `completed` with the upload (for `added`: a list) as `detail`.
+ *
+ * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
+ * `verify(upload, signal)` waits for the server's check and `discard(upload)` makes the server forget it. `view` is told
+ * of the end: `succeed(upload)`, `fail(upload)`, `restart(upload)`, `remove(upload)`.
+ */
+export class UploadQueue extends EventTarget {
+  #steps;
+  #view;
+  #chunkBytes;
+  #controls = new Map();
+  #uploads = new Set();
+  #waiting = new Set();
+  #runningWeight = 0;
+
+  constructor({ steps, view, chunkBytes, maxUploadBytes = Infinity }) {
+    super();
+    this.#steps = steps;
+    this.#view = view;
+    this.#chunkBytes = chunkBytes;
+    this.maxUploadBytes = maxUploadBytes;
+  }
+
+  get uploads() {
+    return [...this.#uploads];
+  }
+
+  /** Whether leaving the page now would stop something. */
+  get isSending() {
+    return this.uploads.some((upload) => upload.isInterruptible);
+  }
+
+  /** Whether anything is still to be done, by this page or the server. */
+  get isBusy() {
+    return this.uploads.some((upload) => upload.isOpen);
+  }
+
+  has(upload) {
+    return this.#uploads.has(upload);
+  }
+
+  /** Takes files in, in order; each starts when there is room for it. Returns their uploads. */
+  add(files) {
+    const added = files.map(({ file, name }) => new Upload(file, { name, onChange: this.#changed }));
+    for (const upload of added) this.#uploads.add(upload);
+    this.#emit("added", added);
+    for (const upload of added) this.#admit(upload);
+    this.#startNext();
+    return added;
+  }
+
+  /** Stops sending; what the server has acknowledged stays there. */
+  pause(upload) {
+    upload.step("pause");
+    this.#stop(upload);
+  }
+
+  /** Goes on with a paused upload. */
+  resume(upload) {
+    upload.step("resume");
+    this.#enqueue(upload);
+  }
+
+  /** Tries a failed upload again, from what the server has of it. */
+  retry(upload) {
+    upload.step("retry");
+    this.#view.restart(upload);
+    this.#enqueue(upload);
+  }
+
+  /** Ends an upload for good, here and on the server. */
+  async cancel(upload) {
+    upload.step("cancel");
+    this.#stop(upload);
+    this.dismiss(upload);
+    if (upload.id) await this.#steps.discard(upload);
+  }
+
+  /** Takes an upload that has ended off the list; the server keeps what it has. */
+  dismiss(upload) {
+    if (upload.isOpen) throw new Error("an upload that is under way cannot be dismissed");
+    this.#uploads.delete(upload);
+    this.#waiting.delete(upload);
+    this.#view.remove(upload);
+    this.#emit("removed", upload);
+  }
+
+  /** Applies `pause`, `resume`, `retry` or `cancel` to every upload that allows it. */
+  async forAll(step) {
+    const allowed = this.uploads.filter((upload) => upload.can(step));
+    await Promise.allSettled(allowed.map((upload) => this[step](upload)));
+  }
+
+  /** Removes the rows of everything that is complete. */
+  clearCompleted() {
+    for (const upload of this.uploads) if (upload.state === "complete") this.dismiss(upload);
+  }
+
+  #admit(upload) {
+    if (upload.size > this.maxUploadBytes) this.#fail(upload, new Problem({ code: "too_large" }));
+    else this.#waiting.add(upload);
+  }
+
+  #enqueue(upload) {
+    this.#waiting.add(upload);
+    this.#startNext();
+  }
+
+  #startNext() {
+    for (const upload of this.#waiting) {
+      const weight = this.#weight(upload);
+      if (this.#runningWeight > 0 && this.#runningWeight + weight > RUNNING_WEIGHT) return;
+      this.#waiting.delete(upload);
+      this.#run(upload, weight);
+    }
+  }
+
+  #weight(upload) {
+    return Math.min(CHUNKS_PER_FILE, chunkCount(upload.size, this.#chunkBytes));
+  }
+
+  async #run(upload, weight) {
+    const control = new AbortController();
+    this.#controls.set(upload, control);
+    this.#runningWeight += weight;
+    try {
+      await this.#work(upload, control.signal);
+    } catch (error) {
+      if (!control.signal.aborted) this.#fail(upload, error);
+    } finally {
+      this.#runningWeight -= weight;
+      if (this.#controls.get(upload) === control) this.#controls.delete(upload);
+      this.#startNext();
+    }
+  }
+
+  async #work(upload, signal) {
+    upload.step("prepare");
+    let answer = await this.#steps.prepare(upload, signal);
+    if (answer.state === "receiving") {
+      this.#refuseTwin(upload);
+      upload.step("send");
+      answer = await this.#steps.send(upload, answer, signal);
+    }
+    if (!answer.media) {
+      upload.step("verify");
+      answer = await this.#steps.verify(upload, signal);
+    }
+    this.#complete(upload, answer);
+  }
+
+  #complete(upload, answer) {
+    upload.media = answer.media;
+    upload.acknowledge(upload.size);
+    upload.step("complete");
+    this.#view.succeed(upload);
+    this.#emit("completed", upload);
+  }
+
+  /** The same file chosen twice would be one upload on the server, and both rows would send all of it. */
+  #refuseTwin(upload) {
+    const isTwin = (other) => other !== upload && other.id === upload.id && other.isOpen;
+    if (this.uploads.some(isTwin)) throw new Problem({ code: "already_here" });
+  }
+
+  #fail(upload, error) {
+    if (!(error instanceof Problem)) console.error(error);
+    upload.step("fail", error instanceof Problem ? error : new Problem({ code: "page_error", detail: String(error) }));
+    this.#view.fail(upload);
+  }
+
+  #stop(upload) {
+    this.#waiting.delete(upload);
+    this.#controls.get(upload)?.abort(STOPPED);
+  }
+
+  #changed = (upload) => this.#emit("changed", upload);
+
+  #emit(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

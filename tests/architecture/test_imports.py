@@ -1,0 +1,67 @@
+"""What import-linter cannot see: what a fresh interpreter really loads."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.sources import ROOT
+
+BELOW_FLASK = ("domain", "settings", "ingest", "storage", "records", "uploads", "services")
+
+PROBE = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    module = importlib.import_module(name)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), name + "."):
+        if "migrations" not in found.name and not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+print(*sorted(name for name in sys.modules if name.startswith("app.")))
+"""
+
+
+def loaded_by(*modules: str) -> tuple[set[str], set[str]]:
+    """Top-level packages and modules of ours which a new interpreter holds after the imports."""
+    names = [f"app.{module}" for module in modules]
+    result = subprocess.run(
+        [sys.executable, "-c", PROBE, *names], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    packages, ours = result.stdout.splitlines()
+    return set(packages.split()), set(ours.split())
+
+
+@pytest.mark.parametrize("module", BELOW_FLASK)
+def test_nothing_from_the_services_down_loads_flask(module: str) -> None:
+    packages, _ = loaded_by(module)
+    assert packages.isdisjoint({"flask", "werkzeug"})
+
+
+def test_the_core_loads_the_standard_library_alone() -> None:
+    packages, _ = loaded_by("domain")
+    assert packages - sys.stdlib_module_names - {"app", "__main__"} <= interpreter_packages()
+
+
+def test_the_client_loads_nothing_of_the_server() -> None:
+    packages, ours = loaded_by("client")
+    assert packages.isdisjoint({"flask", "werkzeug", "gunicorn", "sqlalchemy"})
+    assert {name for name in ours if not name.startswith("app.client")} == set()
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    tree = ast.parse((ROOT / "app" / "__init__.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    assert len(tree.body) == 1
+
+
+def interpreter_packages() -> set[str]:
+    """What an interpreter of this environment holds before it imports anything of ours."""
+    listing = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in listing.stdout.split()}

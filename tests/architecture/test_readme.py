@@ -1,0 +1,32 @@
+"""The README's settings table and the code say the same."""
+
+import re
+from dataclasses import fields
+
+from app.settings import PREFIX, Settings
+from tests.architecture.sources import ROOT
+
+ROW = re.compile(r"^\| *`(SLUICE_[A-Z_]+)` *\| *([^|]*?) *\|", re.MULTILINE)
+CLIENT_VARIABLES = {"SLUICE_URL"}
+
+
+def documented() -> dict[str, str]:
+    """Variable to default as in the rows ``| `SLUICE_PORT` | `8000` | meaning |`` of README.md."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = {name: default.strip("`") for name, default in ROW.findall(text)}
+    return {name: rows[name] for name in rows.keys() - CLIENT_VARIABLES}
+
+
+def declared() -> dict[str, str]:
+    """Variable to default as the code has them; an empty default is written as `empty`."""
+    return {
+        PREFIX + item.name.upper(): item.metadata["default"] or "empty" for item in fields(Settings)
+    }
+
+
+def test_readme_has_every_setting_with_its_default() -> None:
+    assert documented() == declared()
+
+
+def test_every_setting_has_a_line_of_help() -> None:
+    assert [item.name for item in fields(Settings) if not item.metadata["help"]] == []

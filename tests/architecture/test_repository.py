@@ -1,0 +1,65 @@
+"""What is in git, and what must not be."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.sources import ROOT, files_in_git
+
+MADE_BY_SETUP = ("static/vendor/", "node_modules/", ".venv/", ".tools/", "data/")
+LOCKED_FILES = ("requirements.txt", "requirements-dev.txt", "scripts/requirements-node.txt")
+
+
+def test_nothing_that_setup_fetches_is_in_git() -> None:
+    paths = files_in_git()
+    if paths is None:
+        pytest.skip("not a git work tree")
+    assert [path for path in paths if path.startswith(MADE_BY_SETUP)] == []
+
+
+def test_lock_files_are_compiled_from_pyproject_as_it_is() -> None:
+    check = subprocess.run(
+        [sys.executable, "scripts/lock_digest.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert check.returncode == 0, check.stdout
+
+
+@pytest.mark.parametrize("name", LOCKED_FILES)
+def test_every_locked_package_has_a_hash_and_no_address(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    entries = text.replace("\\\n", " ").splitlines()
+    pinned = [line for line in entries if line and not line.lstrip().startswith("#")]
+    assert pinned
+    assert [line for line in pinned if "==" not in line or "--hash=sha256:" not in line] == []
+    assert "://" not in text
+    assert "--index-url" not in text
+    assert "--find-links" not in text
+
+
+def test_both_lock_files_agree_on_every_runtime_package() -> None:
+    assert pins("requirements.txt") <= pins("requirements-dev.txt")
+
+
+def test_assets_are_locked_by_content_and_not_by_address() -> None:
+    text = (ROOT / "package-lock.json").read_text(encoding="utf-8")
+    assert '"integrity": "sha512-' in text
+    assert '"resolved"' not in text
+
+
+@pytest.mark.parametrize("name", ["setup", "lint", "lock"])
+def test_scripts_can_be_run_and_are_valid_bash(name: str) -> None:
+    script = ROOT / "scripts" / name
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+def pins(name: str) -> set[str]:
+    """`package==version` of each line of a lock file, with its marker."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    return {line.rstrip(" \\") for line in lines if line[:1].isalnum()}

@@ -1,0 +1,13 @@
+"""What gunicorn and `flask --app wsgi` load."""
+
+from __future__ import annotations
+
+import os
+
+from app.factory import create_app
+from app.services import build_services
+from app.settings import from_env
+
+services = build_services(from_env(os.environ))
+services.prepare()
+app = create_app(services)
