@@ -24,21 +24,21 @@ timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.
 graceful_timeout = math.ceil(settings.graceful_seconds)
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1")
+control_socket_disable = True  # Its path is the user's: two servers would share it.
 accesslog = "-"
 loglevel = settings.log_level
 logger_class = "app.access_log.AccessLogger"
 
-HEADER_IDLE_SECONDS = 30
-"""A client that stops in the middle of its headers is dropped after so long. gunicorn waits for
-ever; but sockets inherit the listener's time-out, and recv() then fails."""
-
 
 def when_ready(server: Any) -> None:
-    """Bound waiting for headers, and make Ctrl-C as graceful as SIGTERM."""
+    """Bound waiting for headers, and make Ctrl-C as graceful as SIGTERM.
+
+    gunicorn waits for ever for a client that stops in the middle of its headers. But connections
+    inherit their listener's time-out, and recv() then fails.
+    """
+    time_out = struct.pack("@ll", math.ceil(settings.body_idle_seconds), 0)
     for listener in server.LISTENERS:
-        listener.sock.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", HEADER_IDLE_SECONDS, 0)
-        )
+        listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time_out)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 

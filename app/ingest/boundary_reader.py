@@ -1,5 +1,7 @@
 """Reads payloads and the delimiters between them out of received blocks, copying neither."""
 
+from __future__ import annotations
+
 
 class BoundaryReader:
     """One received block at a time; of earlier ones at most the start of a delimiter is kept."""

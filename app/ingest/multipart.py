@@ -5,6 +5,8 @@ the scanner altogether where their length is known (`MultipartScanner.take_paylo
 Sources: RFC 7578 (form-data), RFC 2046 section 5.1 (delimiters), HTML (how names are escaped).
 """
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -18,7 +20,7 @@ from app.ingest.part_headers import PartHeaders, decode_utf8, parse_parameters, 
 MAX_PREAMBLE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 8 * 1024  # of one part
 MAX_FIELD_BYTES = 64 * 1024  # of one value
-MAX_FIELDS = 1000  # in one body; files are not counted, the caller sees each as it begins
+MAX_FIELDS = 1000  # in one body; files are not counted, the caller sees each one begin
 MAX_ALL_FIELDS_BYTES = 1024 * 1024  # of all values of one body: callers keep them in memory
 
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
@@ -107,7 +109,7 @@ class MultipartScanner:
         self._is_transport_ended = True
 
     def next_event(self) -> Event:
-        """The next event; after End it is End for ever, after MalformedBody that."""
+        """The next event; an End repeats for ever, and so does a MalformedBody."""
         try:
             while (event := self._step()) is None:
                 pass
@@ -149,12 +151,12 @@ class MultipartScanner:
             case _State.ENDED:
                 return End()
             case _State.FAILED:
-                raise MalformedBody("the body was refused before")
+                raise MalformedBody("The body was refused before.")
 
     def _demand_more(self) -> None:
         self._reader.release()
         if self._is_transport_ended:
-            raise MalformedBody("the body ends before its closing delimiter")
+            raise MalformedBody("The body ends before its closing boundary.")
 
     def _skip_preamble(self) -> Event | None:
         skipped = self._reader.read_payload()
@@ -164,7 +166,7 @@ class MultipartScanner:
             self._state = _State.HEADERS
         self._skipped_bytes += len(skipped)
         if self._skipped_bytes > MAX_PREAMBLE_BYTES:
-            raise MalformedBody("no boundary near the start of the body")
+            raise MalformedBody("The body does not begin with its boundary.")
         return None
 
     def _read_headers(self) -> Event | None:
@@ -182,7 +184,7 @@ class MultipartScanner:
             return self._begin_part(parse_part_headers(self._take_gathered()[:end]))
         self._reader.skip(len(piece))
         if len(self._gathered) == MAX_HEADER_BYTES:
-            raise MalformedBody("the headers of a part are too long")
+            raise MalformedBody("The headers of a part are too long.")
         return NEED_DATA
 
     def _begin_part(self, part: PartHeaders) -> Event | None:
@@ -191,7 +193,7 @@ class MultipartScanner:
             return FileBegin(part.name, part.filename, part.content_type)
         self._fields += 1
         if self._fields > MAX_FIELDS:
-            raise MalformedBody("too many fields")
+            raise MalformedBody("The form has too many fields.")
         self._field_name = part.name
         self._state = _State.FIELD
         return None
@@ -205,9 +207,9 @@ class MultipartScanner:
             return Field(self._field_name, decode_utf8(self._take_gathered()))
         self._all_fields_bytes += len(piece)
         if len(self._gathered) + len(piece) > MAX_FIELD_BYTES:
-            raise MalformedBody("the value of a field is too long")
+            raise MalformedBody("The value of a field is too long.")
         if self._all_fields_bytes > MAX_ALL_FIELDS_BYTES:
-            raise MalformedBody("the values of all fields are too long")
+            raise MalformedBody("The values of all fields are too long.")
         self._gathered += piece
         return None
 
@@ -226,7 +228,7 @@ class MultipartScanner:
         if is_delimiter is None:
             return NEED_DATA
         if not is_delimiter:
-            raise MalformedBody("no boundary where the payload should end")
+            raise MalformedBody("The file does not end where its length says.")
         self._state = _State.HEADERS
         return FileEnd()
 
@@ -241,5 +243,5 @@ def parse_boundary(content_type: str) -> bytes:
     media_type, parameters = parse_parameters(content_type)
     boundary = parameters.get("boundary", "")
     if media_type != "multipart/form-data" or not _BOUNDARY.fullmatch(boundary):
-        raise MalformedBody("the content type is not multipart/form-data with a valid boundary")
+        raise MalformedBody("The Content-Type is not multipart/form-data with a valid boundary.")
     return boundary.encode("ascii")

@@ -1,16 +1,18 @@
 """Parses the headers of one part of a form, and the parameters they share with Content-Type."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from app.domain.errors import MalformedBody
 
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 # Chromium escapes no backslash: where one stands before the very last quote, it ends a file name.
 _QUOTED = r'"(?:[^"\\]|\\(?!"\Z).|\\(?="\Z))*"'
-_PARAMETER = re.compile(rf'[ \t]*;[ \t]*({_TOKEN})=({_QUOTED}|[^";\s]+)[ \t]*')
-_HEADER_LINE = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
+_PARAMETER = re.compile(rf'[ \t]*;[ \t]*({_TCHARS})=({_QUOTED}|[^";\s]+)[ \t]*')
+_HEADER_LINE = re.compile(rf"({_TCHARS}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 _ESCAPED = re.compile(r'\\(["\\])')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _IDENTITY_ENCODINGS = frozenset({"7bit", "8bit", "binary"})
@@ -30,14 +32,14 @@ def parse_part_headers(block: bytes) -> PartHeaders:
     """Headers from the text between a boundary and the empty line; MalformedBody if not valid."""
     padding, *lines = decode_utf8(block).split("\r\n")
     if padding.strip(" \t"):
-        raise MalformedBody("a boundary is followed by other text")
+        raise MalformedBody("A boundary is followed by other text.")
     headers = _parse_lines(lines)
     if headers.get("content-transfer-encoding", "binary").lower() not in _IDENTITY_ENCODINGS:
-        raise MalformedBody("a part has an unsupported Content-Transfer-Encoding")
+        raise MalformedBody("A part has an unsupported Content-Transfer-Encoding.")
     disposition, parameters = parse_parameters(headers.get("content-disposition", ""))
     name = _unescape_name(parameters.get("name", ""))
     if disposition != "form-data" or not name:
-        raise MalformedBody("a part has no name")
+        raise MalformedBody("A part has no name.")
     return PartHeaders(name, _choose_filename(parameters), headers.get("content-type"))
 
 
@@ -50,7 +52,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
     while position < len(header):
         match = _PARAMETER.match(header, position)
         if match is None or match[1].lower() in parameters:
-            raise MalformedBody("a header has a malformed or repeated parameter")
+            raise MalformedBody("A header has a malformed or repeated parameter.")
         parameters[match[1].lower()] = _unquote(match[2])
         position = match.end()
     return value.strip(" \t").lower(), parameters
@@ -61,7 +63,7 @@ def decode_utf8(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise MalformedBody("a header or a field is not UTF-8") from error
+        raise MalformedBody("A header or a field is not UTF-8.") from error
 
 
 def _parse_lines(lines: list[str]) -> dict[str, str]:
@@ -69,7 +71,7 @@ def _parse_lines(lines: list[str]) -> dict[str, str]:
     for line in lines:
         match = _HEADER_LINE.fullmatch(line)
         if match is None or match[1].lower() in headers:
-            raise MalformedBody("a part has a malformed or repeated header")
+            raise MalformedBody("A part has a malformed or repeated header.")
         headers[match[1].lower()] = match[2].strip(" \t")
     return headers
 
@@ -94,7 +96,7 @@ def _unescape_name(value: str) -> str:
 
 def _refuse_control(name: str) -> str:
     if _CONTROL.search(name):
-        raise MalformedBody("a name contains control characters")
+        raise MalformedBody("A name contains control characters.")
     return name
 
 
@@ -103,8 +105,8 @@ def _decode_extended(value: str) -> str:
     charset, _, language_and_text = value.partition("'")
     encoded = language_and_text.partition("'")[2]
     if charset.lower() not in _EXTENDED_CHARSETS:
-        raise MalformedBody("a file name has an unknown charset")
+        raise MalformedBody("A file name has an unknown charset.")
     try:
         return unquote(encoded, charset, "strict")
     except UnicodeDecodeError as error:
-        raise MalformedBody("a file name is not in the charset it claims") from error
+        raise MalformedBody("A file name is not in the charset it claims.") from error

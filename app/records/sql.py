@@ -14,6 +14,7 @@ from sqlalchemy import (
     Select,
     delete,
     insert,
+    literal,
     select,
     tuple_,
     update,
@@ -25,7 +26,7 @@ from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
 from app.records.engine import Database
-from app.records.tables import received_ranges, uploads
+from app.records.tables import Instant, received_ranges, uploads
 
 
 class SqlRecords:
@@ -134,7 +135,8 @@ class SqlRecords:
             uploads.c.owner == owner, uploads.c.state == UploadState.COMPLETE
         )
         if before is not None:
-            query = query.where(tuple_(uploads.c.published_at, uploads.c.id) < tuple_(*before))
+            position = tuple_(literal(before[0], Instant), literal(before[1]))
+            query = query.where(tuple_(uploads.c.published_at, uploads.c.id) < position)
         newest_first = (uploads.c.published_at.desc(), uploads.c.id.desc())
         return self._list(query.order_by(*newest_first).limit(limit))
 

@@ -64,6 +64,12 @@ class Folder:
         """The file system the folder is on."""
         return os.fstat(self.descriptor).st_dev
 
+    @property
+    def free_bytes(self) -> int:
+        """Free space that this process may use."""
+        found = os.fstatvfs(self.descriptor)
+        return found.f_bavail * found.f_frsize
+
     def open(self, name: str, flags: int) -> int:
         """A descriptor of a regular file that is not a link."""
         return os.open(
@@ -83,6 +89,9 @@ class Folder:
         descriptor = self.open(name, os.O_RDWR | os.O_CREAT)
         try:
             if os.fstat(descriptor).st_size < length:
+                # Asking for more than there is would fill the disk before it fails.
+                if self.free_bytes < length:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.posix_fallocate(descriptor, 0, length)
         finally:
             os.close(descriptor)
@@ -109,14 +118,12 @@ class Folder:
 def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[Problem]:
     """What is wrong with a folder: not writable, (nearly) full, kept in memory."""
     try:
-        descriptor = folder.descriptor
         probe = f".probe-{os.getpid()}-{threading.get_ident()}"
         os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
         folder.remove(probe)
     except (OSError, StorageFailed) as error:
         return [Problem(f"{role}_not_writable", f"{folder.path} cannot be written: {error}", True)]
-    found = os.fstatvfs(descriptor)
-    free = found.f_bavail * found.f_frsize
+    free = folder.free_bytes
     problems = []
     if free < LOW_ROOM_BYTES:
         problems.append(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, InternalServerError
 
-from app.domain.errors import ServerBusy, StorageFailed, UploadError
+from app.domain.errors import BodyStalled, BodyTruncated, ServerBusy, StorageFailed, UploadError
 from app.wire.request_body import drain_body
 
 RETRY_AFTER_SECONDS = 2
@@ -82,7 +82,8 @@ def init_app(app: Flask) -> None:
     def upload_error(error: UploadError) -> Response:
         if isinstance(error, StorageFailed):
             log.error("%s", error, exc_info=error)
-        drain_body()
+        if not isinstance(error, BodyStalled | BodyTruncated):
+            drain_body()
         return answer(Problem.of(error))
 
     @app.errorhandler(HTTPException)

@@ -71,7 +71,7 @@ function start() {
   announceProgress({ queue, panel: find("upload-panel"), connection, announce });
   queue.addEventListener("completed", ({ detail }) => {
     interrupted.forget(detail.id);
-    library.addCompleted(detail.id).catch(() => {});
+    library.refresh().catch(() => {});
   });
   keepInterruptedFresh(interrupted);
   warnBeforeLeaving(queue);

@@ -80,7 +80,7 @@ function rowOf(interrupted) {
   progress.value = percentage(interrupted.received, interrupted.size);
   progress.setAttribute("aria-label", `Progress of ${interrupted.name}`);
   const share = `${formatBytes(interrupted.received)} of ${formatBytes(interrupted.size)}`;
-  status.textContent = interrupted.expires ? `${share} · kept until it expires ${formatUntil(interrupted.expires)}` : share;
+  status.textContent = interrupted.expires ? `${share} · kept for ${formatUntil(interrupted.expires)}` : share;
   choose.setAttribute("aria-label", `Choose the file for ${interrupted.name}`);
   discard.setAttribute("aria-label", `Discard the upload of ${interrupted.name}`);
   discard.title = "Discard";

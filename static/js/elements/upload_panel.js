@@ -75,25 +75,28 @@ export class UploadPanel extends HTMLElement {
 
   #drawTotals() {
     const totals = totalsOf(this.queue.uploads);
-    const { panel, progress, text } = this.#parts;
+    const { panel, totals: area, progress, text } = this.#parts;
     panel.hidden = totals.count === 0;
-    if (!this.queue.isBusy) this.#speed.restart();
+    // One file says all of it in its own row.
+    area.hidden = totals.count < 2;
     progress.value = percentage(totals.received, totals.size);
-    totals.secondsLeft = this.queue.isBusy ? this.#speed.secondsLeft(totals.size - totals.received) : null;
+    const isMoving = Boolean(totals.states.sending);
+    if (!isMoving) this.#speed.restart();
+    totals.bytesPerSecond = isMoving ? this.#speed.bytesPerSecond() : null;
+    totals.secondsLeft = isMoving ? this.#speed.secondsLeft(totals.size - totals.received) : null;
     totals.text = this.#totalsText(totals);
     setText(text, totals.text);
     this.#drawButtons(totals.states);
     this.dispatchEvent(new CustomEvent("totals", { detail: totals }));
   }
 
-  #totalsText({ count, size, received, states, secondsLeft }) {
+  #totalsText({ count, size, received, states, bytesPerSecond, secondsLeft }) {
     const done = states.complete ?? 0;
-    const speed = this.queue.isBusy ? this.#speed.bytesPerSecond() : null;
     return [
       done === count ? `${countOf(count, "file")} uploaded` : `${done.toLocaleString("en")} of ${countOf(count, "file")}`,
       received === size ? formatBytes(size) : `${formatBytes(received)} of ${formatBytes(size)}`,
       states.failed && `${countOf(states.failed, "file")} failed`,
-      speed !== null && received < size && formatSpeed(speed),
+      bytesPerSecond && received < size && formatSpeed(bytesPerSecond),
       secondsLeft && `${formatTimeLeft(secondsLeft)} left`,
     ].filter(Boolean).join(" · ");
   }

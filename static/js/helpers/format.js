@@ -50,9 +50,9 @@ export function formatDate(iso) {
   return DATE.format(new Date(iso));
 }
 
-/** The time until an ISO time as "in 6 days". */
+/** The time until an ISO time as "6 days". */
 export function formatUntil(iso, now = Date.now()) {
   const hours = (new Date(iso) - now) / 3_600_000;
-  if (hours < 1) return "in less than an hour";
-  return hours < 48 ? `in ${countOf(Math.round(hours), "hour")}` : `in ${Math.round(hours / 24)} days`;
+  if (hours < 1) return "less than an hour";
+  return hours < 48 ? countOf(Math.round(hours), "hour") : `${Math.round(hours / 24)} days`;
 }

@@ -62,11 +62,6 @@ export function listVideos({ limit, cursor }, signal) {
   return request(`/api/videos?${query}`, { signal });
 }
 
-/** One video of the library. */
-export function videoDetails(id, signal) {
-  return request(videoPath(id), { signal });
-}
-
 /** Removes a video; one that is gone already is fine. */
 export async function deleteVideo(id, signal) {
   await ignoringAbsence(request(videoPath(id), { method: "DELETE", signal }));

@@ -22,11 +22,10 @@ export class DropzoneAdapter {
   #intake = [];
   #onFiles;
 
-  constructor(element, { url, chunkBytes, clickable, connection, onFiles }) {
+  constructor(element, { url, chunkBytes, connection, onFiles }) {
     this.#onFiles = onFiles;
     this.#dropzone = new ChunkSender(element, {
       url,
-      clickable,
       chunkSize: chunkBytes,
       chunking: true,
       forceChunking: true,

@@ -1,14 +1,20 @@
 /** The videos on the server, as far as this page has loaded them, newest first. */
 
-import { deleteVideo, listVideos, videoDetails } from "./api.js";
+import { deleteVideo, listVideos } from "./api.js";
+import { sleep } from "./backoff.js";
 
 const PAGE_SIZE = 50;
+/** The most that the server gives at once. */
+const LARGEST_PAGE = 200;
+/** Time in which completed uploads are gathered before the library is asked for them, milliseconds. */
+const REFRESH_PAUSE = 500;
 
 /** Emits `appended` and `prepended` (detail: list of videos) and `removed` (detail: id). */
 export class Library extends EventTarget {
   #ids;
   #next;
   #loading = null;
+  #refreshing = null;
 
   /** Begins with what the page came with: the ids of its rows and the cursor behind them, or null at the end. */
   constructor({ ids = [], next = null } = {}) {
@@ -33,11 +39,15 @@ export class Library extends EventTarget {
     return this.#loading;
   }
 
-  /** Puts a video that has just been completed at the top. */
-  async addCompleted(id, signal) {
-    if (this.#ids.has(id)) return;
-    const video = await videoDetails(id, signal);
-    this.#announce("prepended", [video]);
+  /** Brings in what is new at the top. Calls are joined: thousands of small uploads end within seconds. */
+  refresh() {
+    this.#refreshing ??= sleep(REFRESH_PAUSE)
+      .then(() => {
+        this.#refreshing = null;
+        return this.#newestVideos();
+      })
+      .then((videos) => this.#announce("prepended", videos));
+    return this.#refreshing;
   }
 
   /** Deletes a video, here and on the server. */
@@ -45,6 +55,19 @@ export class Library extends EventTarget {
     await deleteVideo(id, signal);
     this.#ids.delete(id);
     this.dispatchEvent(new CustomEvent("removed", { detail: id }));
+  }
+
+  /** All videos above the first one that is known already, newest first. */
+  async #newestVideos() {
+    const found = [];
+    let cursor = null;
+    do {
+      const { videos, next } = await listVideos({ limit: LARGEST_PAGE, cursor });
+      const knownAt = videos.findIndex(({ id }) => this.#ids.has(id));
+      found.push(...(knownAt < 0 ? videos : videos.slice(0, knownAt)));
+      cursor = knownAt < 0 ? next : null;
+    } while (cursor);
+    return found;
   }
 
   async #loadPage(signal) {

@@ -1,0 +1,31 @@
+"""Fixtures that more than one folder of tests uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.server import Server, running_server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that all tests share; whoever changes its processes starts one of their own."""
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers of a test's own, with settings; they stop when the test ends."""
+    with ExitStack() as stack:
+
+        def start(**options: str) -> Server:
+            folder = tmp_path / f"server{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            return stack.enter_context(running_server(folder, **options))
+
+        yield start

@@ -1,0 +1,163 @@
+"""`RangeSet` against a plain set of byte numbers."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from app.domain.ranges import ByteRange, RangeSet
+
+LAST = 40
+"""Few byte numbers, so that random ranges often overlap and often touch."""
+
+numbers = st.integers(0, LAST)
+spans = st.tuples(numbers, numbers).map(lambda pair: ByteRange(min(pair), max(pair)))
+
+
+def members(ranges: RangeSet) -> set[int]:
+    return {number for item in ranges for number in range(item.start, item.end)}
+
+
+def bytes_of(span: ByteRange) -> set[int]:
+    return set(range(span.start, span.end))
+
+
+def is_normal(ranges: RangeSet) -> bool:
+    """Sorted, none empty, none overlapping or touching the next."""
+    items = list(ranges)
+    return all(item.length > 0 for item in items) and all(
+        left.end < right.start for left, right in pairwise(items)
+    )
+
+
+class GrowingSet(RuleBasedStateMachine):
+    """Adds spans to a `RangeSet` and to a set of ints, and compares whatever can be asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges = RangeSet()
+        self.model: set[int] = set()
+
+    @rule(span=spans)
+    def add(self, span: ByteRange) -> None:
+        self.ranges = self.ranges.add(span)
+        self.model |= bytes_of(span)
+
+    @rule(span=spans)
+    def compare_one_span(self, span: ByteRange) -> None:
+        gaps = list(self.ranges.gaps(span))
+        assert members(RangeSet(tuple(gaps))) == bytes_of(span) - self.model
+        assert is_normal(RangeSet(tuple(gaps)))
+        assert self.ranges.covers(span) == (bytes_of(span) <= self.model)
+
+    @rule(length=numbers)
+    def compare_missing(self, length: int) -> None:
+        missing = self.ranges.missing(length)
+        assert members(missing) == set(range(length)) - self.model
+        assert is_normal(missing)
+
+    @invariant()
+    def is_the_same_set_in_normal_form(self) -> None:
+        assert members(self.ranges) == self.model
+        assert is_normal(self.ranges)
+
+    @invariant()
+    def sums_agree(self) -> None:
+        assert self.ranges.total == len(self.model)
+        assert self.ranges.end == max(self.model, default=-1) + 1
+        first_absent = next(number for number in range(LAST + 1) if number not in self.model)
+        assert self.ranges.prefix_end == first_absent
+
+
+TestGrowingSet = GrowingSet.TestCase
+
+
+@given(st.lists(spans), st.randoms(use_true_random=False))
+def test_the_order_of_adding_makes_no_difference(items: list[ByteRange], chance: Random) -> None:
+    shuffled = list(items)
+    chance.shuffle(shuffled)
+    one_by_one = RangeSet()
+    for item in shuffled:
+        one_by_one = one_by_one.add(item)
+    assert one_by_one == RangeSet.of(items)
+
+
+@given(st.lists(spans), spans)
+def test_adding_again_changes_nothing_and_adding_never_changes_the_original(
+    items: list[ByteRange], span: ByteRange
+) -> None:
+    before = RangeSet.of(items)
+    copy = RangeSet(tuple(before))
+    after = before.add(span)
+    assert after.add(span) == after
+    assert before == copy
+
+
+@given(st.lists(spans), numbers)
+def test_filling_every_missing_range_covers_the_file(items: list[ByteRange], length: int) -> None:
+    ranges = RangeSet.of(items)
+    for gap in ranges.missing(length):
+        assert not ranges.covers(gap)
+        ranges = ranges.add(gap)
+    assert ranges.covers(ByteRange(0, length))
+    assert list(ranges.missing(length)) == []
+
+
+@given(spans, spans)
+def test_touching_and_intersecting_agree_with_sets(one: ByteRange, other: ByteRange) -> None:
+    common = one.intersection(other)
+    assert (bytes_of(common) if common else set()) == bytes_of(one) & bytes_of(other)
+    assert one.touches(other) == other.touches(one)
+    if one.length and other.length:
+        assert one.touches(other) == (len(RangeSet.of([one, other])) == 1)
+
+
+def test_neighbours_become_one_range() -> None:
+    ranges = RangeSet.of([ByteRange(0, 5), ByteRange(10, 15)]).add(ByteRange(5, 10))
+    assert list(ranges) == [ByteRange(0, 15)]
+
+
+def test_one_byte_apart_stays_apart() -> None:
+    ranges = RangeSet().add(ByteRange(0, 5)).add(ByteRange(6, 10))
+    assert list(ranges) == [ByteRange(0, 5), ByteRange(6, 10)]
+    assert list(ranges.missing(12)) == [ByteRange(5, 6), ByteRange(10, 12)]
+
+
+def test_a_range_may_swallow_many() -> None:
+    ranges = RangeSet.of(ByteRange(n * 10, n * 10 + 5) for n in range(100))
+    assert len(ranges) == 100
+    assert list(ranges.add(ByteRange(3, 993))) == [ByteRange(0, 995)]
+
+
+def test_empty_spans_are_covered_and_add_nothing() -> None:
+    ranges = RangeSet.of([ByteRange(0, 5), ByteRange(7, 7)])
+    assert ranges.covers(ByteRange(6, 6))
+    assert ranges.add(ByteRange(6, 6)) == ranges
+    assert RangeSet().covers(ByteRange(0, 0))
+
+
+def test_the_empty_set_has_nothing() -> None:
+    empty = RangeSet()
+    assert (empty.total, empty.prefix_end, empty.end, len(empty)) == (0, 0, 0, 0)
+    assert list(empty.missing(0)) == []
+    assert list(empty.missing(9)) == [ByteRange(0, 9)]
+
+
+def test_the_prefix_needs_byte_zero() -> None:
+    assert RangeSet.of([ByteRange(1, 9)]).prefix_end == 0
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 0), (5, 4), (-3, -2)])
+def test_what_is_not_a_range_cannot_be_made(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match="not a byte range"):
+        ByteRange(start, end)
+
+
+def test_sizes_beyond_64_bits_of_bytes_do_not_matter() -> None:
+    huge = 1 << 70
+    ranges = RangeSet().add(ByteRange(huge, huge + 5))
+    assert ranges.missing(huge).total == huge
+    assert ranges.end == huge + 5

@@ -1,0 +1,281 @@
+"""What happens to uploads when connections, clients and workers fail."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.dropzone_client import (
+    ChunkedFile,
+    chunk_request,
+    random_bytes,
+    read_json,
+    read_response,
+    send_chunk,
+    stored_sha256,
+)
+from tests.server import Server
+
+StartServer = Callable[..., Server]
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.05)
+
+
+def received(server: Server, upload_id: str) -> int:
+    """Bytes that have arrived, as the server says."""
+    ranges = server.get(f"/api/uploads/{upload_id}").json()["received"]
+    return sum(end - start for start, end in ranges)
+
+
+def create(server: Server, file: ChunkedFile) -> str:
+    """Create the upload for a file through the API, and address it by its id."""
+    body = {"name": file.filename, "size": len(file.content)}
+    file.key = server.post("/api/uploads", json=body).json()["id"]
+    return file.key
+
+
+def test_what_arrived_before_a_cut_is_kept_and_the_rest_is_enough(server: Server) -> None:
+    file = ChunkedFile(random_bytes(8_000_000, 20), 8_000_000)
+    upload_id = create(server, file)
+    request = chunk_request(server, file, 0)
+    with server.connect() as connection:
+        connection.sendall(request[:5_000_000])
+    wait_until(lambda: received(server, upload_id) > 4_900_000, "the cut chunk is recorded")
+    assert server.get(f"/api/uploads/{upload_id}").json()["state"] == "receiving"
+    assert send_chunk(server, file, 0).json()["complete"] is True
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
+def test_a_reset_connection_loses_nothing_either(server: Server) -> None:
+    file = ChunkedFile(random_bytes(4_000_000, 21), 4_000_000)
+    upload_id = create(server, file)
+    connection = server.connect()
+    connection.sendall(chunk_request(server, file, 0)[:2_000_000])
+    wait_until(lambda: _is_drained(connection), "the server has read what was sent")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    connection.close()
+    wait_until(lambda: received(server, upload_id) > 1_900_000, "the reset chunk is recorded")
+    assert send_chunk(server, file, 0).json()["complete"] is True
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
+def _is_drained(connection: socket.socket) -> bool:
+    import fcntl
+    import struct
+    import termios
+
+    waiting = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\x00" * 4)
+    return struct.unpack("i", waiting)[0] == 0
+
+
+def test_a_client_that_comes_back_is_served_while_its_old_connection_hangs(server: Server) -> None:
+    file = ChunkedFile(random_bytes(4_000_000, 22), 4_000_000)
+    upload_id = create(server, file)
+    with server.connect() as old:
+        old.sendall(chunk_request(server, file, 0)[:2_000_000])
+        response = send_chunk(server, file, 0)
+        assert (response.status_code, response.json()["complete"]) == (200, True)
+        assert stored_sha256(server, upload_id) == file.sha256
+    assert server.get("/healthz").status_code == 200
+
+
+def test_a_superseded_request_that_lives_is_told_what_the_newer_one_achieved(
+    server: Server,
+) -> None:
+    file = ChunkedFile(random_bytes(4_000_000, 23), 4_000_000)
+    upload_id = create(server, file)
+    request = chunk_request(server, file, 0)
+    with server.connect() as old:
+        old.sendall(request[:2_000_000])
+        send_chunk(server, file, 0)
+        old.sendall(request[2_000_000:])
+        status, answer = read_json(old)
+    assert (status, answer["complete"], answer["id"]) == (200, True, upload_id)
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
+def test_different_chunks_do_not_wait_for_each_other(server: Server) -> None:
+    file = ChunkedFile(random_bytes(2_000_000, 24), 1_000_000)
+    create(server, file)
+    with server.connect() as slow:
+        slow.sendall(chunk_request(server, file, 0)[:500_000])
+        assert send_chunk(server, file, 1).status_code == 200
+        slow.sendall(chunk_request(server, file, 0)[500_000:])
+        status, answer = read_json(slow)
+    assert (status, answer["complete"]) == (200, True)
+
+
+def test_pipelined_chunks_are_told_apart(server: Server) -> None:
+    file = ChunkedFile(random_bytes(3_000_001, 25), 1_000_000)
+    requests = b"".join(chunk_request(server, file, index) for index in range(file.count))
+    with server.connect() as connection:
+        sender = threading.Thread(target=connection.sendall, args=(requests,))
+        sender.start()
+        answers = [read_json(connection) for _ in range(file.count)]
+        sender.join()
+    assert [status for status, _ in answers] == [200] * file.count
+    assert answers[-1][1]["complete"] is True
+    assert stored_sha256(server, answers[-1][1]["id"]) == file.sha256
+
+
+def test_a_request_fed_byte_by_byte_arrives(server: Server) -> None:
+    file = ChunkedFile(random_bytes(500, 26), 500)
+    with server.connect() as connection:
+        for byte in chunk_request(server, file, 0):
+            connection.sendall(bytes([byte]))
+        status, answer = read_json(connection)
+    assert (status, answer["complete"]) == (200, True)
+    assert stored_sha256(server, answer["id"]) == file.sha256
+
+
+def test_a_killed_worker_costs_a_chunk_at_most(start_server: StartServer) -> None:
+    server = start_server()
+    file = ChunkedFile(random_bytes(12_000_000, 27), 4_000_000)
+    upload_id = create(server, file)
+    send_chunk(server, file, 2)
+    with server.connect() as connection:
+        connection.sendall(chunk_request(server, file, 0)[:3_000_000])
+        wait_until(lambda: _is_drained(connection), "a worker has read the piece")
+        for worker in server.web_workers():
+            worker.send_signal(signal.SIGKILL)
+        with pytest.raises(ConnectionError):
+            read_response(connection)
+    wait_until(lambda: len(server.web_workers()) == 2, "new workers")
+    document = server.get(f"/api/uploads/{upload_id}").json()
+    assert [8_000_000, 12_000_000] in document["received"]
+    for index in (0, 1):
+        answer = send_chunk(server, file, index).json()
+    assert answer["complete"] is True
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_restarted_server_goes_on_where_it_stood(
+    start_server: StartServer, number: signal.Signals
+) -> None:
+    server = start_server()
+    file = ChunkedFile(random_bytes(5_000_000, 28), 1_000_000)
+    upload_id = create(server, file)
+    for index in (4, 1):
+        send_chunk(server, file, index)
+    server.restart(number)
+    document = server.get(f"/api/uploads/{upload_id}").json()
+    assert document["received"] == [[1_000_000, 2_000_000], [4_000_000, 5_000_000]]
+    for index in (0, 2, 3):
+        answer = send_chunk(server, file, index).json()
+    assert answer["complete"] is True
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
+def test_a_stopping_server_lets_a_running_chunk_finish(start_server: StartServer) -> None:
+    server = start_server()
+    file = ChunkedFile(random_bytes(4_000_000, 29), 4_000_000)
+    create(server, file)
+    request = chunk_request(server, file, 0)
+    with server.connect() as connection:
+        connection.sendall(request[:2_000_000])
+        wait_until(lambda: _is_drained(connection), "a worker has read the piece")
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        wait_until(lambda: "Handling signal: term" in server.log, "the server has begun to stop")
+        connection.sendall(request[2_000_000:])
+        status, answer = read_json(connection)
+        stopping.join()
+    assert (status, answer["complete"]) == (200, True)
+
+
+def test_ctrl_c_is_as_graceful(start_server: StartServer) -> None:
+    import os
+
+    server = start_server()
+    assert server.process is not None
+    file = ChunkedFile(random_bytes(2_000_000, 30), 2_000_000)
+    request = chunk_request(server, file, 0)
+    with server.connect() as connection:
+        connection.sendall(request[:1_000_000])
+        wait_until(lambda: _is_drained(connection), "a worker has read the piece")
+        os.killpg(server.process.pid, signal.SIGINT)
+        wait_until(lambda: "Handling signal" in server.log, "the server has begun to stop")
+        connection.sendall(request[1_000_000:])
+        status, answer = read_json(connection)
+    assert (status, answer["complete"]) == (200, True)
+    assert server.process.wait(60) == 0
+    server.process = None
+
+
+def test_stalled_bodies_end_with_408_and_free_their_threads(start_server: StartServer) -> None:
+    server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_WORKERS="1", SLUICE_THREADS="2")
+    files = [ChunkedFile(random_bytes(2_000_000, seed), 2_000_000) for seed in range(4)]
+    connections = [server.connect() for _ in files]
+    for file, connection in zip(files, connections, strict=True):
+        connection.sendall(chunk_request(server, file, 0)[:1_000_000])
+    for connection in connections:
+        status, problem = read_json(connection)
+        assert (status, problem["code"], problem["retryable"]) == (408, "body_stalled", True)
+        assert connection.recv(1) == b"", "the connection is closed"
+        connection.close()
+    for file in files:
+        assert send_chunk(server, file, 0).json()["complete"] is True
+
+
+def test_a_body_that_trickles_below_the_minimum_rate_is_ended(start_server: StartServer) -> None:
+    server = start_server(SLUICE_MIN_BYTES_PER_SECOND="100000")
+    file = ChunkedFile(random_bytes(2_000_000, 31), 2_000_000)
+    request = chunk_request(server, file, 0)
+    with server.connect() as connection:
+        connection.settimeout(0.2)
+        position = 0
+        while True:
+            connection.sendall(request[position : position + 1000])
+            position += 1000
+            assert position < len(request), "the trickle was never ended"
+            try:
+                first = connection.recv(12)
+            except TimeoutError:
+                continue
+            break
+    assert first == b"HTTP/1.1 408"
+
+
+def test_half_sent_headers_do_not_hold_the_server(start_server: StartServer) -> None:
+    server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_WORKERS="1", SLUICE_THREADS="2")
+    stalled = [server.connect() for _ in range(4)]
+    for connection in stalled:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
+    for connection in stalled:
+        assert connection.recv(1) == b"", "the connection is closed"
+        connection.close()
+    assert server.get("/healthz").status_code == 200
+
+
+def test_64_chunks_at_once_never_find_the_database_locked(start_server: StartServer) -> None:
+    server = start_server(SLUICE_WORKERS="4", SLUICE_THREADS="32")
+    file = ChunkedFile(random_bytes(640_000, 32), 10_000)
+    statuses: list[int] = []
+    barrier = threading.Barrier(64)
+
+    def send(index: int) -> None:
+        barrier.wait()
+        statuses.append(send_chunk(server, file, index).status_code)
+
+    threads = [threading.Thread(target=send, args=(index,)) for index in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 64
+    assert "locked" not in server.log
+    answer = send_chunk(server, file, 0).json()
+    assert answer["complete"] is True
+    assert stored_sha256(server, answer["id"]) == file.sha256

@@ -1,0 +1,37 @@
+"""What other processes do to one database; run by `multiprocessing`."""
+
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from app.domain.ranges import ByteRange
+from app.domain.upload import UploadId
+from app.records.sql import SqlRecords
+from tests.records.making import at, sqlite
+
+SPAN = 10
+"""Bytes in each range that is added."""
+
+
+def migrate(path: Path, barrier: Barrier) -> None:
+    """Bring a database up to date at the same moment as others do."""
+    database = sqlite(path)
+    barrier.wait()
+    database.migrate()
+    database.close()
+
+
+def add_ranges(path: Path, barrier: Barrier, plan: list[list[tuple[str, int]]]) -> None:
+    """In one thread for each list: note the ranges (upload, number) it names."""
+    database = sqlite(path)
+    records = SqlRecords(database)
+
+    def work(items: list[tuple[str, int]]) -> None:
+        for upload_id, number in items:
+            span = ByteRange(number * SPAN, (number + 1) * SPAN)
+            records.add_received(UploadId(upload_id), span, at(number))
+
+    barrier.wait()
+    with ThreadPoolExecutor(len(plan)) as pool:
+        list(pool.map(work, plan))
+    database.close()

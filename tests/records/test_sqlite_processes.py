@@ -1,0 +1,101 @@
+"""One SQLite file under many processes and threads."""
+
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange
+from app.records.engine import Database
+from app.records.sql import SqlRecords
+from app.records.tables import received_ranges
+from tests.records.making import at, new_upload
+from tests.records.processes import SPAN, add_ranges, migrate
+
+PROCESSES = 4
+THREADS = 16
+
+spawning = get_context("spawn")
+
+
+def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
+    """Exit codes of one process for each tuple of arguments, the barrier they meet at among them."""
+    barrier = spawning.Barrier(len(arguments))
+    processes = []
+    for path, *others in arguments:
+        process = spawning.Process(target=target, args=(path, barrier, *others))
+        process.start()
+        processes.append(process)
+    for process in processes:
+        process.join(timeout=90)
+    return [process.exitcode if process.exitcode is not None else -1 for process in processes]
+
+
+def test_64_writers_in_4_processes_never_find_the_database_locked(
+    database: Database, tmp_path: Path
+) -> None:
+    """Each thread adds every 64th range of a shared upload, and ranges of one upload of its own."""
+    records = SqlRecords(database)
+    per_writer, writers = 6, PROCESSES * THREADS
+    shared, _ = records.add(new_upload(length=per_writer * writers * SPAN))
+    own = [records.add(new_upload(length=10_000))[0] for _ in range(writers)]
+    plans: list[list[list[tuple[str, int]]]] = [[] for _ in range(PROCESSES)]
+    for writer in range(writers):
+        items = [(shared.id, turn * writers + writer) for turn in range(per_writer)]
+        items += [(own[writer].id, turn * 2) for turn in range(per_writer)]
+        plans[writer % PROCESSES].append(items)
+    path = tmp_path / "folder" / "sluice.db"
+
+    codes = run_processes(add_ranges, [(path, plan) for plan in plans])
+
+    assert codes == [0] * PROCESSES
+    final = records.get(shared.id)
+    assert list(final.received) == [ByteRange(0, per_writer * writers * SPAN)]
+    assert final.state is UploadState.VERIFYING
+    each = [ByteRange(turn * 2 * SPAN, (turn * 2 + 1) * SPAN) for turn in range(per_writer)]
+    assert {tuple(records.get(upload.id).received) for upload in own} == {tuple(each)}
+
+
+def test_processes_that_migrate_at_once_take_turns(tmp_path: Path) -> None:
+    for attempt in range(2):
+        path = tmp_path / f"folder-{attempt}" / "sluice.db"
+        assert run_processes(migrate, [(path,)] * 4) == [0] * 4
+
+
+def test_an_upload_takes_its_ranges_with_it(database: Database) -> None:
+    records = SqlRecords(database)
+    upload, _ = records.add(new_upload())
+    records.add_received(upload.id, ByteRange(0, 10), at(1))
+    records.add_received(upload.id, ByteRange(20, 30), at(1))
+    records.remove(upload.id)
+    with database.read() as connection:
+        count = connection.execute(select(func.count()).select_from(received_ranges)).scalar()
+    assert count == 0
+
+
+def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
+    records = SqlRecords(database)
+    upload, _ = records.add(new_upload())
+    query = received_ranges.insert().values(upload_id=upload.id, start=0, end=5)
+
+    def write_and_fail() -> None:
+        with database.write() as connection:
+            connection.execute(query)
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        write_and_fail()
+    assert list(records.get(upload.id).received) == []
+    records.add_received(upload.id, ByteRange(0, 5), at(1))
+
+
+def test_a_reader_does_not_wait_for_a_writer(database: Database) -> None:
+    records = SqlRecords(database)
+    upload, _ = records.add(new_upload())
+    with database.write() as connection:
+        connection.execute(received_ranges.insert().values(upload_id=upload.id, start=0, end=5))
+        assert list(records.get(upload.id).received) == []
+    assert list(records.get(upload.id).received) == [ByteRange(0, 5)]
