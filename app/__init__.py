@@ -11,3 +11,5 @@ Read downwards; each package imports only what stands below it:
     ingest      from the socket to a file in large blocks
     domain, settings    values and rules; the options
 """
+
+__version__ = "0.1.0"

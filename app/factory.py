@@ -7,10 +7,11 @@ from pathlib import Path
 from flask import Flask, Response, request
 from werkzeug.exceptions import Forbidden
 
+from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
 from app.delivery import blueprint as delivery
-from app.protocols import dropzone
+from app.protocols import batch, dropzone
 from app.services import Services
 from app.web import health, pages
 from app.wire import context, problems
@@ -43,7 +44,7 @@ def create_app(services: Services) -> Flask:
     problems.init_app(app)
     app.before_request(_refuse_other_sites)
     app.after_request(_protect_pages)
-    for module in (pages, health, api_uploads, api_videos, delivery, dropzone):
+    for module in (pages, health, api_uploads, api_videos, api_server, delivery, dropzone, batch):
         app.register_blueprint(module.blueprint)
     return app
 

@@ -19,6 +19,7 @@ from app.uploads.completion import Completion
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import UploadService
+from app.uploads.whole import WholeFiles
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -30,6 +31,7 @@ class Services:
 
     settings: Settings
     uploads: UploadService
+    whole_files: WholeFiles
     library: VideoLibrary
     housekeeping: Housekeeping
     store: Inspectable
@@ -51,6 +53,7 @@ def build_services(settings: Settings) -> Services:
     records = SqlRecords(database)
     store = LocalStore(settings.staging_dir, settings.library_dir, durability)
     completion = Completion(records, store, clock=_now)
+    limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     return Services(
         settings=settings,
         uploads=UploadService(
@@ -58,9 +61,18 @@ def build_services(settings: Settings) -> Services:
             store,
             completion,
             policy=settings.policy,
-            limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
+            limits=limits,
             clock=_now,
-            new_id=lambda: secrets.token_hex(ID_BYTES),
+            new_id=_new_id,
+        ),
+        whole_files=WholeFiles(
+            records,
+            store,
+            completion,
+            policy=settings.policy,
+            limits=limits,
+            clock=_now,
+            new_id=_new_id,
         ),
         library=VideoLibrary(records, store, clock=_now),
         housekeeping=Housekeeping(
@@ -74,6 +86,10 @@ def build_services(settings: Settings) -> Services:
         store=store,
         database=database,
     )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(ID_BYTES)
 
 
 def _now() -> datetime:

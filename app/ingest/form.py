@@ -28,7 +28,7 @@ class FormReader:
 
     def __init__(self, body: BodySource, boundary: bytes, limits: BodyLimits) -> None:
         self._body = body
-        self.limits = limits
+        self._limits = limits
         self._scanner = MultipartScanner(boundary)
         self._buffer = memoryview(bytearray(READ_BYTES))
 
@@ -38,13 +38,13 @@ class FormReader:
         return self._body.remaining
 
     def parts(self) -> Iterator[Field | FilePart]:
-        """Fields with their values, and files to be taken before the next part is asked for."""
+        """Fields with their values, and files; what is not taken of one is passed over."""
         while not isinstance(event := self._next_event(), End):
             if isinstance(event, Field):
                 yield event
             elif isinstance(event, FileBegin):
                 yield FilePart(self, event)
-        discard(self._body, limits=self.limits, watch=lambda: None)
+        discard(self._body, limits=self._limits, watch=lambda: None)
 
     def next_event(self) -> Event:
         """The scanner's next event, or NEED_DATA after a tick in which the client sent nothing."""
@@ -73,7 +73,7 @@ class FormReader:
             raise MalformedBody("The file part does not end where it should.")
 
     def _next_event(self) -> Event:
-        pace = Pace(self.limits)
+        pace = Pace(self._limits)
         while (event := self.next_event()) is NEED_DATA:
             pace.saw(0)
         return event
@@ -94,10 +94,6 @@ class FilePart:
     def whole(self) -> BodySource:
         """The payload, up to the delimiter, wherever that comes."""
         return _ScannedPayload(self._reader)
-
-    def skip(self) -> None:
-        """Read the payload and drop it."""
-        discard(self.whole(), limits=self._reader.limits, watch=lambda: None)
 
 
 class _ExactPayload:

@@ -109,15 +109,14 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
         raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
 
 
-class DigestSource:
-    """A source whose bytes must have a digest that the client gave."""
+class HashingSource:
+    """A source that sums its bytes up as they pass."""
 
-    is_verified_at_end = True
+    is_verified_at_end = False
 
-    def __init__(self, source: BodySource, algorithm: str, expected: bytes) -> None:
+    def __init__(self, source: BodySource, algorithm: str = "sha256") -> None:
         self._source = source
         self._hash = new_hash(algorithm, usedforsecurity=False)
-        self._expected = expected
 
     @property
     def remaining(self) -> int | None:
@@ -130,6 +129,24 @@ class DigestSource:
         if count:
             self._hash.update(buffer[:count])
         return count
+
+    def finish(self) -> None:
+        """See `BodySource.finish`."""
+        self._source.finish()
+
+    def hexdigest(self) -> str:
+        """The digest of the bytes so far, in hexadecimal."""
+        return self._hash.hexdigest()
+
+
+class DigestSource(HashingSource):
+    """A source whose bytes must have a digest that the client gave."""
+
+    is_verified_at_end = True
+
+    def __init__(self, source: BodySource, algorithm: str, expected: bytes) -> None:
+        super().__init__(source, algorithm)
+        self._expected = expected
 
     def finish(self) -> None:
         """Raise `DigestMismatch` unless the bytes are those the client meant."""

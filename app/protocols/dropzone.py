@@ -28,10 +28,11 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.domain.errors import ChunkMismatch, InvalidRequest
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
-from app.ingest.form import FilePart, FormReader
+from app.ingest.form import FilePart
 from app.ingest.multipart import Field
-from app.ingest.source import BodySource
+from app.ingest.source import BodySource, StreamSource
 from app.uploads.service import NewUpload
+from app.uploads.whole import ReceivedFile
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.digests import digest_source
 from app.wire.problems import prefers_html
@@ -47,8 +48,6 @@ FIELDS = (
     "dztotalchunkcount",
     "dzchunkbyteoffset",
 )
-
-FILE_FIELD = "file"
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -127,14 +126,13 @@ def _upload_of(chunk: Chunk, filename: str) -> Upload:
 class _FormUpload:
     """One multipart body: its fields so far, and the files in it.
 
-    A file that comes before the fields that say where it belongs is received into an upload of
-    its own and put in its place when the form has ended.
+    A file that comes before the fields that say where it belongs waits until the form has ended.
     """
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = request.args.to_dict()
-        self._received: list[Upload] = []
-        self._waiting: list[Upload] = []
+        self._uploads: list[Upload] = []
+        self._waiting: list[ReceivedFile] = []
 
     def receive(self) -> list[Upload]:
         """Read the form to its end; the uploads its files went to."""
@@ -144,56 +142,44 @@ class _FormUpload:
                 if isinstance(part, Field):
                     self._fields[part.name] = part.value
                 else:
-                    self._receive_file(part, reader)
+                    self._receive_file(part, room=reader.remaining or 0)
             self._place_waiting()
-        except BaseException:
-            self._drop_waiting()
-            raise
-        if not self._received:
-            raise InvalidRequest(f"The form has no file part named {FILE_FIELD}.")
-        return self._received
+        finally:
+            for file in self._waiting:
+                current_services().whole_files.drop(file)
+        if not self._uploads:
+            raise InvalidRequest("The form has no file in it.")
+        return self._uploads
 
-    def _receive_file(self, part: FilePart, reader: FormReader) -> None:
+    def _receive_file(self, part: FilePart, room: int) -> None:
         is_told = all(name in self._fields for name in FIELDS)
         if is_told and (chunk := parse_chunk(self._fields)) is not None:
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
-            self._received.append(_append(chunk, part.filename, source))
-            return
-        if not part.filename:
-            part.skip()  # A browser sends such a part for a file input nothing was chosen in.
-            return
-        new = NewUpload(
-            owner=current_owner(),
-            filename=part.filename,
-            length=None,
-            at_most=reader.remaining or 0,
-        )
-        self._waiting.append(current_services().uploads.receive_open(new, part.whole()))
+            self._uploads.append(_append(chunk, part.filename, source))
+        elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
+            file = current_services().whole_files.receive(
+                part.whole(), owner=current_owner(), filename=part.filename, room=room
+            )
+            self._waiting.append(file)
 
     def _place_waiting(self) -> None:
-        uploads = current_services().uploads
         chunk = parse_chunk(self._fields)
         while self._waiting:
-            waiting = self._waiting[0]
             if chunk is None:
-                self._received.append(note_upload(uploads.close(waiting)))
+                file = self._waiting.pop(0)
+                self._uploads.append(note_upload(current_services().whole_files.keep(file)))
             else:
-                self._check_length(waiting, chunk)
-                target = _upload_of(chunk, waiting.filename)
-                self._received.append(uploads.graft(waiting, target, chunk.offset))
-            del self._waiting[0]
+                self._uploads.append(self._graft(self._waiting[0], chunk))
+                current_services().whole_files.drop(self._waiting.pop(0))
 
     @staticmethod
-    def _check_length(waiting: Upload, chunk: Chunk) -> None:
-        if waiting.offset != chunk.length:
+    def _graft(file: ReceivedFile, chunk: Chunk) -> Upload:
+        if file.length != chunk.length:
             raise ChunkMismatch(
-                f"The chunk has {waiting.offset} bytes where it should have {chunk.length}."
+                f"The chunk has {file.length} bytes where it should have {chunk.length}."
             )
-
-    def _drop_waiting(self) -> None:
-        uploads = current_services().uploads
-        for waiting in self._waiting:
-            uploads.cancel(waiting.owner, waiting.id)
+        with current_services().whole_files.open(file) as stream:
+            return _append(chunk, file.filename, StreamSource(stream, file.length))
 
 
 def _answer(uploads: list[Upload]) -> Response:

@@ -15,7 +15,7 @@ class UploadRecords(Protocol):
     """Every call is one transaction; concurrent callers see it whole or not at all."""
 
     def add(self, upload: Upload) -> tuple[Upload, bool]:
-        """Store a new upload, unless its owner has one of the same client key.
+        """Store a new upload with what it has received, unless its owner has that client key.
 
         Returns the stored one, and whether it is the new one.
         """

@@ -40,6 +40,7 @@ class SqlRecords:
         try:
             with self._database.write() as connection:
                 connection.execute(insert(uploads).values(_to_row(upload)))
+                _store_ranges(connection, RangeSet(), upload)
         except IntegrityError:
             existing = self.find(upload.owner, upload.client_key)
             if existing is None:
@@ -82,7 +83,7 @@ class SqlRecords:
         with self._database.write() as connection:
             before = _get(connection, upload_id, for_update=True).require_present()
             after = before.with_received(span, now)
-            _store_ranges(connection, before, after)
+            _store_ranges(connection, before.received, after)
             _store_state(connection, after)
             return after
 
@@ -196,12 +197,12 @@ def _is_one_of(column: ColumnElement[Any], values: list[str]) -> ColumnElement[b
     return column == values[0] if len(values) == 1 else column.in_(values)
 
 
-def _store_ranges(connection: Connection, before: Upload, after: Upload) -> None:
+def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> None:
     """Write only what differs, so that a chunk costs the same however many came before."""
-    old, new = set(before.received), set(after.received)
-    _delete_ranges(connection, after.id, old - new)
+    old, new = set(before), set(upload.received)
+    _delete_ranges(connection, upload.id, old - new)
     if new - old:
-        rows = [{"upload_id": after.id, "start": r.start, "end": r.end} for r in new - old]
+        rows = [{"upload_id": upload.id, "start": r.start, "end": r.end} for r in new - old]
         connection.execute(insert(received_ranges), rows)
 
 

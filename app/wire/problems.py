@@ -77,28 +77,31 @@ def answer(problem: Problem) -> Response:
 
 def init_app(app: Flask) -> None:
     """Translate whatever is raised."""
+    app.register_error_handler(UploadError, _upload_error)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(Exception, _bug)
 
-    @app.errorhandler(UploadError)
-    def upload_error(error: UploadError) -> Response:
-        if isinstance(error, StorageFailed):
-            log.error("%s", error, exc_info=error)
-        if not isinstance(error, BodyStalled | BodyTruncated):
-            drain_body()
-        return answer(Problem.of(error))
 
-    @app.errorhandler(HTTPException)
-    def http_error(error: HTTPException) -> Response | HTTPException:
-        if (error.code or 500) < 400:
-            return error  # Werkzeug's redirects are exceptions too.
+def _upload_error(error: UploadError) -> Response:
+    if isinstance(error, StorageFailed):
+        log.error("%s", error, exc_info=error)
+    if not isinstance(error, BodyStalled | BodyTruncated):
         drain_body()
-        response = answer(Problem.of_http(error))
-        for name, value in error.get_headers():
-            if name.lower() not in {"content-type", "content-length"}:
-                response.headers[name] = value
-        return response
+    return answer(Problem.of(error))
 
-    @app.errorhandler(Exception)
-    def bug(error: Exception) -> Response:
-        log.error("unexpected error", exc_info=error)
-        drain_body()
-        return answer(Problem.of_http(InternalServerError()))
+
+def _http_error(error: HTTPException) -> Response | HTTPException:
+    if (error.code or 500) < 400:
+        return error  # Werkzeug's redirects are exceptions too.
+    drain_body()
+    response = answer(Problem.of_http(error))
+    for name, value in error.get_headers():
+        if name.lower() not in {"content-type", "content-length"}:
+            response.headers[name] = value
+    return response
+
+
+def _bug(error: Exception) -> Response:
+    log.error("unexpected error", exc_info=error)
+    drain_body()
+    return answer(Problem.of_http(InternalServerError()))

@@ -73,6 +73,8 @@ function start() {
     interrupted.forget(detail.id);
     library.refresh().catch(() => {});
   });
+  find("upload-panel").addEventListener("totals", ({ detail }) => drop.toggleAttribute("compact", detail.count > 0));
+  queue.addEventListener("discard-failed", () => interrupted.refresh().catch(() => {}));
   keepInterruptedFresh(interrupted);
   warnBeforeLeaving(queue);
 }

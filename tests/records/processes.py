@@ -13,12 +13,13 @@ SPAN = 10
 """Bytes in each range that is added."""
 
 
-def migrate(path: Path, barrier: Barrier) -> None:
-    """Bring a database up to date at the same moment as others do."""
-    database = sqlite(path)
-    barrier.wait()
-    database.migrate()
-    database.close()
+def migrate(folder: Path, barrier: Barrier, rounds: int) -> None:
+    """Bring new databases up to date, each at the same moment as others do."""
+    for number in range(rounds):
+        database = sqlite(folder / str(number) / "sluice.db")
+        barrier.wait()
+        database.migrate()
+        database.close()
 
 
 def add_ranges(path: Path, barrier: Barrier, plan: list[list[tuple[str, int]]]) -> None:

@@ -1,11 +1,15 @@
 """One SQLite file under many processes and threads."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
@@ -22,7 +26,7 @@ spawning = get_context("spawn")
 
 
 def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
-    """Exit codes of one process for each tuple of arguments, the barrier they meet at among them."""
+    """Exit codes of a process for each tuple of arguments; they begin at one moment."""
     barrier = spawning.Barrier(len(arguments))
     processes = []
     for path, *others in arguments:
@@ -44,7 +48,8 @@ def test_64_writers_in_4_processes_never_find_the_database_locked(
     own = [records.add(new_upload(length=10_000))[0] for _ in range(writers)]
     plans: list[list[list[tuple[str, int]]]] = [[] for _ in range(PROCESSES)]
     for writer in range(writers):
-        items = [(shared.id, turn * writers + writer) for turn in range(per_writer)]
+        items: list[tuple[str, int]] = []
+        items += [(shared.id, turn * writers + writer) for turn in range(per_writer)]
         items += [(own[writer].id, turn * 2) for turn in range(per_writer)]
         plans[writer % PROCESSES].append(items)
     path = tmp_path / "folder" / "sluice.db"
@@ -60,9 +65,29 @@ def test_64_writers_in_4_processes_never_find_the_database_locked(
 
 
 def test_processes_that_migrate_at_once_take_turns(tmp_path: Path) -> None:
-    for attempt in range(2):
-        path = tmp_path / f"folder-{attempt}" / "sluice.db"
-        assert run_processes(migrate, [(path,)] * 4) == [0] * 4
+    assert run_processes(migrate, [(tmp_path, 5)] * 6) == [0] * 6
+
+
+def test_a_new_database_that_another_process_writes_to_is_waited_for(tmp_path: Path) -> None:
+    """SQLite does not wait by itself where it is to switch to the write-ahead log."""
+    path, errors = tmp_path / "sluice.db", list[Exception]()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        database = sqlite(path)
+
+        def run() -> None:
+            try:
+                database.migrate()
+            except SQLAlchemyError as error:
+                errors.append(error)
+
+        migration = Thread(target=run)
+        migration.start()
+        migration.join(0.1)
+        other.execute("COMMIT")
+        migration.join(30)
+    database.close()
+    assert errors == []
 
 
 def test_an_upload_takes_its_ranges_with_it(database: Database) -> None:

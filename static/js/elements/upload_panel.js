@@ -1,7 +1,8 @@
 /** <upload-panel>: the list of this page's uploads with its totals and the buttons for all of them. */
 
 import { countOf, formatBytes, formatSpeed, formatTimeLeft, percentage } from "../helpers/format.js";
-import { FrameBatch } from "../helpers/frame_batch.js";
+import { RowGroups } from "../helpers/row_groups.js";
+import { aFewTimesASecond, SlicedWork } from "../helpers/sliced_work.js";
 import { partsOf, setText } from "../helpers/template.js";
 import { TotalSpeed, totalsOf } from "../uploads/totals.js";
 import { UploadRow } from "./upload_row.js";
@@ -18,14 +19,19 @@ export class UploadPanel extends HTMLElement {
   #parts;
   #rows = new Map();
   #speed = new TotalSpeed();
-  #batch = new FrameBatch((upload) => this.#draw(upload), () => this.#drawTotalsSoon());
+  #groups;
+  #drawing = new SlicedWork((upload) => this.#draw(upload), {
+    schedule: aFewTimesASecond,
+    afterSlice: () => this.#drawTotalsSoon(),
+  });
   #totalsTimer = null;
 
   /** `queue` is shown and acted on; `adapter` ties rows to files; `confirm` asks a question. */
   connect({ queue, adapter, confirm, limit }) {
     Object.assign(this, { queue, adapter, confirm, limit });
     this.#parts = partsOf(this);
-    queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#batch.add(upload)));
+    this.#groups = new RowGroups(this.#parts.list);
+    queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#drawing.add(upload)));
     queue.addEventListener("changed", ({ detail }) => this.#note(detail));
     queue.addEventListener("removed", ({ detail }) => this.#forget(detail));
     this.addEventListener("click", (event) => this.#act(event));
@@ -34,7 +40,7 @@ export class UploadPanel extends HTMLElement {
 
   #note(upload) {
     this.#speed.note(upload);
-    this.#batch.add(upload);
+    this.#drawing.add(upload);
   }
 
   #draw(upload) {
@@ -49,14 +55,14 @@ export class UploadPanel extends HTMLElement {
     row.show(upload, { limit: this.limit });
     this.#rows.set(upload, row);
     this.adapter.show(upload, row);
-    this.#parts.list.append(row);
+    this.#groups.append(row);
     this.#parts.panel.hidden = false;
   }
 
   #forget(upload) {
     const row = this.#rows.get(upload);
     this.#rows.delete(upload);
-    row?.remove();
+    if (row) this.#groups.remove(row);
     this.#drawTotalsSoon();
   }
 

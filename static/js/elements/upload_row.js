@@ -8,7 +8,6 @@ const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pa
 
 export class UploadRow extends HTMLElement {
   #parts;
-  #mark = "film";
 
   /** Gives the row its upload and its contents; `limit` is the largest upload in bytes. */
   show(upload, { limit }) {
@@ -44,13 +43,13 @@ export class UploadRow extends HTMLElement {
 
   #renderState() {
     const { upload } = this;
-    const { pause, resume, retry, cancel, open, progress } = this.#parts;
+    const { pause, resume, retry, cancel, open, progress, mark } = this.#parts;
     this.dataset.state = upload.state;
     pause.hidden = !upload.can("pause");
     resume.hidden = !upload.can("resume");
     retry.hidden = !upload.isWorthRetrying;
     progress.hidden = upload.state === "complete" || (upload.state === "failed" && upload.received === 0);
-    this.#setMark(MARKS[upload.state] ?? "film");
+    mark.dataset.icon = MARKS[upload.state] ?? "film";
     if (upload.state === "complete") this.#renderCompletion(open, cancel);
   }
 
@@ -60,13 +59,6 @@ export class UploadRow extends HTMLElement {
     open.setAttribute("aria-label", `Watch ${this.#parts.name.textContent}`);
     cancel.title = "Remove from this list";
     cancel.setAttribute("aria-label", `Remove ${this.#parts.name.textContent} from this list`);
-  }
-
-  #setMark(name) {
-    if (this.#mark === name) return;
-    const use = this.#parts.mark;
-    use.setAttribute("href", use.getAttribute("href").replace(/#.*/, `#${name}`));
-    this.#mark = name;
   }
 
   #status() {

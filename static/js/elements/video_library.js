@@ -1,6 +1,7 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays and deletes. */
 
 import { formatBytes, formatDate } from "../helpers/format.js";
+import { RowGroups } from "../helpers/row_groups.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
 
@@ -9,6 +10,7 @@ const LOAD_AHEAD = "600px";
 
 export class VideoLibrary extends HTMLElement {
   #parts;
+  #groups;
 
   /** The videos that the page came with, for the model. */
   get initial() {
@@ -20,8 +22,9 @@ export class VideoLibrary extends HTMLElement {
   connect({ library, play, confirm, announce }) {
     Object.assign(this, { library, play, confirm, announce });
     this.#parts = partsOf(this.querySelector("section"));
+    this.#groups = new RowGroups(this.#parts.list);
     this.#localiseDates();
-    library.addEventListener("appended", ({ detail }) => this.#parts.list.append(...detail.map(rowOf)));
+    library.addEventListener("appended", ({ detail }) => detail.forEach((video) => this.#groups.append(rowOf(video))));
     library.addEventListener("prepended", ({ detail }) => this.#prepend(detail));
     library.addEventListener("removed", ({ detail }) => this.#remove(detail));
     this.addEventListener("click", (event) => this.#act(event));
@@ -30,14 +33,17 @@ export class VideoLibrary extends HTMLElement {
 
   /** Puts rows of fresh videos in at the top, and says that there is something now. */
   #prepend(videos) {
-    const rows = videos.map(rowOf);
-    for (const row of rows) row.classList.add("video-row--new");
-    this.#parts.list.prepend(...rows);
+    for (const video of videos.toReversed()) {
+      const row = rowOf(video);
+      row.classList.add("video-row--new");
+      this.#groups.prepend(row);
+    }
     this.#showEmptiness();
   }
 
   #remove(id) {
-    this.querySelector(`[data-id="${CSS.escape(id)}"]`)?.remove();
+    const row = this.querySelector(`[data-id="${CSS.escape(id)}"]`);
+    if (row) this.#groups.remove(row);
     this.#showEmptiness();
   }
 
@@ -89,7 +95,8 @@ export class VideoLibrary extends HTMLElement {
       no: "Keep",
     });
     if (!isAgreed) return;
-    const neighbour = row.nextElementSibling ?? row.previousElementSibling;
+    const rows = [...this.querySelectorAll("[data-id]")];
+    const neighbour = rows[rows.indexOf(row) + 1] ?? rows.at(-2);
     try {
       await this.library.delete(row.dataset.id);
       this.announce(`${name} has been deleted.`);
@@ -117,7 +124,7 @@ function isPlainClick({ button, metaKey, ctrlKey, shiftKey }) {
 
 function rowOf({ id, filename, length, published, media, inline }) {
   const copy = copyOfTemplate("video-row");
-  const row = copy.querySelector("li");
+  const row = copy.querySelector(".video-row");
   const parts = partsOf(row);
   Object.assign(row.dataset, { id, media, inline: String(inline) });
   parts.name.textContent = filename;
@@ -128,7 +135,7 @@ function rowOf({ id, filename, length, published, media, inline }) {
   parts.download.href = `${media}?download`;
   parts.download.setAttribute("aria-label", `Download ${filename}`);
   parts.delete.setAttribute("aria-label", `Delete ${filename}`);
-  if (!inline) parts.mark.setAttribute("href", parts.mark.getAttribute("href").replace(/#.*/, "#file"));
+  if (!inline) parts.mark.dataset.icon = "file";
   return row;
 }
 

@@ -51,9 +51,13 @@ export async function unfinishedUploads(signal) {
   return (await request("/api/uploads", { signal })).uploads;
 }
 
-/** Makes the server forget an upload and its bytes; one that is gone already is fine. */
+/** Makes the server forget an upload and its bytes; fine where it is gone, or has just become a video. */
 export async function cancelUpload(id, signal) {
-  await ignoringAbsence(request(uploadPath(id), { method: "DELETE", signal }));
+  try {
+    await ignoringAbsence(request(uploadPath(id), { method: "DELETE", signal }));
+  } catch (error) {
+    if (error.code !== "upload_complete") throw error;
+  }
 }
 
 /** One page of the library, newest first: `{ videos, next }`. */

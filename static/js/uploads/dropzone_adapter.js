@@ -4,6 +4,7 @@
  */
 
 import { Dropzone } from "../../vendor/dropzone/dropzone.mjs";
+import { nextTask, SlicedWork } from "../helpers/sliced_work.js";
 import { chunkCount, chunkRange } from "./chunk_plan.js";
 import { connectionLost, fileUnreadable, problemOfAnswer } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
@@ -13,8 +14,6 @@ import { StallWatch } from "./stall_watch.js";
 const CHUNKS_PER_FILE = 3;
 /** Browsers open six connections to a host over HTTP/1.1; one stays free for the library and for cancelling. */
 const REQUESTS_AT_ONCE = 5;
-/** Files of a dropped folder are reported one by one; they are handed on together after this many milliseconds. */
-const INTAKE_PAUSE = 30;
 
 /** Takes files from the page and carries their chunks. `onFiles` gets lists of `{ file, name }`. */
 export class DropzoneAdapter {
@@ -38,6 +37,7 @@ export class DropzoneAdapter {
       addedfile: (file) => this.#takeIn(file),
     });
     this.#dropzone.connection = connection;
+    this.#dropzone.onIntake = () => this.#handOn();
   }
 
   /** Adds files that were chosen or dropped outside Dropzone's own element. */
@@ -86,23 +86,29 @@ export class DropzoneAdapter {
   }
 
   #takeIn(file) {
-    if (this.#intake.length === 0) setTimeout(() => this.#handOn(), INTAKE_PAUSE);
     this.#intake.push({ file, name: file.fullPath || file.webkitRelativePath || file.name });
   }
 
   #handOn() {
     const files = this.#intake;
     this.#intake = [];
-    this.#onFiles(files);
+    if (files.length > 0) this.#onFiles(files);
   }
 }
 
 /** Dropzone with our retries, a bound on all requests together, and chunks that the server has already left out. */
 class ChunkSender extends Dropzone {
   connection = null;
+  onIntake = () => {};
   #transfers = new Map();
   #slots = new Slots(REQUESTS_AT_ONCE);
   #stalls = new StallWatch();
+  #intake = new SlicedWork((file) => super.addFile(file), { schedule: nextTask, afterSlice: () => this.onIntake() });
+
+  /** Asking for a file's size makes the browser go to the disk: thousands at once would stop the page for a second. */
+  addFile(file) {
+    this.#intake.add(file);
+  }
 
   send(file, { skip, signal, onAcknowledged, onWait, onProceed }) {
     return new Promise((resolve, reject) => {

@@ -7,11 +7,12 @@ import { coveredBytes } from "./chunk_plan.js";
 export class InterruptedUploads extends EventTarget {
   #queue;
   #known = [];
+  #shownCount = 0;
 
   constructor(queue) {
     super();
     this.#queue = queue;
-    for (const event of ["changed", "removed"]) queue.addEventListener(event, () => this.#changedIfShown());
+    for (const event of ["changed", "removed"]) queue.addEventListener(event, ({ detail }) => this.#recheck(detail));
   }
 
   get list() {
@@ -38,11 +39,9 @@ export class InterruptedUploads extends EventTarget {
     this.#changed();
   }
 
-  #shownCount = 0;
-
   /** The queue changes many times a second, this list hardly ever. */
-  #changedIfShown() {
-    if (this.#known.length > 0 && this.list.length !== this.#shownCount) this.#changed();
+  #recheck({ id }) {
+    if (this.#known.some((known) => known.id === id) && this.list.length !== this.#shownCount) this.#changed();
   }
 
   #changed() {

@@ -13,7 +13,7 @@ const RUNNING_WEIGHT = 9;
 export const STOPPED = "stopped";
 
 /**
- * Emits `added`, `changed`, `removed` and `completed` with the upload (for `added`: a list) as `detail`.
+ * Emits `added`, `changed`, `removed`, `completed` and `discard-failed` with the upload (for `added`: a list) as `detail`.
  *
  * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
  * `verify(upload, signal)` waits for the server's check and `discard(upload)` makes the server forget it. `view` is told
@@ -88,7 +88,8 @@ export class UploadQueue extends EventTarget {
     upload.step("cancel");
     this.#stop(upload);
     this.dismiss(upload);
-    if (upload.id) await this.#steps.discard(upload);
+    if (!upload.id) return;
+    await this.#steps.discard(upload).catch(() => this.#emit("discard-failed", upload));
   }
 
   /** Takes an upload that has ended off the list; the server keeps what it has. */

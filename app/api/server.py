@@ -1,0 +1,26 @@
+"""/api/server: what a client should know before it sends anything."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from flask import Blueprint, Response, jsonify
+
+from app import __version__
+from app.wire.context import current_services
+
+blueprint = Blueprint("api_server", __name__)
+
+
+@blueprint.get("/api/server")
+def show() -> Response:
+    """The chunk size to use, the largest upload, and the server's clock."""
+    settings = current_services().settings
+    return jsonify(
+        {
+            "version": __version__,
+            "chunk_bytes": settings.chunk_bytes,
+            "max_upload_bytes": settings.max_upload_bytes,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        }
+    )

@@ -1,0 +1,101 @@
+"""Everything the client raises, as one tree, each with the exit code of the command line.
+
+    SluiceError                   1
+    |-- Refused                   1   the server said no; has `status`, `code`, `retryable`
+    |-- ConnectionFailed          3   no answer, or the connection broke
+    |   `-- ServerUnreachable     3   given up; what was done is kept
+    |-- Interrupted               4   Ctrl-C or `Client.stop`; what was done is kept
+    |-- FileProblem               1   a local file cannot be used
+    `-- ContentMismatch           5   the bytes here and there are not the same
+        `-- FileChanged           5   the local file changed while it was sent
+
+`str()` of each is a sentence for people.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class SluiceError(Exception):
+    """Base of the tree."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class Refused(SluiceError):
+    """An answer of 300 or above; `retry_after` is in seconds where the server named a time."""
+
+    def __init__(
+        self,
+        status: int,
+        *,
+        code: str,
+        detail: str,
+        retryable: bool,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the server does not know the thing, or no longer."""
+        return self.status in {404, 410}
+
+    @property
+    def is_body_too_large(self) -> bool:
+        """Whether the *request* is too large for something on the way, and not the file."""
+        return self.status == 413 and self.code != "too_large"
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the server asks for less at once."""
+        return self.status in {429, 503}
+
+
+class ConnectionFailed(SluiceError):
+    """A connection could not be made, broke, or fell silent. Worth another try."""
+
+    exit_code = 3
+
+
+class ServerUnreachable(ConnectionFailed):
+    """Tried for as long as the settings allow."""
+
+
+class Interrupted(SluiceError):
+    """Stopped on request. The same call goes on where this one stood."""
+
+    exit_code = 4
+
+
+class FileProblem(SluiceError):
+    """A local file or folder is missing, unreadable, of a kind that has no bytes, or full."""
+
+
+class ContentMismatch(SluiceError):
+    """The SHA-256 of the file here and of the one on the server differ."""
+
+    exit_code = 5
+
+
+class FileChanged(ContentMismatch):
+    """The local file is no longer what it was when its upload began."""
+
+
+def problem_of(document: Any, status: int) -> dict[str, Any]:
+    """The members of a problem document; for any other body, what its status suggests."""
+    known = document if isinstance(document, dict) else {}
+    return {
+        "code": str(known.get("code", f"http_{status}")),
+        "detail": str(known.get("detail") or known.get("title") or f"HTTP status {status}"),
+        "retryable": bool(known.get("retryable", status in RETRYABLE_STATUSES)),
+    }
+
+
+RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Of answers that do not say themselves whether to retry: those of proxies."""

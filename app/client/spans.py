@@ -1,0 +1,125 @@
+"""Sets of half-open byte ranges, and the chunks that cover them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Bytes from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self.end - self.start
+
+
+class Spans:
+    """A mutable set of bytes, kept as sorted ranges that do not touch."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
+        self._spans: list[Span] = []
+        for start, end in spans:
+            self.add(start, end)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans)
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    @property
+    def total(self) -> int:
+        """Number of bytes."""
+        return sum(span.length for span in self._spans)
+
+    @property
+    def prefix_end(self) -> int:
+        """End of the range that begins at byte 0; 0 without one."""
+        return self._spans[0].end if self._spans and self._spans[0].start == 0 else 0
+
+    def add(self, start: int, end: int) -> None:
+        """Take bytes in."""
+        if start >= end:
+            return
+        apart = [span for span in self._spans if span.end < start or span.start > end]
+        touching = [span for span in self._spans if span.end >= start and span.start <= end]
+        joined = Span(
+            min([start, *(span.start for span in touching)]),
+            max([end, *(span.end for span in touching)]),
+        )
+        self._spans = sorted([*apart, joined])
+
+    def remove(self, start: int, end: int) -> None:
+        """Take bytes out."""
+        left = [Span(span.start, min(span.end, start)) for span in self._spans]
+        right = [Span(max(span.start, end), span.end) for span in self._spans]
+        self._spans = sorted({span for span in [*left, *right] if span.length > 0})
+
+    def missing(self, length: int) -> Spans:
+        """What of a file of `length` bytes is not in the set."""
+        gaps = Spans([(0, length)])
+        for span in self._spans:
+            gaps.remove(span.start, span.end)
+        return gaps
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes for one request; as the server wants it, `start` is `index` times `size`."""
+
+    index: int
+    size: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLadder:
+    """The chunk sizes that may be used: each twice the one before, so that their grids nest.
+
+    Any chunk of a smaller size then lies within one of a larger size, and a change of size in
+    mid-upload never makes bytes that arrived be sent again.
+    """
+
+    unit: int
+    steps: int
+
+    @classmethod
+    def around(cls, chunk_bytes: int, *, smallest: int, largest: int) -> ChunkLadder:
+        """The ladder with a step at (about) `chunk_bytes`; never without any step."""
+        unit = max(1, chunk_bytes)
+        while unit // 2 >= smallest:
+            unit //= 2
+        steps = 1
+        while unit << steps <= max(largest, chunk_bytes):
+            steps += 1
+        return cls(unit, steps)
+
+    @property
+    def largest(self) -> int:
+        """The top of the ladder, in bytes."""
+        return self.unit << (self.steps - 1)
+
+    def at_most(self, size: int) -> int:
+        """The largest step of `size` bytes or less; the lowest if there is none."""
+        step = self.unit
+        while step << 1 <= min(size, self.largest):
+            step <<= 1
+        return step
+
+    def chunk(self, gap: Span, *, at_most: int, length: int) -> Chunk:
+        """The largest chunk that begins where `gap` does and stays within it.
+
+        Only where the gap begins or ends between the finest grid lines does the chunk reach over
+        its edge, by less than a unit.
+        """
+        size = self.at_most(at_most)
+        while size > self.unit and (gap.start % size or min(gap.start + size, length) > gap.end):
+            size >>= 1
+        index = gap.start // size
+        return Chunk(index, size, Span(index * size, min((index + 1) * size, length)))

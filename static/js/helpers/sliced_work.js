@@ -1,0 +1,53 @@
+/** Does a lot of small work a few milliseconds at a time, so that thousands of files or changes never freeze the page. */
+
+/** Half of a frame at 60 Hz; the rest belongs to layout and paint, milliseconds. */
+const SLICE = 8;
+
+/** Calls `work(item)` once for each added item, however often it was added since the last slice. */
+export class SlicedWork {
+  #items = new Set();
+  #work;
+  #afterSlice;
+  #schedule;
+  #isScheduled = false;
+
+  /** `schedule(callback)` starts each slice; `afterSlice()` is called once after each. */
+  constructor(work, { schedule, afterSlice = () => {} }) {
+    this.#work = work;
+    this.#schedule = schedule;
+    this.#afterSlice = afterSlice;
+  }
+
+  add(item) {
+    this.#items.add(item);
+    this.#scheduleSlice();
+  }
+
+  #scheduleSlice() {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    this.#schedule(() => this.#runSlice());
+  }
+
+  #runSlice() {
+    const end = performance.now() + SLICE;
+    for (const item of this.#items) {
+      this.#items.delete(item);
+      this.#work(item);
+      if (performance.now() > end) break;
+    }
+    this.#isScheduled = false;
+    this.#afterSlice();
+    if (this.#items.size > 0) this.#scheduleSlice();
+  }
+}
+
+/** A schedule for work that ends in pixels: a frame, but no more often than people can see. Hidden pages have no frames. */
+export function aFewTimesASecond(callback) {
+  setTimeout(() => (document.hidden ? callback() : requestAnimationFrame(callback)), 80);
+}
+
+/** A schedule for work without pixels: the next task, so that input and painting come in between. */
+export function nextTask(callback) {
+  setTimeout(callback, 0);
+}

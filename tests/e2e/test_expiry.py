@@ -1,0 +1,111 @@
+"""The background worker: expiry by last activity, and what crashes leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
+from tests.server import Server
+
+StartServer = Callable[..., Server]
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.1)
+
+
+def test_an_idle_upload_expires_and_an_active_one_does_not(start_server: StartServer) -> None:
+    server = start_server(SLUICE_EXPIRY_SECONDS="3", SLUICE_SWEEP_SECONDS="0.2")
+    idle = server.post("/api/uploads", json={"name": "idle.mp4", "size": 1000}).json()["id"]
+    file = ChunkedFile(random_bytes(3000), 100)
+    active = send_chunk(server, file, 0).json()["id"]
+    index = 1
+    while server.get(f"/api/uploads/{idle}").status_code != 410:
+        assert send_chunk(server, file, index).status_code == 200
+        index += 1
+        assert index < file.count, "the idle upload never expired"
+        time.sleep(0.4)
+    assert not (server.staging / idle).exists()
+    assert server.get(f"/api/uploads/{active}").json()["state"] == "receiving"
+    wait_until(
+        lambda: server.get(f"/api/uploads/{active}").status_code == 410,
+        "the other one expires when it is left alone",
+    )
+    assert list(server.staging.iterdir()) == []
+
+
+def test_finished_files_do_not_expire(start_server: StartServer) -> None:
+    server = start_server(SLUICE_EXPIRY_SECONDS="1", SLUICE_SWEEP_SECONDS="0.2")
+    answer = send_all(server, ChunkedFile(random_bytes(2000), 1000))
+    idle = server.post("/api/uploads", json={"name": "idle.mp4", "size": 1000}).json()["id"]
+    wait_until(lambda: server.get(f"/api/uploads/{idle}").status_code == 410, "a later sweep")
+    assert server.get(answer["media"]).status_code == 200
+
+
+def test_a_restart_leaves_no_orphan_in_the_staging_folder(start_server: StartServer) -> None:
+    server = start_server()
+    kept = server.post("/api/uploads", json={"name": "kept.mp4", "size": 1000}).json()["id"]
+    ended = server.post("/api/uploads", json={"name": "ended.mp4", "size": 1000}).json()["id"]
+    server.delete(f"/api/uploads/{ended}")
+    server.stop(signal.SIGKILL)
+    # As if the server had been killed between the record and the file of a cancellation.
+    (server.staging / ended).write_bytes(bytes(1000))
+    foreign = server.staging / ("f" * 32)
+    foreign.write_bytes(b"another server's upload")
+    forgotten = server.staging / ("e" * 32)
+    forgotten.write_bytes(b"an upload without a record, untouched for long")
+    os.utime(forgotten, (0, 0))
+    server.start()
+    wait_until(lambda: not (server.staging / ended).exists(), "the orphan is removed")
+    wait_until(lambda: not forgotten.exists(), "the forgotten file is removed")
+    assert (server.staging / kept).exists()
+    assert foreign.exists()
+
+
+def test_a_publication_cut_short_by_a_crash_is_finished(start_server: StartServer) -> None:
+    server = start_server()
+    file = ChunkedFile(random_bytes(2000), 1000)
+    upload_id = send_all(server, file)["id"]
+    server.stop(signal.SIGKILL)
+    # The state a worker leaves that is killed after the last byte and before the rename.
+    _set_state(server, upload_id, "verifying")
+    (server.library / upload_id).rename(server.staging / upload_id)
+    server.start()
+    wait_until(
+        lambda: server.get(f"/api/uploads/{upload_id}").json()["state"] == "complete",
+        "the file is published",
+    )
+    assert server.get(f"/media/{upload_id}").content == file.content
+
+
+def _set_state(server: Server, upload_id: str, state: str) -> None:
+    import sqlite3
+
+    with sqlite3.connect(server.library.parent / "sluice.db") as database:
+        database.execute(
+            "UPDATE uploads SET state = ?, active_at = 0 WHERE id = ?", (state, upload_id)
+        )
+
+
+def test_an_upload_whose_bytes_are_gone_ends_so_that_it_can_be_begun_anew(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    made = {"name": "a.mp4", "size": 2000, "fingerprint": "lost"}
+    file = ChunkedFile(random_bytes(2000), 1000)
+    file.key = server.post("/api/uploads", json=made).json()["id"]
+    send_chunk(server, file, 0)
+    (server.staging / file.key).unlink()
+    response = send_chunk(server, file, 1)
+    assert (response.status_code, response.json()["code"]) == (410, "upload_gone")
+    again = server.post("/api/uploads", json=made)
+    assert again.status_code == 201
+    file.key = again.json()["id"]
+    assert send_all(server, file)["complete"] is True

@@ -1,0 +1,103 @@
+"""A disk that runs full: a small file system in memory, mounted for the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk, stored_sha256
+from tests.server import Server
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with 64 MiB of room."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system takes root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"this machine does not let root mount: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture(params=["staging", "data"])
+def cramped(
+    request: pytest.FixtureRequest, small_disk: Path, start_server: Callable[..., Server]
+) -> Server:
+    """A server whose staging folder, or whose library, has 64 MiB of room."""
+    variable = f"SLUICE_{request.param.upper()}_DIR"
+    return start_server(**{variable: str(small_disk / request.param)})
+
+
+def test_what_does_not_fit_is_refused_before_a_byte_is_sent(cramped: Server) -> None:
+    response = cramped.post("/api/uploads", json={"name": "a.mp4", "size": 100 * MIB})
+    assert (response.status_code, response.json()["code"]) == (507, "no_room")
+    file = ChunkedFile(random_bytes(MIB), MIB)
+    too_large = {"dztotalfilesize": str(100 * MIB), "dztotalchunkcount": "100"}
+    response = send_chunk(cramped, file, 0, **too_large)
+    assert (response.status_code, response.json()["code"]) == (507, "no_room")
+    assert list(cramped.staging.iterdir()) == []
+    assert cramped.get("/api/uploads").json()["uploads"] == []
+
+
+def test_an_upload_with_reserved_room_finishes_though_others_are_refused(cramped: Server) -> None:
+    file = ChunkedFile(random_bytes(40 * MIB, 40), 8 * MIB)
+    created = cramped.post("/api/uploads", json={"name": "a.mp4", "size": 40 * MIB})
+    assert created.status_code == 201
+    refused = cramped.post("/api/uploads", json={"name": "b.mp4", "size": 40 * MIB})
+    assert refused.status_code == 507
+    file.key = created.json()["id"]
+    answer = send_all(cramped, file)
+    assert answer["complete"] is True
+    assert stored_sha256(cramped, answer["id"]) == file.sha256
+
+
+def test_cancelling_gives_the_room_back(cramped: Server) -> None:
+    first = cramped.post("/api/uploads", json={"name": "a.mp4", "size": 40 * MIB}).json()
+    assert cramped.delete(f"/api/uploads/{first['id']}").status_code == 204
+    second = cramped.post("/api/uploads", json={"name": "b.mp4", "size": 40 * MIB})
+    assert second.status_code == 201
+
+
+def test_a_whole_file_that_does_not_fit_leaves_nothing(cramped: Server) -> None:
+    content = random_bytes(70 * MIB, 41)
+    response = cramped.post("/upload", files={"file": ("whole.mp4", content)})
+    assert (response.status_code, response.json()["code"]) == (507, "no_room")
+    assert list(cramped.staging.iterdir()) == []
+    assert [path for path in cramped.library.iterdir() if path.is_file()] == []
+
+
+def test_readiness_tells_of_a_staging_folder_in_memory_and_of_little_room(
+    small_disk: Path, start_server: Callable[..., Server]
+) -> None:
+    server = start_server(SLUICE_STAGING_DIR=str(small_disk / "staging"))
+    codes = {problem["code"] for problem in server.get("/readyz").json()["problems"]}
+    assert codes == {"staging_in_memory", "staging_low_on_room"}
+    assert "kept in memory" in server.log
+    (small_disk / "filler").write_bytes(bytes(50 * MIB))
+    response = server.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["status"] == "not ready"
+
+
+def test_a_folder_that_cannot_be_written_is_reported(
+    tmp_path: Path, start_server: Callable[..., Server]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    server = start_server(SLUICE_STAGING_DIR=str(tmp_path / "file" / "staging"))
+    response = server.get("/readyz")
+    assert response.status_code == 503
+    assert [p["code"] for p in response.json()["problems"]] == ["staging_not_writable"]
+    assert "cannot be written" in server.log
+    created = server.post("/api/uploads", json={"name": "a.mp4", "size": 10})
+    assert (created.status_code, created.json()["code"]) == (500, "storage_failed")

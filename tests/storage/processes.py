@@ -1,0 +1,51 @@
+"""What other processes do to one store or one file; run by `multiprocessing`."""
+
+import os
+import resource
+import sys
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from app.domain.errors import NoRoom
+from app.domain.ranges import ByteRange
+from app.storage.range_lock import is_knocked, lock_range
+from tests.storage.stores import KEY, local_store
+
+
+def publish(staging: Path, library: Path, length: int, barrier: Barrier) -> None:
+    """Publish at the same moment as others do."""
+    store = local_store(staging, library)
+    barrier.wait()
+    store.publish(KEY, length)
+
+
+def hold(path: Path, span: ByteRange, pipe: Connection) -> None:
+    """Lock a range, say so, and hold it until something knocks; then say that and let go."""
+    descriptor = os.open(path, os.O_RDWR)
+    lock_range(descriptor, span)
+    pipe.send("locked")
+    while not is_knocked(descriptor, span):
+        if pipe.poll(0.005):
+            break
+    pipe.send("let go")
+    os.close(descriptor)
+
+
+def hold_deaf(path: Path, span: ByteRange, pipe: Connection) -> None:
+    """Lock a range, say so, and look for no knocks until told to end."""
+    descriptor = os.open(path, os.O_RDWR)
+    lock_range(descriptor, span)
+    pipe.send("locked")
+    pipe.recv()
+    os.close(descriptor)
+
+
+def reserve_beyond_limit(staging: Path, library: Path, limit: int) -> None:
+    """Exits with 0 where reserving more than a process may write is refused as `NoRoom`."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        local_store(staging, library).reserve(KEY, limit + 1)
+    except NoRoom:
+        sys.exit(0)
+    sys.exit(3)

@@ -1,0 +1,47 @@
+"""Stores on one file system and on two, and what the tests do with them."""
+
+from pathlib import Path
+
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from tests.storage.sources import body
+
+MEMORY_FOLDER = Path("/dev/shm")
+KEY = "0123456789abcdef" * 2
+OTHER_KEY = "fedcba9876543210" * 2
+LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
+
+
+def local_store(staging: Path, library: Path) -> LocalStore:
+    """A store as a worker process has it."""
+    return LocalStore(staging, library, Durability.CHUNK)
+
+
+def ignore(_span: ByteRange) -> None:
+    """A checkpoint nobody looks at."""
+
+
+def fill(store: LocalStore, key: str, start: int, end: int) -> int:
+    """Write the test's bytes from `start` to `end`; where they end."""
+    span = ByteRange(start, end)
+    with store.exclusive(key, span, LIMITS) as writer:
+        return writer.write(span, body(start, end), ignore)
+
+
+def staged(store: LocalStore, key: str, length: int, *, room: int | None = None) -> None:
+    """A staged file of `length` bytes, complete, in room for more where `room` says so."""
+    store.reserve(key, length if room is None else room)
+    fill(store, key, 0, length)
+
+
+def content(store: LocalStore, key: str, start: int = 0) -> bytes:
+    """A published file from `start` on."""
+    with store.open(key, ByteRange(start, start)) as file:
+        return file.read()
+
+
+def names(folder: Path) -> set[str]:
+    """What is in a folder."""
+    return {path.name for path in folder.iterdir()}

@@ -1,0 +1,179 @@
+"""One writer a range, across threads and processes; the newest one gets it."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Barrier, Event, Thread
+
+import pytest
+
+from app.domain.errors import ServerBusy
+from app.domain.ranges import ByteRange
+from app.storage import range_lock
+from app.storage.range_lock import is_knocked, lock_range
+from tests.storage.processes import hold, hold_deaf
+
+SPAN = ByteRange(1000, 2000)
+WAIT = 30
+
+spawning = get_context("spawn")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.touch()
+    return path
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def holder(
+    path: Path, span: ByteRange, target: Callable[[Path, ByteRange, Connection], None] = hold
+) -> Iterator[tuple[int, Connection]]:
+    """Another process that has locked a range: its id, and a pipe to it."""
+    ours, theirs = spawning.Pipe()
+    process = spawning.Process(target=target, args=(path, span, theirs))
+    process.start()
+    try:
+        assert ours.poll(WAIT)
+        assert ours.recv() == "locked"
+        assert process.pid is not None
+        yield process.pid, ours
+    finally:
+        if process.is_alive():
+            ours.send("end")
+        process.join(WAIT)
+        ours.close()
+
+
+def locks_at_once(path: Path, span: ByteRange) -> bool:
+    """Whether a range is free."""
+    with opened(path) as descriptor:
+        return range_lock._try_lock(descriptor, span)
+
+
+def test_a_locked_range_is_not_free_until_it_is_closed(path: Path) -> None:
+    with opened(path) as descriptor:
+        lock_range(descriptor, SPAN)
+        assert not locks_at_once(path, SPAN)
+        assert not is_knocked(descriptor, SPAN)
+    assert locks_at_once(path, SPAN)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_free"),
+    [
+        (ByteRange(0, 1000), True),
+        (ByteRange(2000, 3000), True),
+        (ByteRange(1999, 3000), False),
+        (ByteRange(0, 1001), False),
+        (ByteRange(1400, 1500), False),
+        (ByteRange(0, 1 << 61), False),
+    ],
+)
+def test_only_ranges_that_overlap_exclude_each_other(
+    path: Path, other: ByteRange, is_free: bool
+) -> None:
+    with opened(path) as descriptor:
+        lock_range(descriptor, SPAN)
+        assert locks_at_once(path, other) == is_free
+
+
+def test_an_empty_range_locks_too(path: Path) -> None:
+    empty = ByteRange(0, 0)
+    with opened(path) as descriptor:
+        lock_range(descriptor, empty)
+        assert not locks_at_once(path, empty)
+        assert not locks_at_once(path, ByteRange(0, 1 << 61))
+        assert locks_at_once(path, ByteRange(1, 2))
+
+
+def test_a_newer_thread_gets_the_range_when_the_older_one_hears_it(path: Path) -> None:
+    is_locked, order = Event(), list[str]()
+
+    def hold_until_knocked() -> None:
+        with opened(path) as descriptor:
+            lock_range(descriptor, SPAN)
+            is_locked.set()
+            while not is_knocked(descriptor, SPAN):
+                Event().wait(0.002)
+            order.append("older lets go")
+
+    older = Thread(target=hold_until_knocked)
+    older.start()
+    assert is_locked.wait(WAIT)
+    with opened(path) as descriptor:
+        lock_range(descriptor, SPAN)
+        order.append("newer has it")
+        assert not is_knocked(descriptor, SPAN)
+    older.join(WAIT)
+    assert order == ["older lets go", "newer has it"]
+
+
+def test_a_newer_process_gets_the_range_when_the_older_one_hears_it(path: Path) -> None:
+    with holder(path, SPAN) as (_, pipe), opened(path) as descriptor:
+        lock_range(descriptor, ByteRange(1999, 2500))
+        assert pipe.poll(WAIT)
+        assert pipe.recv() == "let go"
+
+
+def test_others_ranges_are_not_knocked_at(path: Path) -> None:
+    neighbour = ByteRange(2000, 3000)
+    with (
+        holder(path, SPAN),
+        opened(path) as undisturbed,
+        opened(path) as newer,
+    ):
+        lock_range(undisturbed, neighbour)
+        lock_range(newer, SPAN)
+        assert not is_knocked(undisturbed, neighbour)
+
+
+def test_a_killed_holder_leaves_nothing(path: Path) -> None:
+    with holder(path, SPAN, hold_deaf) as (pid, _):
+        assert not locks_at_once(path, SPAN)
+        os.kill(pid, signal.SIGKILL)
+        with opened(path) as descriptor:
+            lock_range(descriptor, SPAN)
+            assert not is_knocked(descriptor, SPAN)
+
+
+def test_a_holder_that_does_not_stop_makes_the_newcomer_give_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_lock, "HAND_OVER_SECONDS", 0.05)
+    with opened(path) as older:
+        lock_range(older, SPAN)
+        with opened(path) as newer, pytest.raises(ServerBusy):
+            lock_range(newer, SPAN)
+        assert not is_knocked(older, SPAN), "who gave up knocks no more"
+
+
+def test_of_many_at_once_each_has_its_turn_alone(path: Path) -> None:
+    barrier, inside, most = Barrier(8), list[int](), list[int]()
+
+    def take_turn(number: int) -> None:
+        barrier.wait()
+        with opened(path) as descriptor:
+            lock_range(descriptor, SPAN)
+            inside.append(number)
+            most.append(len(inside))
+            inside.remove(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(take_turn, range(8)))
+    assert most == [1] * 8

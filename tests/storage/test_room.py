@@ -1,0 +1,173 @@
+"""Full disks, unusable folders, and what the store says of them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from app.domain.errors import NoRoom, StorageFailed
+from app.domain.ranges import ByteRange
+from app.storage import folder
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from tests.storage.processes import reserve_beyond_limit
+from tests.storage.sources import pattern
+from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, local_store, names
+
+MIB = 1024 * 1024
+SMALL_DISK = 8 * MIB
+
+spawning = get_context("spawn")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for 8 MiB."""
+    mount, unmount = shutil.which("mount"), shutil.which("umount")
+    if os.geteuid() != 0 or mount is None or unmount is None:
+        pytest.skip("mounting a small disk needs root")
+    point = tmp_path / "small"
+    point.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(point)]
+    if subprocess.run([mount, *options], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this container may not mount")
+    yield point
+    subprocess.run([unmount, "--lazy", str(point)], check=True)
+
+
+def test_a_full_staging_disk_is_found_before_a_byte_is_sent(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    store = local_store(small_disk / "staging", tmp_path / "library")
+    with pytest.raises(NoRoom):
+        store.reserve(KEY, SMALL_DISK + 1)
+    assert names(small_disk / "staging") == set()
+    assert names(tmp_path / "library") == set()
+
+
+def test_a_full_library_disk_is_found_before_a_byte_is_sent(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    store = local_store(tmp_path / "staging", small_disk / "library")
+    with pytest.raises(NoRoom):
+        store.reserve(KEY, SMALL_DISK + 1)
+    assert names(tmp_path / "staging") == set()
+    assert names(small_disk / "library") == set()
+
+
+def test_what_was_reserved_before_the_disk_filled_up_can_be_stored(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    store.reserve(KEY, 6 * MIB)
+    with pytest.raises(NoRoom):
+        store.reserve(OTHER_KEY, 3 * MIB)
+    fill(store, KEY, 0, 6 * MIB)
+    store.publish(KEY, 6 * MIB)
+    assert content(store, KEY, 6 * MIB - 9) == pattern(6 * MIB - 9, 6 * MIB)
+
+
+def test_a_disk_that_fills_up_in_the_middle_keeps_what_arrived(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    store.reserve(KEY, 0)
+    told: list[ByteRange] = []
+    span = ByteRange(0, SMALL_DISK + 2 * MIB)
+    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
+        writer.write(span, EndlessSource(), told.append)
+    assert told
+    end = told[-1].end
+    with store.open_staged(KEY) as file:
+        assert file.read(end) == b"x" * end
+
+
+def test_a_file_beyond_what_the_process_may_write_finds_no_room(tmp_path: Path) -> None:
+    arguments = (tmp_path / "staging", tmp_path / "library", MIB)
+    process = spawning.Process(target=reserve_beyond_limit, args=arguments)
+    process.start()
+    process.join(30)
+    assert process.exitcode == 0
+    assert names(tmp_path / "staging") == set()
+
+
+def test_a_folder_that_cannot_be_made_is_a_failure_of_the_storage(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = local_store(tmp_path / "file" / "staging", tmp_path / "library")
+    with pytest.raises(StorageFailed):
+        store.reserve(KEY, 1)
+
+
+def test_a_link_in_place_of_the_staging_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "staging").symlink_to(tmp_path / "elsewhere")
+    store = local_store(tmp_path / "staging", tmp_path / "library")
+    with pytest.raises(StorageFailed):
+        store.reserve(KEY, 1)
+    assert names(tmp_path / "elsewhere") == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_staging_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "staging").mkdir()
+    os.chown(tmp_path / "staging", 12345, -1)
+    store = local_store(tmp_path / "staging", tmp_path / "library")
+    with pytest.raises(StorageFailed, match="another user"):
+        store.reserve(KEY, 1)
+
+
+def problems_of(staging: Path, library: Path) -> dict[str, bool]:
+    """Codes of the problems, and whether each is fatal."""
+    store = LocalStore(staging, library, Durability.CHUNK)
+    return {problem.code: problem.is_fatal for problem in store.problems()}
+
+
+def test_good_folders_have_no_problems_and_keep_no_trace(tmp_path: Path) -> None:
+    assert problems_of(tmp_path / "staging", tmp_path / "library") == {}
+    assert names(tmp_path / "staging") | names(tmp_path / "library") == set()
+
+
+def test_folders_that_cannot_be_written_are_fatal(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = problems_of(tmp_path / "file" / "staging", tmp_path / "file" / "library")
+    assert found == {"staging_not_writable": True, "library_not_writable": True}
+
+
+def test_a_staging_folder_in_memory_is_a_warning(memory_folder: Path, tmp_path: Path) -> None:
+    found = problems_of(memory_folder / "staging", tmp_path / "library")
+    assert found.get("staging_in_memory") is False
+    found = problems_of(tmp_path / "staging", memory_folder / "library")
+    assert "library_in_memory" not in found
+
+
+@pytest.mark.parametrize(
+    ("free", "is_fatal"),
+    [(folder.NO_ROOM_BYTES - 1, True), (folder.LOW_ROOM_BYTES - 1, False)],
+)
+def test_little_room_is_a_warning_and_none_is_fatal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, is_fatal: bool
+) -> None:
+    room = SimpleNamespace(f_bavail=free, f_frsize=1)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: room)
+    found = problems_of(tmp_path / "staging", tmp_path / "library")
+    assert found == {"staging_low_on_room": is_fatal, "library_low_on_room": is_fatal}
+
+
+def test_a_really_small_disk_has_no_room(small_disk: Path, tmp_path: Path) -> None:
+    found = problems_of(small_disk / "staging", tmp_path / "library")
+    assert found["staging_low_on_room"] is True
+
+
+class EndlessSource:
+    """A body that never ends."""
+
+    remaining = None
+    is_verified_at_end = False
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        buffer[:] = b"x" * len(buffer)
+        return len(buffer)
+
+    def finish(self) -> None:
+        """Never comes."""

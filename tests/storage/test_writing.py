@@ -1,0 +1,218 @@
+"""Where writing stops, what is durable then, and who is told."""
+
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from app.domain.errors import BodyTruncated, NoRoom, UploadGone, WriterSuperseded
+from app.domain.ranges import ByteRange, RangeSet
+from app.ingest.copy import BLOCK_BYTES
+from app.storage import local
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from tests.storage.conftest import Place
+from tests.storage.sources import PiecesSource, StallingSource, body, pattern
+from tests.storage.stores import KEY, LIMITS, content, fill, ignore
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "staging", tmp_path / "library", Durability.CHUNK)
+    store.reserve(KEY, 4 * MIB)
+    return store
+
+
+def staged_bytes(store: LocalStore, start: int, end: int) -> bytes:
+    with store.open_staged(KEY) as file:
+        file.seek(start)
+        return file.read(end - start)
+
+
+@pytest.mark.parametrize("pieces", [(1 << 30,), (1, 5000), (None, 70_000), (BLOCK_BYTES + 1,)])
+def test_bytes_land_at_their_offset_however_they_arrive(
+    store: LocalStore, pieces: tuple[int | None, ...]
+) -> None:
+    start, end = 100, 100 + BLOCK_BYTES + 777
+    with store.exclusive(KEY, ByteRange(start, end), LIMITS) as writer:
+        assert writer.write(ByteRange(start, end), body(start, end, *pieces), ignore) == end
+    assert staged_bytes(store, start, end) == pattern(start, end)
+    assert staged_bytes(store, 0, start) == bytes(start)
+    assert staged_bytes(store, end, end + 100) == bytes(100)
+
+
+@pytest.mark.parametrize("cut_at", [0, 1, 999, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES - 1])
+def test_a_cut_connection_leaves_exactly_what_arrived(store: LocalStore, cut_at: int) -> None:
+    told: list[ByteRange] = []
+    span = ByteRange(50, 50 + 3 * BLOCK_BYTES)
+    source = body(span.start, span.end, 40_000, None, cut_at=cut_at)
+    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(BodyTruncated):
+        writer.write(span, source, told.append)
+    arrived = ByteRange(50, 50 + cut_at)
+    assert RangeSet.of(told) == RangeSet.of([arrived])
+    assert staged_bytes(store, 50, arrived.end) == pattern(50, arrived.end)
+    assert staged_bytes(store, arrived.end, span.end + 9) == bytes(span.end + 9 - arrived.end)
+
+
+def test_checkpoints_come_as_bytes_do_and_never_twice(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "CHECKPOINT_BYTES", BLOCK_BYTES)
+    told: list[ByteRange] = []
+    span = ByteRange(0, 3 * BLOCK_BYTES)
+    with store.exclusive(KEY, span, LIMITS) as writer:
+        writer.write(span, body(0, span.end), told.append)
+    ends = [0, *(item.end for item in told)]
+    assert [item.start for item in told] == ends[:-1]
+    assert len(told) >= 2
+
+
+def test_a_slow_body_is_checkpointed_by_time(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "CHECKPOINT_SECONDS", 0.0)
+    told: list[ByteRange] = []
+    span = ByteRange(0, 2 * BLOCK_BYTES)
+    with store.exclusive(KEY, span, LIMITS) as writer:
+        writer.write(span, body(0, span.end), told.append)
+    assert told[0] == ByteRange(0, BLOCK_BYTES)
+
+
+def test_what_a_checkpoint_tells_is_in_the_file_already(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "CHECKPOINT_BYTES", 1)
+    seen: list[bool] = []
+
+    def compare(span: ByteRange) -> None:
+        seen.append(staged_bytes(store, span.start, span.end) == pattern(span.start, span.end))
+
+    span = ByteRange(0, 2 * BLOCK_BYTES + 5)
+    with store.exclusive(KEY, span, LIMITS) as writer:
+        writer.write(span, body(0, span.end), compare)
+    assert seen
+    assert all(seen)
+
+
+def test_a_checkpoint_that_raises_ends_the_writing(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "CHECKPOINT_BYTES", 1)
+
+    def refuse(_span: ByteRange) -> None:
+        raise UploadGone("cancelled meanwhile")
+
+    span, source = ByteRange(0, 3 * BLOCK_BYTES), body(0, 3 * BLOCK_BYTES)
+    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(UploadGone):
+        writer.write(span, source, refuse)
+    assert source.position == BLOCK_BYTES
+
+
+def test_no_more_is_taken_than_the_range_holds(store: LocalStore) -> None:
+    source = body(0, 1000)
+    with store.exclusive(KEY, ByteRange(0, 600), LIMITS) as writer:
+        assert writer.write(ByteRange(0, 600), source, ignore) == 600
+    assert source.position == 600
+    assert staged_bytes(store, 600, 1000) == bytes(400)
+
+
+def test_a_source_of_untold_length_ends_where_it_ends(store: LocalStore) -> None:
+    source = PiecesSource(pattern(0, 700), (3, None), is_told=False)
+    with store.exclusive(KEY, ByteRange(0, 1000), LIMITS) as writer:
+        assert writer.write(ByteRange(0, 1000), source, ignore) == 700
+    assert staged_bytes(store, 0, 1000) == pattern(0, 700) + bytes(300)
+
+
+def test_skipped_bytes_are_dropped_and_the_rest_lands_in_place(store: LocalStore) -> None:
+    source = body(0, 300, 7, None)
+    with store.exclusive(KEY, ByteRange(0, 300), LIMITS) as writer:
+        writer.skip(100, source)
+        assert source.position == 100
+        assert writer.write(ByteRange(100, 200), source, ignore) == 200
+        writer.skip(100, source)
+    assert source.position == 300
+    assert staged_bytes(store, 0, 300) == bytes(100) + pattern(100, 200) + bytes(100)
+
+
+def test_skipping_nothing_reads_nothing(store: LocalStore) -> None:
+    source = body(0, 10)
+    with store.exclusive(KEY, ByteRange(0, 10), LIMITS) as writer:
+        writer.skip(0, source)
+    assert source.position == 0
+
+
+def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) -> None:
+    place.store.reserve(KEY, 1000)
+    span, told, errors = ByteRange(0, 1000), list[ByteRange](), list[Exception]()
+    source = StallingSource(pattern(0, 1000), before=400)
+
+    def write_slowly() -> None:
+        try:
+            with place.store.exclusive(KEY, span, LIMITS) as writer:
+                writer.write(span, source, told.append)
+        except WriterSuperseded as error:
+            errors.append(error)
+
+    older = Thread(target=write_slowly)
+    older.start()
+    assert source.is_stalled.wait(30)
+    with place.another().exclusive(KEY, span, LIMITS) as writer:
+        older.join(30)
+        assert not older.is_alive()
+        assert told == [ByteRange(0, 400)]
+        assert len(errors) == 1
+        writer.write(span, body(0, 1000), ignore)
+    place.store.publish(KEY, 1000)
+    assert content(place.store, KEY) == pattern(0, 1000)
+
+
+def test_a_skipping_writer_can_be_superseded_too(store: LocalStore, tmp_path: Path) -> None:
+    span, errors = ByteRange(0, 1000), list[Exception]()
+    source = StallingSource(pattern(0, 1000), before=400)
+
+    def skip_slowly() -> None:
+        try:
+            with store.exclusive(KEY, span, LIMITS) as writer:
+                writer.skip(1000, source)
+        except WriterSuperseded as error:
+            errors.append(error)
+
+    older = Thread(target=skip_slowly)
+    older.start()
+    assert source.is_stalled.wait(30)
+    fill(LocalStore(tmp_path / "staging", tmp_path / "library", Durability.NONE), KEY, 0, 1000)
+    older.join(30)
+    assert len(errors) == 1
+
+
+def test_neighbours_write_at_the_same_time(store: LocalStore) -> None:
+    source = StallingSource(pattern(0, 500), before=100)
+    results: list[int] = []
+
+    def write_slowly() -> None:
+        with store.exclusive(KEY, ByteRange(0, 500), LIMITS) as writer:
+            results.append(writer.write(ByteRange(0, 500), source, ignore))
+
+    slow = Thread(target=write_slowly)
+    slow.start()
+    assert source.is_stalled.wait(30)
+    fill(store, KEY, 500, 1000)
+    source.goes_on.set()
+    slow.join(30)
+    assert results == [500]
+    assert staged_bytes(store, 0, 1000) == pattern(0, 1000)
+
+
+def test_a_source_error_is_not_mistaken_for_one_of_the_disk(store: LocalStore) -> None:
+    class FullSource(PiecesSource):
+        def readinto(self, buffer: memoryview, /) -> int | None:
+            raise NoRoom("said by the source")
+
+    span = ByteRange(0, 10)
+    with (
+        store.exclusive(KEY, span, LIMITS) as writer,
+        pytest.raises(NoRoom, match="said by the source"),
+    ):
+        writer.write(span, FullSource(b"x" * 10), ignore)
