@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.ingest.copy import BodyLimits
+from app.records.base import UploadRecords
 from app.records.engine import Database
 from app.records.sql import SqlRecords
 from app.settings import Settings
 from app.storage.base import Durability, Inspectable
+from app.storage.boot_marker import after_restart_of_machine
 from app.storage.local import LocalStore
 from app.uploads.completion import Completion
 from app.uploads.housekeeping import Housekeeping
@@ -35,11 +37,17 @@ class Services:
     library: VideoLibrary
     housekeeping: Housekeeping
     store: Inspectable
+    records: UploadRecords
     database: Database
 
     def prepare(self) -> None:
         """Bring the database up to date; each process calls this once before it serves."""
         self.database.migrate()
+        after_restart_of_machine(
+            self.settings.data_dir / "boot",
+            Durability(self.settings.durability),
+            self.records.forget_received,
+        )
 
 
 def build_services(settings: Settings) -> Services:
@@ -84,6 +92,7 @@ def build_services(settings: Settings) -> Services:
             expiry=timedelta(seconds=settings.expiry_seconds),
         ),
         store=store,
+        records=records,
         database=database,
     )
 

@@ -19,6 +19,9 @@ from app.settings import SettingsError, from_env
 DIGEST_SECONDS = 1.0
 """How often published files without a digest are looked for."""
 
+BACKGROUND_NICENESS = 19
+"""Hashing one file takes a core for seconds: uploads go first."""
+
 log = logging.getLogger(__name__)
 
 
@@ -57,6 +60,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging(settings.log_level)
+    os.nice(BACKGROUND_NICENESS)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -44,6 +44,10 @@ class UploadRecords(Protocol):
         """
         ...
 
+    def forget_received(self) -> None:
+        """Take back what was noted as received of every upload that is still receiving."""
+        ...
+
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note the length of an upload created without one; may move it to `verifying`.
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
-from app.domain.ranges import ByteRange
+from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
 
 
@@ -62,6 +62,12 @@ class MemoryRecords:
             upload = self.get(upload_id).require_present().with_received(span, now)
             self._uploads[upload_id] = upload
             return upload
+
+    def forget_received(self) -> None:
+        """See `UploadRecords.forget_received`."""
+        with self._lock:
+            for upload in self._where(lambda u: u.state is UploadState.RECEIVING):
+                self._uploads[upload.id] = replace(upload, received=RangeSet())
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """See `UploadRecords.declare_length`."""

@@ -87,6 +87,14 @@ class SqlRecords:
             _store_state(connection, after)
             return after
 
+    def forget_received(self) -> None:
+        """See `UploadRecords.forget_received`."""
+        receiving = select(uploads.c.id).where(uploads.c.state == UploadState.RECEIVING)
+        with self._database.write() as connection:
+            connection.execute(
+                delete(received_ranges).where(received_ranges.c.upload_id.in_(receiving))
+            )
+
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """See `UploadRecords.declare_length`."""
         with self._database.write() as connection:

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.errors import ChunkMismatch, UploadConflict, UploadGone, UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.ranges import ByteRange
+from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
 from app.records.base import UploadRecords
 from tests.records.making import NOW, at, new_upload
@@ -36,6 +36,15 @@ def test_an_upload_comes_back_as_it_was_added(records: UploadRecords) -> None:
     upload = new_upload(fingerprint="a:1:2", length=1 << 40)
     assert records.add(upload) == (upload, True)
     assert records.get(upload.id) == upload
+
+
+def test_an_upload_is_added_with_what_it_has_received(records: UploadRecords) -> None:
+    received = RangeSet.of([ByteRange(0, 60), ByteRange(70, 100)])
+    upload = replace(new_upload(), received=received, state=UploadState.RECEIVING)
+    records.add(upload)
+    assert records.get(upload.id) == upload
+    after = records.add_received(upload.id, ByteRange(60, 70), at(1))
+    assert after.state is UploadState.VERIFYING
 
 
 def test_an_unknown_id_is_not_found(records: UploadRecords) -> None:

@@ -16,7 +16,7 @@ from app.domain.ranges import ByteRange
 from app.records.engine import Database
 from app.records.sql import SqlRecords
 from app.records.tables import received_ranges
-from tests.records.making import at, new_upload
+from tests.records.making import at, new_upload, sqlite
 from tests.records.processes import SPAN, add_ranges, migrate
 
 PROCESSES = 4

@@ -20,7 +20,9 @@ export class UploadPanel extends HTMLElement {
   #rows = new Map();
   #speed = new TotalSpeed();
   #groups;
-  #drawing = new SlicedWork((upload) => this.#draw(upload), {
+  /** Apart, so that rows that are there keep up while thousands are still being made. */
+  #adding = new SlicedWork((upload) => this.#addRow(upload), { schedule: aFewTimesASecond });
+  #drawing = new SlicedWork((upload) => this.#rows.get(upload)?.render(), {
     schedule: aFewTimesASecond,
     afterSlice: () => this.#drawTotalsSoon(),
   });
@@ -31,7 +33,7 @@ export class UploadPanel extends HTMLElement {
     Object.assign(this, { queue, adapter, confirm, limit });
     this.#parts = partsOf(this);
     this.#groups = new RowGroups(this.#parts.list);
-    queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#drawing.add(upload)));
+    queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#adding.add(upload)));
     queue.addEventListener("changed", ({ detail }) => this.#note(detail));
     queue.addEventListener("removed", ({ detail }) => this.#forget(detail));
     this.addEventListener("click", (event) => this.#act(event));
@@ -43,14 +45,8 @@ export class UploadPanel extends HTMLElement {
     this.#drawing.add(upload);
   }
 
-  #draw(upload) {
-    if (!this.queue.has(upload)) return;
-    const row = this.#rows.get(upload);
-    if (row) row.render();
-    else this.#addRow(upload);
-  }
-
   #addRow(upload) {
+    if (!this.queue.has(upload)) return;
     const row = new UploadRow();
     row.show(upload, { limit: this.limit });
     this.#rows.set(upload, row);

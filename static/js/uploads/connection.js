@@ -47,21 +47,20 @@ export class Connection extends EventTarget {
 
   async #recover() {
     for (let attempt = 0; ; attempt += 1) {
-      if (this.isOffline) await this.#untilOnline();
+      if (this.isOffline) await this.#pause(OFFLINE_RECHECK);
+      this.dispatchEvent(new Event("change"));
       if (await this.#probe()) return;
-      await Promise.race([sleep(jitteredDelay(attempt, this.#random)), this.#nextOnlineEvent()]);
+      await this.#pause(jitteredDelay(attempt, this.#random));
     }
   }
 
-  async #untilOnline() {
-    await Promise.race([this.#nextOnlineEvent(), sleep(OFFLINE_RECHECK)]);
-    this.dispatchEvent(new Event("change"));
-  }
-
-  #nextOnlineEvent() {
-    return new Promise((resolve) => {
-      this.#browser.addEventListener?.("online", () => resolve(), { once: true });
+  /** Waits, but not beyond the browser's coming online. */
+  async #pause(milliseconds) {
+    const control = new AbortController();
+    const online = new Promise((resolve) => {
+      this.#browser.addEventListener?.("online", resolve, { once: true, signal: control.signal });
     });
+    await Promise.race([online, sleep(milliseconds, control.signal)]).finally(() => control.abort());
   }
 }
 

@@ -19,8 +19,8 @@ async function identifyingBytes(file) {
   const name = file.name.split("/").at(-1);
   const about = new TextEncoder().encode(`${name}\0${file.size}\0${file.lastModified}\0`);
   const tailStart = Math.max(EDGE_BYTES, file.size - EDGE_BYTES);
-  const parts = new Blob([about, file.slice(0, EDGE_BYTES), file.slice(tailStart)]);
   try {
+    const parts = new Blob([about, file.slice(0, EDGE_BYTES), file.slice(tailStart)]);
     return new Uint8Array(await parts.arrayBuffer());
   } catch {
     throw fileUnreadable();

@@ -57,15 +57,17 @@ export class Library extends EventTarget {
     this.dispatchEvent(new CustomEvent("removed", { detail: id }));
   }
 
-  /** All videos above the first one that is known already, newest first. */
+  /**
+   * The videos not known yet, newest first: of pages up to one with a known video. Not just up to the first known one:
+   * of videos that are published at the same moment, the older may show up later.
+   */
   async #newestVideos() {
     const found = [];
     let cursor = null;
     do {
       const { videos, next } = await listVideos({ limit: LARGEST_PAGE, cursor });
-      const knownAt = videos.findIndex(({ id }) => this.#ids.has(id));
-      found.push(...(knownAt < 0 ? videos : videos.slice(0, knownAt)));
-      cursor = knownAt < 0 ? next : null;
+      found.push(...videos);
+      cursor = videos.some(({ id }) => this.#ids.has(id)) ? null : next;
     } while (cursor);
     return found;
   }

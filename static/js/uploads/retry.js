@@ -46,8 +46,8 @@ export class RetrySchedule {
 }
 
 /** Calls `attempt()` until it succeeds or its problem is final; `onWait` and `onProceed` frame every wait. */
-export async function withRetries(attempt, { connection, signal, onWait, onProceed }) {
-  const schedule = new RetrySchedule({ connection });
+export async function withRetries(attempt, { connection, signal, onWait, onProceed, random }) {
+  const schedule = new RetrySchedule({ connection, random });
   for (;;) {
     try {
       return await attempt();

@@ -26,6 +26,7 @@ export class UploadQueue extends EventTarget {
   #controls = new Map();
   #uploads = new Set();
   #waiting = new Set();
+  #claims = new Map();
   #runningWeight = 0;
 
   constructor({ steps, view, chunkBytes, maxUploadBytes = Infinity }) {
@@ -146,6 +147,7 @@ export class UploadQueue extends EventTarget {
     } finally {
       this.#runningWeight -= weight;
       if (this.#controls.get(upload) === control) this.#controls.delete(upload);
+      if (this.#claims.get(upload.id) === upload) this.#claims.delete(upload.id);
       this.#startNext();
     }
   }
@@ -154,7 +156,7 @@ export class UploadQueue extends EventTarget {
     upload.step("prepare");
     let answer = await this.#steps.prepare(upload, signal);
     if (answer.state === "receiving") {
-      this.#refuseTwin(upload);
+      this.#claim(upload);
       upload.step("send");
       answer = await this.#steps.send(upload, answer, signal);
     }
@@ -174,9 +176,9 @@ export class UploadQueue extends EventTarget {
   }
 
   /** The same file chosen twice would be one upload on the server, and both rows would send all of it. */
-  #refuseTwin(upload) {
-    const isTwin = (other) => other !== upload && other.id === upload.id && other.isOpen;
-    if (this.uploads.some(isTwin)) throw new Problem({ code: "already_here" });
+  #claim(upload) {
+    if (this.#claims.has(upload.id)) throw new Problem({ code: "already_here" });
+    this.#claims.set(upload.id, upload);
   }
 
   #fail(upload, error) {

@@ -1,0 +1,76 @@
+"""What a transfer tells of itself while it runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+REPORT_SECONDS = 0.1
+
+
+class Phase(Enum):
+    """Where a transfer stands."""
+
+    MOVING = "moving"
+    VERIFYING = "verifying"
+    WAITING = "waiting"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A moment of a transfer; all numbers are bytes.
+
+    `done` counts what was there before (`resumed`) too, and goes back when a chunk broke off.
+    `note` says what is waited for.
+    """
+
+    name: str
+    total: int
+    done: int
+    resumed: int
+    phase: Phase
+    note: str = ""
+
+
+ProgressListener = Callable[[Progress], None]
+"""Called from several threads, one at a time, at most some ten times a second a file."""
+
+
+class Meter:
+    """Adds up what several threads move, and reports it to a listener."""
+
+    def __init__(self, name: str, total: int, listener: ProgressListener | None) -> None:
+        self._name = name
+        self._total = total
+        self._listener = listener
+        self._done = 0
+        self._resumed = 0
+        self._reported_at = 0.0
+        self._lock = threading.Lock()
+
+    def start_at(self, done: int) -> None:
+        """So many bytes were there already."""
+        with self._lock:
+            self._done = self._resumed = done
+        self.report(Phase.MOVING)
+
+    def moved(self, count: int) -> None:
+        """So many more bytes; negative where some have to be sent again."""
+        with self._lock:
+            self._done += count
+            is_due = time.monotonic() - self._reported_at >= REPORT_SECONDS
+        if is_due:
+            self.report(Phase.MOVING)
+
+    def report(self, phase: Phase, note: str = "") -> None:
+        """Tell the listener now."""
+        if self._listener is None:
+            return
+        with self._lock:
+            self._reported_at = time.monotonic()
+            done = min(self._done, self._total)
+            self._listener(Progress(self._name, self._total, done, self._resumed, phase, note))

@@ -1,0 +1,112 @@
+"""Records of uploads on this machine, so that another run goes on where one ended.
+
+One small JSON file an upload. The server finds an upload by its file's fingerprint too, so a
+record that is damaged, or lost with the folder, costs nothing but that one question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import mkstemp
+
+EXPIRY_SECONDS = 30 * 24 * 3600.0
+"""Records not touched for so long are removed; a server keeps an idle upload for a week."""
+
+SWEEP_SUFFIXES = (".json", ".tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRecord:
+    """An upload under way, or (with `sha256`) a small file that was stored."""
+
+    server: str
+    fingerprint: str
+    id: str
+    path: str
+    length: int
+    sha256: str | None = None
+
+
+class ResumeStore:
+    """The records in a folder, which is made when the first is written.
+
+    A folder that cannot be read or written is no reason not to send a file: then nothing is
+    remembered.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "uploads"
+
+    def load(self, server: str, fingerprint: str) -> UploadRecord | None:
+        """The record of that file on that server, if there is a sound one."""
+        return _read(self._path(server, fingerprint))
+
+    def all(self) -> Iterator[UploadRecord]:
+        """Every sound record, oldest first."""
+        for path in sorted(self._files(), key=_age, reverse=True):
+            record = _read(path)
+            if record is not None:
+                yield record
+
+    def save(self, record: UploadRecord) -> None:
+        """Write a record whole: a crash leaves the old one or the new one."""
+        path = self._path(record.server, record.fingerprint)
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, draft = mkstemp(dir=self._folder, suffix=".tmp")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    json.dump(asdict(record), file)
+                    file.flush()
+                    if record.sha256 is None:  # One a bundled file would cost more than the file.
+                        os.fsync(file.fileno())
+                os.replace(draft, path)
+            except OSError:
+                Path(draft).unlink(missing_ok=True)
+
+    def forget(self, server: str, fingerprint: str) -> None:
+        """Remove a record; harmless without one."""
+        with suppress(OSError):
+            self._path(server, fingerprint).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove records too old to be of use."""
+        for path in self._files():
+            if _age(path) > EXPIRY_SECONDS:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        with suppress(OSError):
+            return [path for path in self._folder.iterdir() if path.suffix in SWEEP_SUFFIXES]
+        return []
+
+    def _path(self, server: str, fingerprint: str) -> Path:
+        name = hashlib.sha256(f"{server} {fingerprint}".encode()).hexdigest()[:32]
+        return self._folder / f"{name}.json"
+
+
+def _read(path: Path) -> UploadRecord | None:
+    if path.suffix != ".json":
+        return None
+    try:
+        record = UploadRecord(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    texts = (record.server, record.fingerprint, record.id, record.path)
+    is_sound = all(isinstance(text, str) for text in texts) and isinstance(record.length, int)
+    return record if is_sound and record.id.isalnum() else None
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,198 @@
+"""A client that costs next to nothing: plain sockets, sendfile out, one reused buffer in."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import struct
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from bench.harness import CHUNK_BYTES
+
+BOUNDARY = "----WebKitFormBoundaryBench00000001"
+BLOCK_BYTES = 1024 * 1024
+_TIMEOUT = struct.pack("@ll", 60, 0)  # struct timeval
+
+
+class RequestFailed(Exception):
+    """The server answered with an error; a benchmark has no use for such a sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Bytes of a file on the client's side."""
+
+    path: Path
+    start: int
+    length: int
+
+
+class Connection:
+    """One keep-alive connection."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Not settimeout(): it makes the descriptor non-blocking, and costs a poll() a call.
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT)
+        self._buffer = memoryview(bytearray(BLOCK_BYTES))
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def post(
+        self, path: str, content_type: str, body: FileSlice, *, around: tuple[bytes, bytes]
+    ) -> dict[str, Any]:
+        """POST a slice of a file between two byte strings; the JSON of the answer."""
+        before, after = around
+        length = len(before) + body.length + len(after)
+        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {content_type}\r\n"
+        head += f"Accept: application/json\r\nContent-Length: {length}\r\n\r\n"
+        self._socket.sendall(head.encode() + before)
+        self._send_slice(body)
+        self._socket.sendall(after)
+        answer = self._response()
+        text = answer.read()
+        if answer.status != 200:
+            raise RequestFailed(f"{answer.status} {text[:300]!r}")
+        document: dict[str, Any] = json.loads(text)
+        return document
+
+    def get(self, path: str, byte_range: tuple[int, int] | None = None) -> int:
+        """GET and drop the body; its length. The range is half-open."""
+        head = f"GET {path} HTTP/1.1\r\nHost: bench\r\n"
+        if byte_range:
+            head += f"Range: bytes={byte_range[0]}-{byte_range[1] - 1}\r\n"
+        self._socket.sendall(f"{head}\r\n".encode())
+        answer = self._response()
+        received = 0
+        while count := answer.readinto(self._buffer):
+            received += count
+        if answer.status not in {200, 206}:
+            raise RequestFailed(f"{answer.status} for {path}")
+        return received
+
+    def json(self, path: str) -> dict[str, Any]:
+        """GET a JSON document."""
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        document: dict[str, Any] = json.loads(self._response().read())
+        return document
+
+    def _send_slice(self, body: FileSlice) -> None:
+        with body.path.open("rb", buffering=0) as file:
+            position, end = body.start, body.start + body.length
+            while position < end:
+                position += os.sendfile(
+                    self._socket.fileno(), file.fileno(), position, end - position
+                )
+
+    def _response(self) -> http.client.HTTPResponse:
+        answer = http.client.HTTPResponse(self._socket)
+        answer.begin()
+        return answer
+
+
+def upload_raw(port: int, source: Path, length: int) -> str:
+    """Upload the start of a file as raw chunks; the id."""
+    return _upload_chunks(port, source, length, _post_raw)
+
+
+def upload_form(port: int, source: Path, length: int) -> str:
+    """Upload the start of a file as Dropzone's forms; the id."""
+    return _upload_chunks(port, source, length, _post_form)
+
+
+def upload_whole(connection: Connection, source: Path) -> str:
+    """Upload a file as a plain HTML form does; the id."""
+    body = FileSlice(source, 0, source.stat().st_size)
+    document = connection.post("/upload", _FORM_TYPE, body, around=_form_around({}, source.name))
+    return _complete(document)
+
+
+def in_parallel(count: int, job: Callable[[int], object]) -> None:
+    """Run `job(0)` to `job(count - 1)` at once; the first error is raised."""
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(job, range(count)))
+
+
+def in_order(paths: Iterable[Path], *, parallel: int, port: int) -> None:
+    """Upload whole files, each connection taking the next one that is left."""
+    waiting = list(paths)[::-1]
+
+    def work(_: int) -> None:
+        with Connection(port) as connection:
+            while waiting:
+                try:
+                    path = waiting.pop()
+                except IndexError:
+                    return
+                upload_whole(connection, path)
+
+    in_parallel(parallel, work)
+
+
+_FORM_TYPE = f"multipart/form-data; boundary={BOUNDARY}"
+
+_Post = Callable[[Connection, dict[str, str], FileSlice], dict[str, Any]]
+
+
+def _upload_chunks(port: int, source: Path, length: int, post: _Post) -> str:
+    key = str(uuid.uuid4())
+    with Connection(port) as connection:
+        for index in range(-(-length // CHUNK_BYTES)):
+            start = index * CHUNK_BYTES
+            body = FileSlice(source, start, min(CHUNK_BYTES, length - start))
+            document = post(connection, _fields(key, index, length), body)
+    return _complete(document)
+
+
+def _complete(document: dict[str, Any]) -> str:
+    if not document["complete"]:
+        raise RequestFailed(f"the upload is not complete: {document}")
+    upload_id: str = document["id"]
+    return upload_id
+
+
+def _fields(key: str, index: int, length: int) -> dict[str, str]:
+    return {
+        "dzuuid": key,
+        "dzchunkindex": str(index),
+        "dztotalfilesize": str(length),
+        "dzchunksize": str(CHUNK_BYTES),
+        "dztotalchunkcount": str(-(-length // CHUNK_BYTES)),
+        "dzchunkbyteoffset": str(index * CHUNK_BYTES),
+    }
+
+
+def _post_raw(connection: Connection, fields: dict[str, str], body: FileSlice) -> dict[str, Any]:
+    query = urlencode({**fields, "filename": "film.mp4"})
+    return connection.post(f"/upload?{query}", "application/octet-stream", body, around=(b"", b""))
+
+
+def _post_form(connection: Connection, fields: dict[str, str], body: FileSlice) -> dict[str, Any]:
+    return connection.post("/upload", _FORM_TYPE, body, around=_form_around(fields, "film.mp4"))
+
+
+def _form_around(fields: dict[str, str], filename: str) -> tuple[bytes, bytes]:
+    """What stands before and after the payload of a form."""
+    before = "".join(
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    )
+    before += (
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{filename}"\r\n'
+        "Content-Type: video/mp4\r\n\r\n"
+    )
+    return before.encode(), f"\r\n--{BOUNDARY}--\r\n".encode()

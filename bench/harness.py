@@ -1,0 +1,170 @@
+"""What every benchmark needs: folders, servers, rounds, samples."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from bench.report import Table
+from tests.server import Server
+
+MB = 1_000_000
+GB = 1_000_000_000
+CHUNK_BYTES = 20 * 1024 * 1024
+"""What the page sends: the default of SLUICE_CHUNK_BYTES."""
+
+ROUNDS = 3
+SPARE_BYTES = 2 * GB
+"""Stays free on the disk whatever a benchmark needs."""
+
+PRETOUCH_BYTES = 6 * GB
+"""Memory written once before measuring: a virtual machine gets its pages from the host when it
+first touches them, and whoever runs first would pay for it (dd: 270 MB/s, then 1 GB/s)."""
+
+
+class NotEnoughRoom(Exception):
+    """The disk has not the room a benchmark needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One case measured once; what a program without a server process cannot tell is None."""
+
+    case: str
+    round: int
+    byte_count: int
+    seconds: float
+    cpu_seconds: float | None = None
+    background_cpu_seconds: float | None = None
+    peak_bytes: int | None = None
+
+    @property
+    def mb_per_second(self) -> float:
+        """Decimal megabytes, as `dd` prints them."""
+        return self.byte_count / MB / self.seconds
+
+
+class BenchServer(Server):
+    """The server as `make run` starts it: workers and threads are the program's own defaults."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the server runs with."""
+        inherited = dict(super().environment)
+        for name in {"SLUICE_WORKERS", "SLUICE_THREADS"} - self.options.keys():
+            inherited.pop(name, None)
+        return inherited
+
+
+@dataclass
+class Lab:
+    """The place of one benchmark's run; `samples` is everything it measured."""
+
+    folder: Path
+    is_quick: bool
+    round_count: int
+    seconds: float
+    samples: list[Sample] = field(default_factory=list)
+
+    def rounds(self) -> Iterator[int]:
+        """Numbers from 0; after the first one they stop when the benchmark's time is over."""
+        started = time.monotonic()
+        for number in range(self.round_count):
+            if number and time.monotonic() - started > self.seconds:
+                return
+            yield number
+
+    def pick(self, full: int, quick: int) -> int:
+        """The size for this kind of run."""
+        return quick if self.is_quick else full
+
+    def keep(self, sample: Sample) -> Sample:
+        """Note a sample, and show that something happens."""
+        self.samples.append(sample)
+        print(f"  round {sample.round}: {sample.case}: {sample.mb_per_second:.0f} MB/s", flush=True)
+        return sample
+
+    def of(self, case: str) -> list[Sample]:
+        """The samples of a case, by round."""
+        return [sample for sample in self.samples if sample.case == case]
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """An empty folder that is gone afterwards."""
+        path = self.folder / name
+        path.mkdir()
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+    @contextmanager
+    def server(self, **options: str) -> Iterator[BenchServer]:
+        """A fresh server with empty folders: no sample pays for what an earlier one left."""
+        with self.scratch("server") as folder:
+            server = BenchServer(folder, options)
+            try:
+                server.start()
+                yield server
+            finally:
+                server.stop()
+
+    def source(self, length: int, name: str = "source") -> Path:
+        """A file of random bytes on the disk and in the page cache; the same one if repeated."""
+        path = self.folder / name
+        if not path.exists() or path.stat().st_size != length:
+            write_random(path, length)
+        return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One file's benchmark. `seconds` bounds the rounds of a full run."""
+
+    name: str
+    summary: str
+    run: Callable[[Lab], list[Table]]
+    needed_bytes: int
+    seconds: float = 400.0
+
+
+@contextmanager
+def prepared_lab(
+    benchmark: Benchmark, parent: Path, *, is_quick: bool, rounds: int | None = None
+) -> Iterator[Lab]:
+    """A folder below `parent` with room enough, and memory that has been touched."""
+    parent.mkdir(parents=True, exist_ok=True)
+    needed = benchmark.needed_bytes // (4 if is_quick else 1)
+    if shutil.disk_usage(parent).free < needed + SPARE_BYTES:
+        raise NotEnoughRoom(f"{parent} needs {(needed + SPARE_BYTES) / GB:.0f} GB free")
+    _touch_memory(min(PRETOUCH_BYTES, needed, psutil.virtual_memory().available // 2))
+    folder = Path(tempfile.mkdtemp(prefix="work-", dir=parent))
+    try:
+        count = rounds or (1 if is_quick else ROUNDS)
+        yield Lab(folder, is_quick, count, 30.0 if is_quick else benchmark.seconds)
+    finally:
+        shutil.rmtree(folder)
+
+
+def write_random(path: Path, length: int) -> None:
+    """Write a file that no layer below can compress, and wait until it is on the disk."""
+    block = os.urandom(8 * 1024 * 1024)
+    with path.open("wb") as file:
+        for start in range(0, length, len(block)):
+            file.write(block[: length - start])
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _touch_memory(length: int) -> None:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    mmap.mmap(-1, max(length, mmap.PAGESIZE), flags=flags).close()

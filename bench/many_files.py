@@ -1,0 +1,91 @@
+"""Many small files and few large ones: one at a time and several at once, beside `cp`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.client import in_order
+from bench.disk import measure_cp
+from bench.harness import GB, MB, Benchmark, Lab, write_random
+from bench.meter import Meter
+from bench.report import Table, spread
+
+SETTINGS = {"default": {}, "DURABILITY=none": {"SLUICE_DURABILITY": "none"}}
+PARALLEL = (1, 2, 4, 8)
+COLUMNS = ("case", "seconds", "MB/s", "CPU s/GB", "peak memory above idle, MiB")
+NOTES = (
+    "Each file is one multipart request, as a plain HTML form sends it; every connection takes the "
+    "next file that is left. Digests are computed in the background meanwhile and compete for "
+    "the cores; their CPU time is not in the column. `cp`: one process, the same files.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """So many files of one size."""
+
+    count: int
+    length: int
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        return f"{self.count} x {self.length // MB} MB"
+
+
+def run(lab: Lab) -> list[Table]:
+    """Measure and tell."""
+    small = Batch(lab.pick(1344, 64), 3 * MB)
+    large = Batch(4, lab.pick(180, 45) * MB)
+    folders = {batch: _make_files(lab.folder, batch) for batch in (small, large)}
+    for number in lab.rounds():
+        for batch, folder in folders.items():
+            measure_cp(lab, number, batch.name, folder)
+            for parallel in PARALLEL[: 4 if batch is small else 3]:
+                for settings in SETTINGS:
+                    _measure(lab, number, f"{batch.name}, {parallel} at once, {settings}", folder)
+    return [_table(lab, batch) for batch in folders]
+
+
+def _make_files(parent: Path, batch: Batch) -> Path:
+    folder = parent / batch.name.replace(" ", "")
+    folder.mkdir()
+    for index in range(batch.count):
+        write_random(folder / f"film{index:04}.mp4", batch.length)
+    return folder
+
+
+def _measure(lab: Lab, number: int, case: str, folder: Path) -> None:
+    _, parallel, settings = case.split(", ")
+    files = sorted(folder.iterdir())
+    with lab.server(**SETTINGS[settings]) as server, Meter(server.processes()) as meter:
+        in_order(files, parallel=int(parallel.split()[0]), port=server.port)
+        lab.keep(meter.sample(case, number, sum(path.stat().st_size for path in files)))
+
+
+def _table(lab: Lab, batch: Batch) -> Table:
+    names = dict.fromkeys(sample.case for sample in lab.samples)
+    cases = [name for name in names if name.startswith(batch.name)]
+    return Table(batch.name, COLUMNS, [_row(lab, case) for case in cases], NOTES)
+
+
+def _row(lab: Lab, case: str) -> tuple[str, ...]:
+    samples = lab.of(case)
+    cpu = [s.cpu_seconds / s.byte_count * GB for s in samples if s.cpu_seconds is not None]
+    memory = [s.peak_bytes / 1024**2 for s in samples if s.peak_bytes is not None]
+    return (
+        case.partition(", ")[2],
+        spread([sample.seconds for sample in samples], 2),
+        spread([sample.mb_per_second for sample in samples]),
+        spread(cpu, 2),
+        spread(memory),
+    )
+
+
+BENCHMARK = Benchmark(
+    name="many_files",
+    summary="1344 files of 3 MB and 4 of 180 MB, one at a time and in parallel",
+    run=run,
+    needed_bytes=10 * GB,
+)

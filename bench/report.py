@@ -1,0 +1,110 @@
+"""Tables for the terminal, for the documentation, and results as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.harness import Sample
+
+PACKAGES = ("flask", "gunicorn", "werkzeug", "sqlalchemy")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under a title; notes stand below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: tuple[str, ...] = field(default=())
+
+
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """The median, and what lay farthest from it."""
+    if not values:
+        return "-"
+    middle = f"{median(values):.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+
+def ratio(values: Sequence[float], others: Sequence[float]) -> str:
+    """How `values` stand to `others`, pair by pair: both of a pair met the same noise."""
+    pairs = [one / other for one, other in zip(values, others, strict=False)]
+    return f"{median(pairs):.2f}" if pairs else "-"
+
+
+def facts() -> dict[str, str]:
+    """The machine and the versions."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": f"{len(os.sched_getaffinity(0))} cores ({_cpu_model()}), "
+        f"{total / 1024**3:.0f} GiB memory",
+        "system": f"Linux {platform.release().split('-')[0]}, {platform.python_implementation()} "
+        f"{platform.python_version()}",
+        "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+        "load": f"{os.getloadavg()[0]:.1f} before the run",
+    }
+
+
+def as_text(table: Table) -> str:
+    """The table with aligned columns."""
+    lines = [table.columns, *table.rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
+    text = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return "\n".join([table.title, *text, *table.notes])
+
+
+def as_markdown(table: Table) -> str:
+    """The table as the documentation has it."""
+    lines = [table.columns, ("---",) * len(table.columns), *table.rows]
+    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    notes = "".join(f"\n\n{note}" for note in table.notes)
+    return f"**{table.title}**\n\n{rows}{notes}"
+
+
+def save_results(
+    folder: Path, name: str, tables: Sequence[Table], samples: Sequence[Sample]
+) -> None:
+    """Write `<name>.json`: machine, tables, every single sample."""
+    document = {
+        "facts": facts(),
+        "tables": [asdict(table) for table in tables],
+        "samples": [asdict(sample) for sample in samples],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+def update_document(path: Path, name: str, tables: Sequence[Table], command: str) -> None:
+    """Put the tables between the markers `<!-- bench:name -->` and `<!-- /bench:name -->`."""
+    begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    text = path.read_text(encoding="utf-8")
+    if not pattern.search(text):
+        raise ValueError(f"{path} has no {begin} ... {end}")
+    measured = "; ".join(f"{key}: {value}" for key, value in facts().items())
+    parts = [begin, f"`{command}`, {measured}.", *map(as_markdown, tables), end]
+    replacement = "\n\n".join(parts)
+    path.write_text(pattern.sub(lambda _: replacement, text), encoding="utf-8")
+
+
+def _cpu_model() -> str:
+    found = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.machine()

@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { canStep, IllegalStep, isInterruptible, isOpen, nextState } from "../../static/js/uploads/lifecycle.js";
+import { Upload } from "../../static/js/uploads/upload.js";
+
+const file = { size: 100, name: "clip.mp4", lastModified: 0 };
+
+test("an upload goes from the queue to completion", () => {
+  const states = ["prepare", "send", "verify", "complete"].reduce((path, step) => [...path, nextState(path.at(-1), step)], ["queued"]);
+  assert.deepEqual(states, ["queued", "preparing", "sending", "verifying", "complete"]);
+});
+
+test("waiting returns to where it came from", () => {
+  for (const state of ["preparing", "sending", "verifying"]) assert.equal(nextState("waiting", "proceed", state), state);
+});
+
+test("a complete upload allows no step at all", () => {
+  for (const step of ["prepare", "send", "verify", "wait", "pause", "resume", "fail", "retry", "cancel", "complete"]) {
+    assert.equal(canStep("complete", step), false, step);
+  }
+});
+
+test("an illegal step throws and changes nothing", () => {
+  const changes = [];
+  const upload = new Upload(file, { name: "clip.mp4", onChange: (changed) => changes.push(changed.state) });
+  assert.throws(() => upload.step("send"), IllegalStep);
+  assert.throws(() => upload.step("fly"), IllegalStep);
+  assert.equal(upload.state, "queued");
+  assert.deepEqual(changes, []);
+});
+
+test("leaving the page interrupts sending and waiting, but not the server's check", () => {
+  assert.deepEqual(["queued", "sending", "waiting"].map(isInterruptible), [true, true, true]);
+  assert.deepEqual(["verifying", "paused", "complete", "failed"].map(isInterruptible), [false, false, false, false]);
+  assert.equal(isOpen("verifying"), true);
+});
+
+test("acknowledged bytes only grow, and never beyond the file", () => {
+  const upload = new Upload(file, { name: "clip.mp4" });
+  for (const received of [40, 20, 500]) upload.acknowledge(received);
+  assert.equal(upload.received, 100);
+});

@@ -1,0 +1,75 @@
+"""Which restarts cost unsynced bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.storage import boot_marker
+from app.storage.base import Durability
+from app.storage.boot_marker import after_restart_of_machine
+
+
+class Machine:
+    """Counts how often it had to forget; `boot` gives it another boot id."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self.forgotten = 0
+        monkeypatch.setattr(boot_marker, "BOOT_ID", folder / "boot_id")
+        self.boot("first")
+
+    def boot(self, boot_id: str) -> None:
+        """Restart the machine."""
+        (self._folder / "boot_id").write_text(boot_id + "\n")
+
+    def start(self, durability: Durability) -> int:
+        """Start a process; how often was anything forgotten so far."""
+        after_restart_of_machine(self._folder / "data" / "boot", durability, self._forget)
+        return self.forgotten
+
+    def _forget(self) -> None:
+        self.forgotten += 1
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine that has never run before."""
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_a_first_start_and_a_restart_of_the_program_forget_nothing(machine: Machine) -> None:
+    assert machine.start(Durability.NONE) == 0
+    assert machine.start(Durability.NONE) == 0
+
+
+@pytest.mark.parametrize("durability", [Durability.FILE, Durability.NONE])
+def test_a_restart_of_the_machine_forgets_unsynced_bytes_once(
+    machine: Machine, durability: Durability
+) -> None:
+    machine.start(durability)
+    machine.boot("second")
+    assert machine.start(durability) == 1
+    assert machine.start(durability) == 1
+
+
+def test_synced_bytes_survive_a_restart_of_the_machine(machine: Machine) -> None:
+    machine.start(Durability.CHUNK)
+    machine.boot("second")
+    assert machine.start(Durability.CHUNK) == 0
+
+
+def test_a_stricter_setting_does_not_reach_bytes_taken_before(machine: Machine) -> None:
+    machine.start(Durability.NONE)
+    machine.start(Durability.CHUNK)
+    machine.boot("second")
+    assert machine.start(Durability.CHUNK) == 1
+
+
+def test_what_counts_is_how_the_bytes_were_taken_not_how_new_ones_will_be(
+    machine: Machine,
+) -> None:
+    machine.start(Durability.NONE)
+    machine.boot("second")
+    assert machine.start(Durability.CHUNK) == 1

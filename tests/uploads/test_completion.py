@@ -1,0 +1,226 @@
+"""The end of an upload: exactly once, whoever takes part and whatever comes between."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import (
+    BodyStalled,
+    StorageFailed,
+    UploadComplete,
+    UploadError,
+    UploadGone,
+    WriterSuperseded,
+)
+from app.domain.events import UploadCompleted
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload
+from app.ingest.copy import BodyLimits
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from app.uploads import completion, service
+from tests.storage.sources import StallingSource, body, pattern
+from tests.uploads.world import LIMITS, ME, World, in_threads
+
+
+def covered(world: World, length: int = 1000) -> Upload:
+    """An upload whose bytes are all there and which nobody has published."""
+    upload = world.create(length)
+    world.send(upload, 0, length - 1)
+    with world.store.exclusive(upload.id, ByteRange(0, length), LIMITS) as writer:
+        writer.write(ByteRange(0, length), body(0, length), lambda _: None)
+    return world.records.add_received(upload.id, ByteRange(length - 1, length), world.now)
+
+
+def test_many_threads_bringing_all_chunks_complete_it_once(world: World) -> None:
+    upload = world.create(16_000)
+    outcomes = in_threads(16, lambda n: world.send(upload, n * 1000, (n + 1) * 1000))
+    assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
+    assert len(world.events) == 1
+    assert world.events[0].upload == world.service.get(ME, upload.id)
+    assert world.content(upload) == pattern(0, 16_000)
+
+
+def test_many_publishing_at_once_tell_of_it_once(world: World) -> None:
+    upload = covered(world)
+    outcomes = in_threads(8, lambda _: world.completion.publish(upload))
+    assert [o for o in outcomes if not isinstance(o, Upload)] == []
+    assert {o.state for o in outcomes if isinstance(o, Upload)} == {UploadState.COMPLETE}
+    assert len(world.events) == 1
+
+
+def test_the_last_chunk_repeated_by_many_at_once_has_one_answer(world: World) -> None:
+    upload = world.create(1000)
+    world.send(upload, 0, 900)
+    stale = world.service.get(ME, upload.id)
+    outcomes = in_threads(8, lambda _: world.service.append(stale, 900, body(900, 1000)))
+    assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
+    assert {outcome.state for outcome in outcomes if isinstance(outcome, Upload)} == {
+        UploadState.COMPLETE
+    }
+    assert len(world.events) == 1
+
+
+def test_a_slow_publication_is_answered_as_verifying_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_publish, is_done = threading.Event(), threading.Event()
+
+    class SlowStore(LocalStore):
+        def publish(self, key: str, length: int) -> None:
+            may_publish.wait(30)
+            super().publish(key, length)
+
+    def note(_event: UploadCompleted) -> None:
+        is_done.set()
+
+    monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
+    store = SlowStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
+    world = World(tmp_path, store=store, listeners=[note])
+    upload = world.create(10)
+    assert world.send(upload, 0, 10).state is UploadState.VERIFYING
+    may_publish.set()
+    assert is_done.wait(30)
+    assert world.service.get(ME, upload.id).state is UploadState.COMPLETE
+
+
+def test_cancelling_frees_the_room(world: World) -> None:
+    upload = world.create(1000)
+    world.send(upload, 0, 400)
+    world.service.cancel(ME, upload.id)
+    assert world.files() == set()
+    with pytest.raises(UploadGone, match="cancelled"):
+        world.service.get(ME, upload.id)
+    with pytest.raises(UploadGone):
+        world.service.cancel(ME, upload.id)
+
+
+def test_a_complete_upload_cannot_be_cancelled(world: World) -> None:
+    upload = world.completed()
+    with pytest.raises(UploadComplete):
+        world.service.cancel(ME, upload.id)
+    assert world.content(upload) == pattern(0, 100)
+
+
+def test_of_cancelling_and_completing_at_once_exactly_one_happens(world: World) -> None:
+    for _ in range(20):
+        upload, before = covered(world), len(world.events)
+
+        def act(number: int, upload: Upload = upload) -> object:
+            if number == 0:
+                return world.service.cancel(ME, upload.id)
+            return world.completion.publish(upload)
+
+        cancelled, published = in_threads(2, act)
+        state = world.records.get(upload.id).state
+        if state is UploadState.COMPLETE:
+            assert isinstance(cancelled, UploadComplete)
+            assert world.content(upload) == pattern(0, 1000)
+            assert len(world.events) == before + 1
+        else:
+            assert state is UploadState.CANCELLED
+            assert isinstance(published, UploadGone)
+            assert upload.id not in world.files()
+            assert len(world.events) == before
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_cancelling_in_the_middle_of_publishing_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    store = LocalStore(tmp_path / "staging", tmp_path / "library", Durability.FILE)
+    world = World(tmp_path, store=store)
+    upload = covered(world)
+    real = getattr(os, call)
+
+    def cancel_first(*arguments: object, **names: object) -> None:
+        monkeypatch.setattr(os, call, real)
+        world.service.cancel(ME, upload.id)
+        real(*arguments, **names)
+
+    monkeypatch.setattr(os, call, cancel_first)
+    with pytest.raises(UploadGone):
+        world.completion.publish(upload)
+    assert world.files() == set()
+    assert world.events == []
+    assert world.records.get(upload.id).state is UploadState.CANCELLED
+
+
+def test_a_failing_disk_leaves_the_upload_to_be_published_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    upload = world.create(10)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail)
+        with pytest.raises(StorageFailed):
+            world.send(upload, 0, 10)
+    assert world.service.get(ME, upload.id).state is UploadState.VERIFYING
+    assert world.send(upload, 0, 10).state is UploadState.COMPLETE
+
+
+def send_slowly(
+    world: World, upload: Upload, source: StallingSource
+) -> tuple[threading.Thread, list[object]]:
+    """A request of the whole file that stalls, and what comes of it."""
+    outcomes: list[object] = []
+
+    def run() -> None:
+        try:
+            outcomes.append(world.service.append(upload, 0, source))
+        except UploadError as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert source.is_stalled.wait(30)
+    return thread, outcomes
+
+
+def test_a_returning_client_takes_over_from_its_dead_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "TAKEN_OVER", BodyLimits(0.05, 0.0))
+    upload = world.create(1000)
+    thread, outcomes = send_slowly(world, upload, StallingSource(pattern(0, 1000), before=400))
+    done = world.service.append(upload, 0, body(0, 1000))
+    assert done.state is UploadState.COMPLETE
+    thread.join(30)
+    assert [type(outcome) for outcome in outcomes] == [BodyStalled]
+    assert len(world.events) == 1
+
+
+def test_a_living_request_that_is_taken_over_answers_with_the_newer_ones_success(
+    world: World,
+) -> None:
+    upload = world.create(1000)
+    source = StallingSource(pattern(0, 1000), before=400)
+    thread, outcomes = send_slowly(world, upload, source)
+    done = world.service.append(upload, 0, body(0, 1000))
+    source.goes_on.set()
+    thread.join(30)
+    assert [o.state for o in outcomes if isinstance(o, Upload)] == [UploadState.COMPLETE]
+    assert world.content(done) == pattern(0, 1000)
+    assert len(world.events) == 1
+
+
+def test_a_living_request_is_told_to_come_again_where_the_newer_one_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "NEWER_WRITER_SECONDS", 0.05)
+    upload = world.create(1000)
+    source = StallingSource(pattern(0, 1000), before=400)
+    thread, outcomes = send_slowly(world, upload, source)
+    with pytest.raises(UploadError):
+        world.service.append(upload, 0, body(0, 1000, 50, cut_at=500))
+    source.goes_on.set()
+    thread.join(30)
+    assert [type(outcome) for outcome in outcomes] == [WriterSuperseded]
+    assert list(world.service.get(ME, upload.id).received) == [ByteRange(0, 500)]

@@ -1,0 +1,149 @@
+"""Which upload a client gets for its file."""
+
+import pytest
+
+from app.domain.errors import (
+    InvalidRequest,
+    NoRoom,
+    StorageFailed,
+    TooLarge,
+    UploadConflict,
+    UploadGone,
+    UploadNotFound,
+)
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload, UploadId
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from app.uploads.service import NewUpload
+from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
+
+
+def test_a_new_upload_has_its_room_and_no_bytes(world: World) -> None:
+    upload = world.create(1000, client_key="k")
+    assert (upload.length, upload.offset, upload.state) == (1000, 0, UploadState.RECEIVING)
+    assert (world.staging / upload.id).stat().st_size == 1000
+    assert world.service.get(ME, upload.id) == upload
+
+
+def test_a_known_client_key_gives_the_same_upload(world: World) -> None:
+    first = world.create(1000, client_key="k")
+    again, is_new = world.service.create(
+        NewUpload(owner=ME, filename="b.mp4", length=1000, client_key="k")
+    )
+    assert (again, is_new) == (first, False)
+    assert world.files() == {first.id}
+
+
+def test_a_known_client_key_with_another_length_is_a_conflict(world: World) -> None:
+    world.create(1000, client_key="k")
+    with pytest.raises(UploadConflict):
+        world.create(1001, client_key="k")
+    with pytest.raises(UploadConflict):
+        world.service.find(ME, "k", 1001)
+
+
+def test_a_key_of_an_ended_upload_is_gone(world: World) -> None:
+    upload = world.create(1000, client_key="k")
+    world.service.cancel(ME, upload.id)
+    with pytest.raises(UploadGone):
+        world.create(1000, client_key="k")
+    with pytest.raises(UploadGone):
+        world.service.find(ME, "k", 1000)
+
+
+def test_an_upload_is_found_by_its_key(world: World) -> None:
+    upload = world.create(1000, client_key="k")
+    assert world.service.find(ME, "k", 1000) == upload
+    assert world.service.find(ME, "other", 1000) is None
+    assert world.service.find("someone else", "k", 1000) is None
+
+
+def test_a_file_is_recognised_by_its_fingerprint(world: World) -> None:
+    upload = world.create(1000, client_key="k", fingerprint="a.mp4:1000:5")
+    world.send(upload, 0, 400)
+    again = world.create(1000, client_key="after a reload", fingerprint="a.mp4:1000:5")
+    assert again.id == upload.id
+    assert again.offset == 400
+    assert world.create(1001, fingerprint="a.mp4:1000:5").id != upload.id
+
+
+def test_a_file_that_is_complete_need_not_be_sent_again(world: World) -> None:
+    upload = world.create(10, fingerprint="f")
+    world.send(upload, 0, 10)
+    assert world.create(10, fingerprint="f").state is UploadState.COMPLETE
+
+
+def test_a_cancelled_file_starts_afresh(world: World) -> None:
+    upload = world.create(10, fingerprint="f")
+    world.service.cancel(ME, upload.id)
+    assert world.create(10, fingerprint="f").id != upload.id
+
+
+@pytest.mark.parametrize(
+    ("length", "filename", "key", "error"),
+    [
+        (MAX_LENGTH + 1, "a.mp4", "k", TooLarge),
+        (-1, "a.mp4", "k", InvalidRequest),
+        (1, "a\0.mp4", "k", InvalidRequest),
+        (1, "a.mp4", "../k", InvalidRequest),
+        (1, "a.mp4", "", InvalidRequest),
+    ],
+)
+def test_what_the_policy_refuses_leaves_nothing(
+    world: World, length: int, filename: str, key: str, error: type[Exception]
+) -> None:
+    new = NewUpload(owner=ME, filename=filename, length=length, client_key=key)
+    with pytest.raises(error):
+        world.service.create(new)
+    assert world.service.active(ME, 10) == []
+    assert world.files() == set()
+
+
+class FullStore(LocalStore):
+    """A store whose disk has no room."""
+
+    def reserve(self, key: str, length: int) -> None:
+        raise NoRoom("full")
+
+
+def test_without_room_nothing_is_remembered(world: World) -> None:
+    store = FullStore(world.staging, world.videos, Durability.NONE)
+    full = World(world.staging.parent, store=store)
+    with pytest.raises(NoRoom):
+        full.create(1000, client_key="k")
+    assert full.records.find(ME, "k") is None
+
+
+def test_many_creating_one_key_at_once_get_one_upload(world: World) -> None:
+    outcomes = in_threads(8, lambda _: world.create(1000, client_key="k"))
+    uploads = {outcome.id for outcome in outcomes if isinstance(outcome, Upload)}
+    assert len(uploads) == 1
+    assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
+    assert world.files() == uploads
+
+
+def test_the_uploads_of_others_are_not_there(world: World) -> None:
+    upload = world.create(1000)
+    with pytest.raises(UploadNotFound):
+        world.service.get("someone else", upload.id)
+    with pytest.raises(UploadNotFound):
+        world.service.cancel("someone else", upload.id)
+    assert world.service.active("someone else", 10) == []
+    assert world.service.active(ME, 10) == [upload]
+
+
+def test_an_unknown_upload_is_not_found(world: World) -> None:
+    with pytest.raises(UploadNotFound):
+        world.service.get(ME, UploadId("f" * 32))
+
+
+def test_a_link_in_the_way_of_a_new_file_is_refused(world: World) -> None:
+    world.create(1)
+    victim = world.staging.parent / "victim"
+    victim.write_bytes(b"precious")
+    number = int(world.create(1).id, 16)
+    (world.staging / f"{number + 1:032x}").symlink_to(victim)
+    with pytest.raises(StorageFailed):
+        world.create(100)
+    assert victim.read_bytes() == b"precious"

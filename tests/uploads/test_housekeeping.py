@@ -1,0 +1,230 @@
+"""What the background worker does to uploads nobody asks for."""
+
+import hashlib
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload
+from app.uploads import housekeeping
+from app.uploads.housekeeping import REMEMBER_GONE, STUCK_AFTER
+from tests.storage.sources import body, pattern
+from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id
+
+
+def stuck(world: World, length: int = 100) -> Upload:
+    """An upload whose publisher was killed before its first step."""
+    upload = world.create(length)
+    with world.store.exclusive(upload.id, ByteRange(0, length), LIMITS) as writer:
+        writer.write(ByteRange(0, length), body(0, length), lambda _: None)
+    return world.records.add_received(upload.id, ByteRange(0, length), world.now)
+
+
+def state_of(world: World, upload: Upload) -> UploadState:
+    return world.records.get(upload.id).state
+
+
+def test_an_idle_upload_expires_and_its_room_is_freed(world: World) -> None:
+    upload = world.create(1000)
+    world.send(upload, 0, 10)
+    world.later(seconds=EXPIRY.total_seconds())
+    world.housekeeping.expire()
+    assert state_of(world, upload) is UploadState.EXPIRED
+    assert world.files() == set()
+    with pytest.raises(UploadGone, match="expired"):
+        world.send(upload, 10, 20)
+
+
+def test_only_the_last_activity_counts(world: World) -> None:
+    old_but_active, idle = world.create(1000), world.create(1000)
+    world.later(days=6)
+    world.send(old_but_active, 0, 10)
+    world.later(days=2)
+    world.housekeeping.expire()
+    assert state_of(world, old_but_active) is UploadState.RECEIVING
+    assert state_of(world, idle) is UploadState.EXPIRED
+    assert world.files() == {old_but_active.id}
+
+
+def test_videos_never_expire(world: World) -> None:
+    video = world.completed()
+    world.later(days=1000)
+    world.housekeeping.sweep()
+    assert world.content(video) == pattern(0, 100)
+
+
+def test_more_uploads_than_one_batch_expire(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "BATCH", 3)
+    uploads = [world.create(1) for _ in range(8)]
+    world.later(days=8)
+    world.housekeeping.expire()
+    assert {state_of(world, upload) for upload in uploads} == {UploadState.EXPIRED}
+
+
+def test_an_upload_left_in_verifying_is_published(world: World) -> None:
+    upload = stuck(world)
+    world.later(seconds=STUCK_AFTER.total_seconds())
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.COMPLETE
+    assert world.content(upload) == pattern(0, 100)
+    assert len(world.events) == 1
+
+
+def test_an_upload_being_published_now_is_left_alone(world: World) -> None:
+    upload = stuck(world)
+    world.later(seconds=STUCK_AFTER.total_seconds() - 1)
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.VERIFYING
+
+
+def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -> None:
+    upload = stuck(world)
+    world.store.publish(upload.id, 100)
+    world.later(minutes=5)
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.COMPLETE
+    assert world.content(upload) == pattern(0, 100)
+    assert len(world.events) == 1
+
+
+def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
+    upload = stuck(world)
+    (world.staging / upload.id).unlink()
+    world.later(minutes=5)
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.EXPIRED
+    assert world.events == []
+
+
+def test_one_upload_that_cannot_be_published_does_not_hold_up_the_others(world: World) -> None:
+    broken, good = stuck(world), stuck(world)
+    (world.staging / broken.id).unlink()
+    (world.staging / broken.id).symlink_to("/nowhere")
+    world.later(minutes=5)
+    world.housekeeping.sweep()
+    assert state_of(world, good) is UploadState.COMPLETE
+    assert state_of(world, broken) is UploadState.VERIFYING
+
+
+def test_staged_files_of_ended_uploads_are_removed(world: World) -> None:
+    upload = world.create(100)
+    world.records.move(upload.id, UploadState.CANCELLED, world.now)
+    assert world.files() == {upload.id}
+    world.housekeeping.remove_orphans()
+    assert world.files() == set()
+
+
+def test_staged_files_of_running_uploads_stay(world: World) -> None:
+    uploads = {world.create(100).id, stuck(world).id}
+    for upload_id in uploads:
+        os.utime(world.staging / upload_id, (0, 0))
+    world.housekeeping.remove_orphans()
+    assert world.files() == uploads
+
+
+def test_what_is_left_of_a_published_upload_in_staging_is_removed(world: World) -> None:
+    video = world.completed()
+    (world.staging / video.id).write_bytes(b"left by a kill after the rename")
+    world.housekeeping.remove_orphans()
+    assert world.files() == {video.id}
+    assert world.content(video) == pattern(0, 100)
+
+
+def test_files_without_a_record_stay_while_someone_writes_them(world: World) -> None:
+    key = new_id()
+    world.store.reserve(key, 10)
+    world.housekeeping.remove_orphans()
+    assert world.files() == {key}
+    long_ago = (world.staging / key).stat().st_mtime - EXPIRY.total_seconds() - 60
+    os.utime(world.staging / key, (long_ago, long_ago))
+    world.housekeeping.remove_orphans()
+    assert world.files() == set()
+
+
+def test_files_that_are_not_ours_are_never_touched(world: World) -> None:
+    world.create(1)
+    world.completed()
+    strangers: list[Path] = [world.staging / "notes.txt", world.videos / "holiday.mp4"]
+    for path in strangers:
+        path.write_bytes(b"mine")
+        os.utime(path, (0, 0))
+    world.later(days=1000)
+    world.housekeeping.sweep()
+    world.housekeeping.remove_deleted()
+    assert [path.read_bytes() for path in strangers] == [b"mine", b"mine"]
+
+
+def test_published_files_of_deleted_videos_are_removed_after_a_crash(world: World) -> None:
+    deleted, kept = world.completed(), world.completed()
+    world.records.move(deleted.id, UploadState.DELETED, world.now)
+    world.housekeeping.remove_deleted()
+    assert world.files() == {kept.id}
+
+
+def test_ended_uploads_are_remembered_and_then_forgotten(world: World) -> None:
+    upload = world.create(1)
+    world.service.cancel(ME, upload.id)
+    world.later(seconds=REMEMBER_GONE.total_seconds() - 1)
+    world.housekeeping.forget()
+    assert state_of(world, upload) is UploadState.CANCELLED
+    world.later(seconds=1)
+    world.housekeeping.forget()
+    with pytest.raises(UploadNotFound):
+        world.records.get(upload.id)
+
+
+def test_videos_and_running_uploads_are_never_forgotten(world: World) -> None:
+    video, running = world.completed(), world.create(1)
+    world.now += REMEMBER_GONE + timedelta(days=1)
+    world.housekeeping.forget()
+    assert state_of(world, video) is UploadState.COMPLETE
+    assert state_of(world, running) is UploadState.RECEIVING
+
+
+def test_digests_of_videos_are_computed(world: World) -> None:
+    videos = [world.completed(length) for length in (1, 100, 3000)]
+    world.housekeeping.digest()
+    for video in videos:
+        expected = hashlib.sha256(world.content(video)).hexdigest()
+        assert world.records.get(video.id).sha256 == expected
+    assert world.records.without_sha256(10) == []
+
+
+def test_a_digest_that_is_known_is_not_computed_again(world: World) -> None:
+    video = world.completed()
+    world.records.set_sha256(video.id, "told by the client")
+    world.housekeeping.digest()
+    assert world.records.get(video.id).sha256 == "told by the client"
+
+
+def test_an_unreadable_video_does_not_hold_up_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "BATCH", 1)
+    lost, good = world.completed(), world.completed()
+    (world.videos / lost.id).unlink()
+    for _ in range(3):
+        world.housekeeping.digest()
+    assert world.records.get(lost.id).sha256 is None
+    assert world.records.get(good.id).sha256 is not None
+
+
+def test_activity_between_the_look_and_the_step_saves_an_upload(world: World) -> None:
+    upload = world.create(100)
+    world.later(days=8)
+    listed = world.records.in_state
+
+    def list_then_receive(*arguments: object, **names: object) -> list[Upload]:
+        found = listed(*arguments, **names)  # type: ignore[arg-type]
+        world.records.add_received(upload.id, ByteRange(0, 1), world.now)
+        return found
+
+    world.records.in_state = list_then_receive  # type: ignore[method-assign]
+    world.housekeeping.expire()
+    assert state_of(world, upload) is UploadState.RECEIVING
+    assert world.files() == {upload.id}

@@ -1,0 +1,118 @@
+"""Published uploads: pages, reading, deleting."""
+
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
+
+import pytest
+
+from app.domain.errors import InvalidRequest, UploadGone, UploadNotFound
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadId
+from tests.storage.sources import pattern
+from tests.uploads.world import ME, World, in_threads
+
+
+def test_pages_lead_through_all_videos_newest_first(world: World) -> None:
+    videos = [world.completed().id for _ in range(5)]
+    seen: list[str] = []
+    cursor = None
+    for _ in range(3):
+        page = world.library.page(ME, limit=2, cursor=cursor)
+        seen += [video.id for video in page.videos]
+        cursor = page.next_cursor
+    assert seen == videos[::-1]
+    assert cursor is None
+
+
+def test_a_page_that_holds_the_rest_names_no_next_one(world: World) -> None:
+    for _ in range(2):
+        world.completed()
+    assert world.library.page(ME, limit=2).next_cursor is None
+    assert world.library.page("someone else", limit=2).videos == []
+
+
+def test_page_sizes_are_cut_to_what_is_sensible(world: World) -> None:
+    for _ in range(3):
+        world.completed()
+    assert len(world.library.page(ME, limit=0).videos) == 1
+    assert len(world.library.page(ME, limit=10**9).videos) == 3
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        ".",
+        "x." + "0" * 32,
+        "5.",
+        "5.short",
+        "5",
+        "9" * 30 + "." + "0" * 32,
+        "-" + "9" * 30 + "." + "0" * 32,
+        "9" * 5000 + "." + "0" * 32,
+        "nan." + "0" * 32,
+        "5." + "0" * 31 + "'",
+    ],
+)
+def test_a_cursor_not_from_here_is_refused(world: World, cursor: str) -> None:
+    with pytest.raises(InvalidRequest):
+        world.library.page(ME, limit=5, cursor=cursor)
+
+
+def test_only_complete_uploads_of_their_owner_are_videos(world: World) -> None:
+    video, running = world.completed(), world.create(10)
+    assert world.library.get(ME, video.id) == video
+    with pytest.raises(UploadNotFound):
+        world.library.get(ME, running.id)
+    with pytest.raises(UploadNotFound):
+        world.library.get("someone else", video.id)
+    with pytest.raises(UploadNotFound):
+        world.library.delete("someone else", video.id)
+
+
+def test_a_video_is_read_from_any_byte(world: World) -> None:
+    video = world.completed()
+    with world.library.open(video, ByteRange(90, 95)) as file:
+        assert file.read(5) == pattern(90, 95)
+
+
+def test_a_video_whose_file_is_lost_is_gone(world: World) -> None:
+    video = world.completed()
+    (world.videos / video.id).unlink()
+    with pytest.raises(UploadGone):
+        world.library.open(video, ByteRange(0, 1))
+
+
+def test_a_deleted_video_is_gone_with_its_file(world: World) -> None:
+    video = world.completed()
+    world.library.delete(ME, video.id)
+    assert world.files() == set()
+    assert world.library.page(ME, limit=5).videos == []
+    with pytest.raises(UploadGone):
+        world.library.get(ME, video.id)
+    with pytest.raises(UploadGone):
+        world.library.delete(ME, video.id)
+
+
+def test_a_running_download_survives_the_deletion(world: World) -> None:
+    video = world.completed()
+    with world.library.open(video, ByteRange(0, 100)) as file:
+        world.library.delete(ME, video.id)
+        assert file.read(100) == pattern(0, 100)
+
+
+def test_of_two_deleting_a_video_at_once_one_is_told_that_it_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    video, both_have_looked, get = world.completed(), Barrier(2), world.library.get
+
+    def look_together(owner: str, upload_id: UploadId) -> Upload:
+        found = get(owner, upload_id)
+        with suppress(BrokenBarrierError):
+            both_have_looked.wait(1)
+        both_have_looked.abort()
+        return found
+
+    monkeypatch.setattr(world.library, "get", look_together)
+    outcomes = in_threads(2, lambda _: world.library.delete(ME, video.id))
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "UploadGone"]

@@ -1,0 +1,146 @@
+"""The use cases over records in memory and a store in a folder, with a clock the tests turn."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from app.domain.events import UploadCompleted
+from app.domain.policy import UploadPolicy
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadId
+from app.ingest.copy import BodyLimits
+from app.records.memory import MemoryRecords
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from app.uploads.completion import Completion, Listener
+from app.uploads.housekeeping import Housekeeping
+from app.uploads.library import VideoLibrary
+from app.uploads.service import NewUpload, UploadService
+from app.uploads.whole import WholeFiles
+from tests.storage.sources import body
+
+T = TypeVar("T")
+
+ME = "me"
+MAX_LENGTH = 1 << 20
+EXPIRY = timedelta(days=7)
+LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
+
+
+class World:
+    """Everything `build_services` would make, in one folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        records: MemoryRecords | None = None,
+        store: LocalStore | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self.staging, self.videos = folder / "staging", folder / "library"
+        self.now = datetime(2030, 1, 1, tzinfo=UTC)
+        self.events: list[UploadCompleted] = []
+        self.records = MemoryRecords() if records is None else records
+        self.store = LocalStore(self.staging, self.videos, Durability.NONE)
+        if store is not None:
+            self.store = store
+        heard = [self.events.append, *listeners]
+        self.completion = Completion(
+            self.records, self.store, clock=lambda: self.now, listeners=heard
+        )
+        self.service = self._receiver(UploadService)
+        self.whole = self._receiver(WholeFiles)
+        self.library = VideoLibrary(self.records, self.store, clock=lambda: self.now)
+        self.housekeeping = Housekeeping(
+            self.records,
+            self.store,
+            self.store,
+            self.completion,
+            clock=lambda: self.now,
+            expiry=EXPIRY,
+        )
+
+    def _receiver(self, make: Callable[..., T]) -> T:
+        return make(
+            self.records,
+            self.store,
+            self.completion,
+            policy=UploadPolicy(MAX_LENGTH),
+            limits=LIMITS,
+            clock=lambda: self.now,
+            new_id=new_id,
+        )
+
+    def later(self, **delta: float) -> None:
+        """Turn the clock."""
+        self.now += timedelta(**delta)
+
+    def create(
+        self, length: int, *, client_key: str | None = None, fingerprint: str | None = None
+    ) -> Upload:
+        """A new upload of mine."""
+        new = NewUpload(
+            owner=ME,
+            filename="a.mp4",
+            length=length,
+            client_key=client_key,
+            fingerprint=fingerprint,
+        )
+        return self.service.create(new)[0]
+
+    def send(self, upload: Upload, start: int, end: int) -> Upload:
+        """Append the right bytes of a range, as a request does that looks the upload up first."""
+        current = self.service.get(ME, upload.id)
+        return self.service.append(current, start, body(start, end))
+
+    def completed(self, length: int = 100) -> Upload:
+        """A video of that length."""
+        return self.send(self.create(length), 0, length)
+
+    def content(self, upload: Upload) -> bytes:
+        """The published bytes."""
+        with self.store.open(upload.id, ByteRange(0, 0)) as file:
+            return file.read()
+
+    def staged_bytes(self, upload_id: UploadId, start: int, end: int) -> bytes:
+        """Bytes of an unpublished file."""
+        with self.store.open_staged(upload_id) as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def files(self) -> set[str]:
+        """Names of all files, staged or published."""
+        folders = [folder for folder in (self.staging, self.videos) if folder.exists()]
+        return {path.name for folder in folders for path in folder.iterdir()}
+
+
+_numbers = count(1)
+
+
+def new_id() -> str:
+    """An id like the server's, but telling which is older."""
+    return f"{next(_numbers):032x}"
+
+
+def in_threads(count: int, call: Callable[[int], object]) -> list[object]:
+    """What `call` returned or raised in each of so many threads that start at one moment."""
+    barrier = threading.Barrier(count)
+    outcomes: list[object] = [None] * count
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            outcomes[number] = call(number)
+        except Exception as error:  # noqa: BLE001 - the outcomes are compared by the tests
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return outcomes
