@@ -110,9 +110,10 @@ def test_of_cancelling_and_completing_at_once_exactly_one_happens(world: World) 
         upload, before = covered(world), len(world.events)
 
         def act(number: int, upload: Upload = upload) -> object:
-            if number == 0:
-                return world.service.cancel(ME, upload.id)
-            return world.completion.publish(upload)
+            if number == 1:
+                return world.completion.publish(upload)
+            world.service.cancel(ME, upload.id)
+            return None
 
         cancelled, published = in_threads(2, act)
         state = world.records.get(upload.id).state

@@ -1,0 +1,163 @@
+"""Guards the private names of the pinned gunicorn that taking over its socket relies on."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from gunicorn import http
+from gunicorn.config import Config
+from gunicorn.http import wsgi
+
+from app.domain.errors import BodyTruncated
+from app.ingest.gunicorn_socket import GunicornSocketSource, take_over
+
+
+class Connection:
+    """gunicorn's side of a connection, as its gthread worker handles it."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._config = Config()
+        self.socket = server
+        self.parser = http.get_parser(self._config, server, ("127.0.0.1", 1))
+
+    def next_request(self) -> dict[str, Any]:
+        """The WSGI environment of the next request."""
+        request = next(self.parser)
+        address = ("127.0.0.1", 8000)
+        _, environ = wsgi.create(request, self.socket, address, address, self._config)
+        return dict(environ)
+
+    def take_over(self) -> GunicornSocketSource:
+        """The next request's body, which must be possible to take over."""
+        source = take_over(self.next_request())
+        assert source is not None
+        return source
+
+    def can_be_reused(self) -> bool:
+        """What gthread asks before it keeps the connection."""
+        return bool(self.parser.finish_body())
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Connection, socket.socket]]:
+    """A server's connection and the client's socket."""
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        yield Connection(ours), theirs
+
+
+def post(body: bytes, length: int | None = None, path: str = "/") -> bytes:
+    """A request on the wire."""
+    declared = len(body) if length is None else length
+    return b"POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (path.encode(), declared) + body
+
+
+def read_all(source: GunicornSocketSource) -> bytes:
+    """The body to its end."""
+    buffer, body = memoryview(bytearray(1000)), b""
+    while count := source.readinto(buffer):
+        body += buffer[:count]
+    return body
+
+
+def test_the_pinned_gunicorn_is_the_one_these_tests_know() -> None:
+    assert version("gunicorn").startswith("27.")
+
+
+def test_bytes_that_came_with_the_headers_come_first(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, client = ends
+    client.sendall(post(b"early", length=10))
+    source = connection.take_over()
+    assert source.remaining == 10
+    client.sendall(b"later")
+    assert read_all(source) == b"earlylater"
+    assert source.remaining == 0
+    assert connection.can_be_reused()
+
+
+def test_a_pipelined_request_is_given_back(ends: tuple[Connection, socket.socket]) -> None:
+    connection, client = ends
+    client.sendall(post(b"first") + post(b"second!", path="/next"))
+    assert read_all(connection.take_over()) == b"first"
+    assert connection.can_be_reused()
+    environ = connection.next_request()
+    assert environ["PATH_INFO"] == "/next"
+    second = take_over(environ)
+    assert second is not None
+    assert read_all(second) == b"second!"
+
+
+def test_a_body_that_was_not_read_to_its_end_costs_the_connection(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, client = ends
+    client.sendall(post(b"part of", length=100))
+    source = connection.take_over()
+    source.readinto(memoryview(bytearray(3)))
+    assert not connection.can_be_reused()
+
+
+def test_a_silent_client_costs_a_tick_and_not_the_thread(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, client = ends
+    client.sendall(post(b"", length=10))
+    source = connection.take_over()
+    assert source.readinto(memoryview(bytearray(10))) is None
+    client.sendall(b"0123456789")
+    assert read_all(source) == b"0123456789"
+
+
+def test_a_closed_connection_is_an_early_end(ends: tuple[Connection, socket.socket]) -> None:
+    connection, client = ends
+    client.sendall(post(b"half", length=8))
+    source = connection.take_over()
+    client.close()
+    with pytest.raises(BodyTruncated, match="4 bytes early"):
+        read_all(source)
+    assert not connection.can_be_reused()
+
+
+def test_the_sockets_time_out_is_as_before_afterwards(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, client = ends
+    before = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)
+    client.sendall(post(b"body"))
+    source = connection.take_over()
+    assert connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16) != before
+    read_all(source)
+    assert connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16) == before
+
+
+def test_what_cannot_be_taken_over_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:
+    connection, client = ends
+    client.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+    environ = connection.next_request()
+    assert take_over(environ) is None
+    assert environ["wsgi.input"].read() == b"body"
+    client.sendall(post(b"some body"))
+    environ = connection.next_request()
+    for other in (
+        {**environ, "wsgi.input": client.makefile("rb")},  # another server's
+        {**environ, "HTTP_VERSION": "2"},
+        {**environ, "gunicorn.socket": object()},  # TLS has a class of its own
+    ):
+        assert take_over(other) is None
+    assert environ["wsgi.input"].read() == b"some body"
+
+
+def test_a_body_begun_elsewhere_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:
+    connection, client = ends
+    client.sendall(post(b"line one\nline two\n"))
+    environ = connection.next_request()
+    assert environ["wsgi.input"].readline() == b"line one\n"
+    assert take_over(environ) is None
+    assert environ["wsgi.input"].read() == b"line two\n"
