@@ -13,6 +13,10 @@ from app.domain.policy import UploadPolicy
 PREFIX = "SLUICE_"
 
 
+MAX_SECONDS = 100 * 365 * 24 * 3600
+"""A hundred years; dates before the calendar begins cannot be computed with."""
+
+
 class SettingsError(ValueError):
     """Lists every variable whose value cannot be used."""
 
@@ -26,8 +30,8 @@ def _positive(text: str) -> int:
 
 def _seconds(text: str) -> float:
     value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError("must be above 0")
+    if not 0 < value <= MAX_SECONDS:
+        raise ValueError(f"must be above 0 and at most {MAX_SECONDS}")
     return value
 
 

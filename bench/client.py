@@ -104,6 +104,10 @@ class Connection:
         return answer
 
 
+Upload = Callable[[int, Path, int], str]
+"""Uploads the start of a file, so many bytes, to a port; the id."""
+
+
 def upload_raw(port: int, source: Path, length: int) -> str:
     """Upload the start of a file as raw chunks; the id."""
     return _upload_chunks(port, source, length, _post_raw)

@@ -20,6 +20,7 @@ def measure_dd(lab: Lab, round_number: int, length: int) -> None:
     for case in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED):
         flags = case.split()[2:]
         with lab.scratch("dd") as folder:
+            lab.settle()
             target = folder / "zeros"
             command = ["dd", "if=/dev/zero", f"of={target}", f"bs={CHUNK_BYTES}"]
             seconds = _timed([*command, f"count={length // CHUNK_BYTES}", *flags])
@@ -32,6 +33,7 @@ def measure_cp(lab: Lab, round_number: int, case: str, source: Path) -> None:
     count = sum(path.stat().st_size for path in source.iterdir())
     for suffix, is_synced in (("cp", False), ("cp, then sync", True)):
         with lab.scratch("cp") as folder:
+            lab.settle()
             target = folder / "copy"
             seconds = _timed(["cp", "-r", str(source), str(target)])
             if is_synced:

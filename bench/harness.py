@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import tempfile
@@ -12,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
+from bench.page_cache import PageCache
 from bench.report import Table
 from tests.server import Server
 
@@ -25,10 +23,6 @@ CHUNK_BYTES = 20 * 1024 * 1024
 ROUNDS = 3
 SPARE_BYTES = 2 * GB
 """Stays free on the disk whatever a benchmark needs."""
-
-PRETOUCH_BYTES = 6 * GB
-"""Memory written once before measuring: a virtual machine gets its pages from the host when it
-first touches them, and whoever runs first would pay for it (dd: 270 MB/s, then 1 GB/s)."""
 
 
 class NotEnoughRoom(Exception):
@@ -74,6 +68,14 @@ class Lab:
     round_count: int
     seconds: float
     samples: list[Sample] = field(default_factory=list)
+    _sources: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._page_cache = PageCache(self.folder)
+
+    def settle(self) -> None:
+        """Give every case the same memory to begin with, and all sources in the page cache."""
+        self._page_cache.fill(self._sources)
 
     def rounds(self) -> Iterator[int]:
         """Numbers from 0; after the first one they stop when the benchmark's time is over."""
@@ -114,15 +116,22 @@ class Lab:
             server = BenchServer(folder, options)
             try:
                 server.start()
+                self.settle()
                 yield server
             finally:
                 server.stop()
 
     def source(self, length: int, name: str = "source") -> Path:
-        """A file of random bytes on the disk and in the page cache; the same one if repeated."""
+        """A new file of bytes that no layer below can compress; `settle` keeps it cached."""
         path = self.folder / name
-        if not path.exists() or path.stat().st_size != length:
-            write_random(path, length)
+        path.parent.mkdir(exist_ok=True)
+        block = os.urandom(min(length, 8 * 1024 * 1024))
+        with path.open("wb") as file:
+            for start in range(0, length, len(block)):
+                file.write(block[: length - start])
+            file.flush()
+            os.fsync(file.fileno())
+        self._sources.append(path)
         return path
 
 
@@ -141,30 +150,14 @@ class Benchmark:
 def prepared_lab(
     benchmark: Benchmark, parent: Path, *, is_quick: bool, rounds: int | None = None
 ) -> Iterator[Lab]:
-    """A folder below `parent` with room enough, and memory that has been touched."""
+    """A folder below `parent` with room enough, removed afterwards."""
     parent.mkdir(parents=True, exist_ok=True)
     needed = benchmark.needed_bytes // (4 if is_quick else 1)
     if shutil.disk_usage(parent).free < needed + SPARE_BYTES:
         raise NotEnoughRoom(f"{parent} needs {(needed + SPARE_BYTES) / GB:.0f} GB free")
-    _touch_memory(min(PRETOUCH_BYTES, needed, psutil.virtual_memory().available // 2))
     folder = Path(tempfile.mkdtemp(prefix="work-", dir=parent))
     try:
         count = rounds or (1 if is_quick else ROUNDS)
         yield Lab(folder, is_quick, count, 30.0 if is_quick else benchmark.seconds)
     finally:
         shutil.rmtree(folder)
-
-
-def write_random(path: Path, length: int) -> None:
-    """Write a file that no layer below can compress, and wait until it is on the disk."""
-    block = os.urandom(8 * 1024 * 1024)
-    with path.open("wb") as file:
-        for start in range(0, length, len(block)):
-            file.write(block[: length - start])
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _touch_memory(length: int) -> None:
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
-    mmap.mmap(-1, max(length, mmap.PAGESIZE), flags=flags).close()

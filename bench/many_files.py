@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.client import in_order
 from bench.disk import measure_cp
-from bench.harness import GB, MB, Benchmark, Lab, write_random
+from bench.harness import GB, MB, Benchmark, Lab
 from bench.meter import Meter
 from bench.report import Table, spread
 
@@ -38,22 +38,21 @@ def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
     small = Batch(lab.pick(1344, 64), 3 * MB)
     large = Batch(4, lab.pick(180, 45) * MB)
-    folders = {batch: _make_files(lab.folder, batch) for batch in (small, large)}
+    folders = {batch: _make_files(lab, batch) for batch in (small, large)}
     for number in lab.rounds():
         for batch, folder in folders.items():
             measure_cp(lab, number, batch.name, folder)
-            for parallel in PARALLEL[: 4 if batch is small else 3]:
+            for parallel in (1, 4) if lab.is_quick else PARALLEL:
                 for settings in SETTINGS:
                     _measure(lab, number, f"{batch.name}, {parallel} at once, {settings}", folder)
     return [_table(lab, batch) for batch in folders]
 
 
-def _make_files(parent: Path, batch: Batch) -> Path:
-    folder = parent / batch.name.replace(" ", "")
-    folder.mkdir()
+def _make_files(lab: Lab, batch: Batch) -> Path:
+    folder = batch.name.replace(" ", "")
     for index in range(batch.count):
-        write_random(folder / f"film{index:04}.mp4", batch.length)
-    return folder
+        lab.source(batch.length, f"{folder}/film{index:04}.mp4")
+    return lab.folder / folder
 
 
 def _measure(lab: Lab, number: int, case: str, folder: Path) -> None:

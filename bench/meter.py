@@ -72,6 +72,10 @@ class Meter:
         """Most memory of all processes together, above idle."""
         return self._peak_bytes - self._idle_bytes
 
+    def look(self) -> None:
+        """Take a look at the memory now, besides those every `SAMPLE_SECONDS`."""
+        self._peak_bytes = max(self._peak_bytes, self._memory())
+
     def sample(self, case: str, round_number: int, byte_count: int) -> Sample:
         """All of it as of now."""
         return Sample(
@@ -86,7 +90,7 @@ class Meter:
 
     def _sample(self) -> None:
         while not self._has_ended.wait(SAMPLE_SECONDS):
-            self._peak_bytes = max(self._peak_bytes, self._memory())
+            self.look()
 
     def _memory(self) -> int:
         return sum(_pss(process.pid) for process in [*self._foreground, *self._background])

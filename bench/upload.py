@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.client import Connection, in_parallel, upload_form, upload_raw
+from bench.client import Connection, Upload, in_parallel, upload_form, upload_raw
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
 from bench.harness import GB, Benchmark, Lab
 from bench.meter import Meter
@@ -16,7 +15,7 @@ from bench.report import Table, ratio, spread
 DIGEST_SECONDS = 60.0
 
 SETTINGS = {"default": {}, "DURABILITY=none": {"SLUICE_DURABILITY": "none"}}
-FORMS = {"raw": upload_raw, "form": upload_form}
+FORMS: dict[str, Upload] = {"raw": upload_raw, "form": upload_form}
 COLUMNS = (
     "case",
     "MB/s",
@@ -68,7 +67,7 @@ def run(lab: Lab) -> list[Table]:
 
 
 def _measure(lab: Lab, number: int, case: Case, source: Path) -> None:
-    send: Callable[[int, Path, int], str] = FORMS[case.form]
+    send = FORMS[case.form]
     ids: list[str] = []
     with lab.server(**SETTINGS[case.settings]) as server, Meter(server.processes()) as meter:
         in_parallel(case.count, lambda _: ids.append(send(server.port, source, case.length)))

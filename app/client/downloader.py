@@ -44,8 +44,11 @@ class RemoteChanged(ContentMismatch):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file that is here. `resumed` bytes were there from an earlier run; `is_verified` is False
-    where the server had no checksum to compare with."""
+    """A file that is here.
+
+    `resumed` bytes were there from an earlier run; `is_verified` is False where the server had
+    no checksum to compare with.
+    """
 
     path: str
     id: str
@@ -160,12 +163,12 @@ class Downloader:
     def _blocks(self, remote: RemoteFile, step: Span) -> Iterator[bytes]:
         """The bytes of a step as they come; raises `RemoteChanged` if it is another file now."""
         headers = {"Range": f"bytes={step.start}-{step.end - 1}"}
-        if remote.etag:
+        if remote.etag and not remote.etag.startswith("W/"):
             headers["If-Range"] = remote.etag
         path = f"/media/{remote.id}"
         try:
             with self._transport.stream("GET", path, headers=headers) as response:
-                _check_range(response, step, remote.length)
+                _check_range(response, step, remote)
                 yield from self._read(response, step.length)
         except Refused as error:
             if error.status in {412, 416}:
@@ -201,13 +204,14 @@ class Downloader:
         return False
 
 
-def _check_range(response: requests.Response, step: Span, length: int) -> None:
-    wanted = f"bytes {step.start}-{step.end - 1}/{length}"
-    if response.status_code == 206 and response.headers.get("Content-Range") == wanted:
-        return
-    if response.status_code == 200 and step == Span(0, length):
-        return
-    raise RemoteChanged("The file changed on the server while it was fetched.")
+def _check_range(response: requests.Response, step: Span, remote: RemoteFile) -> None:
+    if response.headers.get("ETag", remote.etag) == remote.etag:
+        wanted = f"bytes {step.start}-{step.end - 1}/{remote.length}"
+        if response.status_code == 206 and response.headers.get("Content-Range") == wanted:
+            return
+        if response.status_code == 200 and step == Span(0, remote.length):
+            return
+    raise RemoteChanged(f"{remote.name} changed on the server while it was fetched.")
 
 
 class _StepFetch:

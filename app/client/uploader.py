@@ -35,8 +35,11 @@ DIGEST_BYTES_PER_SECOND = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """A file that is on the server. `is_verified` is False where the server had no checksum yet;
-    `sent` is the number of bytes this run sent, 0 where the server had the file already."""
+    """A file that is on the server.
+
+    `sent` is the number of bytes this run sent, 0 where the server had the file already;
+    `is_verified` is False where the server had no checksum yet.
+    """
 
     path: str
     name: str
@@ -44,6 +47,7 @@ class Uploaded:
     length: int
     sha256: str
     media: str
+    url: str
     sent: int
     is_verified: bool
 
@@ -184,7 +188,8 @@ class _FileUpload:
             id=str(document["id"]),
             length=self._file.size,
             sha256=here,
-            media=f"{self._transport.base_url}{document['media']}",
+            media=str(document["media"]),
+            url=f"{self._transport.base_url}{document['media']}",
             sent=sent,
             is_verified=there is not None,
         )

@@ -48,7 +48,7 @@ def range_applies(headers: Mapping[str, str], validators: Validators) -> bool:
     condition = parse_if_range_header(headers["If-Range"])
     if condition.date is not None:
         return condition.date == validators.last_modified
-    return condition.etag == validators.etag and not headers["If-Range"].startswith("W/")
+    return condition.etag == validators.etag and not headers["If-Range"].startswith(("W/", "w/"))
 
 
 def _is_newer(validators: Validators, header: str | None) -> bool | None:

@@ -17,6 +17,7 @@ from app.ingest.multipart import (
     MultipartScanner,
 )
 from app.ingest.source import BodySource
+from app.ingest.splice import SpliceSource
 
 READ_BYTES = 256 * 1024
 """One read while scanning. A payload of told length is read by whoever copies it, in blocks of
@@ -47,15 +48,10 @@ class FormReader:
         discard(self._body, limits=self._limits, watch=lambda: None)
 
     def next_event(self) -> Event:
-        """The scanner's next event, or NEED_DATA after a tick in which the client sent nothing."""
+        """The scanner's next event, or NEED_DATA after one read that has not brought it."""
         event = self._scanner.next_event()
-        while event is NEED_DATA:
-            count = self._body.readinto(self._buffer)
-            if count is None:
-                return NEED_DATA
-            if count == 0:
-                self._scanner.receive_end()
-            self._scanner.receive_data(self._buffer[:count])
+        if event is NEED_DATA:
+            self._read()
             event = self._scanner.next_event()
         return event
 
@@ -74,9 +70,16 @@ class FormReader:
 
     def _next_event(self) -> Event:
         pace = Pace(self._limits)
-        while (event := self.next_event()) is NEED_DATA:
-            pace.saw(0)
+        while (event := self._scanner.next_event()) is NEED_DATA:
+            pace.saw(self._read())
         return event
+
+    def _read(self) -> int:
+        count = self._body.readinto(self._buffer)
+        if count == 0:
+            self._scanner.receive_end()
+        self._scanner.receive_data(self._buffer[: count or 0])
+        return count or 0
 
 
 class FilePart:
@@ -102,6 +105,7 @@ class _ExactPayload:
     def __init__(self, reader: FormReader, body: BodySource, head: memoryview, length: int) -> None:
         self._reader = reader
         self._body = body
+        self._splicing = body if isinstance(body, SpliceSource) else None
         self._head = head
         self._remaining = length
 
@@ -119,6 +123,17 @@ class _ExactPayload:
             count = self._body.readinto(buffer) if buffer else 0
         self._remaining -= count or 0
         return count
+
+    @property
+    def can_splice(self) -> bool:
+        return not self._head and self._splicing is not None and self._splicing.can_splice
+
+    def splice_into(self, pipe: int, count: int) -> int | None:
+        if self._splicing is None:
+            raise TypeError("the body of this form cannot be spliced")
+        moved = self._splicing.splice_into(pipe, min(count, self._remaining))
+        self._remaining -= moved or 0
+        return moved
 
     def finish(self) -> None:
         self._reader.end_payload()

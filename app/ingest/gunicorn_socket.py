@@ -16,8 +16,10 @@ anything looks different, `take_over` declines and the caller reads through `wsg
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from gunicorn.http.body import Body, LengthReader
@@ -61,12 +63,19 @@ class GunicornSocketSource:
         wanted = buffer[: self._remaining]
         if not wanted:
             return 0
-        count = self._take_head(wanted) if self._head else self._receive(wanted)
-        if count:
-            self._remaining -= count
-            if self._remaining == 0:
-                self._release()
-        return count
+        if self._head:
+            return self._took(self._take_head(wanted))
+        return self._receive(lambda: self._socket.recv_into(wanted))
+
+    @property
+    def can_splice(self) -> bool:
+        """Whether the bytes that came with the headers have been taken."""
+        return not self._head
+
+    def splice_into(self, pipe: int, count: int) -> int | None:
+        """One splice() from the socket."""
+        count = min(count, self._remaining)
+        return self._receive(lambda: os.splice(self._socket.fileno(), pipe, count)) if count else 0
 
     def finish(self) -> None:
         """Nothing follows a plain body."""
@@ -77,15 +86,21 @@ class GunicornSocketSource:
         self._head = self._head[count:]
         return count
 
-    def _receive(self, wanted: memoryview) -> int | None:
+    def _receive(self, call: Callable[[], int]) -> int | None:
         try:
-            count = self._socket.recv_into(wanted)
+            count = call()
         except BlockingIOError:
             return None
         except OSError as error:
             raise BodyTruncated("The connection broke while the body arrived.") from error
         if count == 0:
             raise BodyTruncated(f"The body ended {self._remaining} bytes early.")
+        return self._took(count)
+
+    def _took(self, count: int) -> int:
+        self._remaining -= count
+        if self._remaining == 0:
+            self._release()
         return count
 
     def _release(self) -> None:

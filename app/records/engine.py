@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -64,13 +66,30 @@ class Database:
         self._engine.dispose()
 
 
+def _use_write_ahead_log(cursor: Any) -> None:
+    """The switch, asked for again while another process begins on the same new database.
+
+    Here SQLite answers "database is locked" at once, whatever the busy timeout.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_MILLISECONDS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # The driver would delay BEGIN; we send our own.
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _use_write_ahead_log(cursor)
         cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()

@@ -49,7 +49,7 @@ class Folder:
         /tmp is everyone's: a folder there that is a link, or someone else's, is refused.
         """
         with self._opening, disk_errors():
-            if self._descriptor is None:
+            if self._descriptor is None or _is_removed(self._descriptor):
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
                 descriptor = os.open(self.path, flags)
@@ -111,8 +111,18 @@ class Folder:
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """Regular files in the folder."""
-        with os.scandir(self.descriptor) as found:
-            yield from (entry for entry in found if entry.is_file(follow_symlinks=False))
+        # One of its own: all who list through one descriptor share its position in the list.
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.descriptor)
+        try:
+            with os.scandir(descriptor) as found:
+                yield from (entry for entry in found if entry.is_file(follow_symlinks=False))
+        finally:
+            os.close(descriptor)
+
+
+def _is_removed(descriptor: int) -> bool:
+    """Whether a cleaner has removed the open folder, as happens to idle ones in /tmp."""
+    return os.fstat(descriptor).st_nlink == 0
 
 
 def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[Problem]:

@@ -118,8 +118,7 @@ class LocalStore:
         try:
             with self._staged_file(key) as descriptor:
                 lock_range(descriptor, WHOLE_FILE)
-                if self._staging.has(key):
-                    self._publish_locked(key, length, descriptor)
+                self._publish_locked(key, length, descriptor)
         except BytesLost:
             if not self._library.has(key):
                 raise
@@ -132,10 +131,7 @@ class LocalStore:
 
     def open_staged(self, key: str) -> FileIO:
         """See `UploadStore.open_staged`."""
-        try:
-            return FileIO(self._staging.open(key, os.O_RDONLY), "rb")
-        except FileNotFoundError as error:
-            raise BytesLost(key) from error
+        return FileIO(self._open_staged(key, os.O_RDONLY), "rb")
 
     def delete(self, key: str) -> None:
         """See `UploadStore.delete`."""
@@ -171,12 +167,16 @@ class LocalStore:
     def _is_one_file_system(self) -> bool:
         return self._staging.device == self._library.device
 
+    def _open_staged(self, key: str, flags: int) -> int:
+        with disk_errors():
+            try:
+                return self._staging.open(key, flags)
+            except FileNotFoundError as error:
+                raise BytesLost(key) from error
+
     @contextmanager
     def _staged_file(self, key: str) -> Iterator[int]:
-        try:
-            descriptor = self._staging.open(key, os.O_RDWR)
-        except FileNotFoundError as error:
-            raise BytesLost(key) from error
+        descriptor = self._open_staged(key, os.O_RDWR)
         try:
             yield descriptor
         finally:
@@ -184,19 +184,25 @@ class LocalStore:
 
     def _publish_locked(self, key: str, length: int, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size
-        if size < length:
+        if size < length or not self._staging.has(key):
             raise BytesLost(f"{key} has only {size} of {length} bytes")
         with disk_errors():
             if size > length:
                 os.ftruncate(descriptor, length)
             if self._durability is not Durability.NONE:
                 os.fsync(descriptor)
-            if self._is_one_file_system:
-                self._staging.move(key, self._library, key)
-            else:
-                self._copy_over(key, length, descriptor)
+            try:
+                self._bring_over(key, length, descriptor)
+            except FileNotFoundError as error:  # Cancelled or deleted a moment ago.
+                raise BytesLost(key) from error
             if self._durability is not Durability.NONE:
                 self._library.sync()
+
+    def _bring_over(self, key: str, length: int, descriptor: int) -> None:
+        if self._is_one_file_system:
+            self._staging.move(key, self._library, key)
+        else:
+            self._copy_over(key, length, descriptor)
 
     def _copy_over(self, key: str, length: int, descriptor: int) -> None:
         target = self._library.open(_incoming(key), os.O_WRONLY | os.O_CREAT)

@@ -65,11 +65,16 @@ class Housekeeping:
         while found := self._records.in_state(UploadState.RECEIVING, BATCH, idle_since=cutoff):
             for upload in found:
                 with suppress(IllegalTransition, UploadNotFound):
-                    self._records.move(
-                        upload.id, UploadState.EXPIRED, self._clock(), idle_since=cutoff
-                    )
-                    self._store.delete(upload.id)
-                    log.info("upload expired", extra={"upload_id": upload.id})
+                    self.expire_one(upload.id, idle_since=cutoff)
+
+    def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
+        """End one upload, and free its room, unless it was active after the time given.
+
+        Raises `UploadNotFound`, and `IllegalTransition` where it is not under way.
+        """
+        self._records.move(upload_id, UploadState.EXPIRED, self._clock(), idle_since=idle_since)
+        self._store.delete(upload_id)
+        log.info("upload expired", extra={"upload_id": upload_id})
 
     def finish_stuck(self) -> None:
         """Publish uploads whose publisher was killed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import RawIOBase
 
 from app.domain.errors import InvalidRequest, UploadGone, UploadNotFound
-from app.domain.lifecycle import UploadState
+from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.records.base import UploadRecords
@@ -46,6 +46,15 @@ class VideoLibrary:
         videos = found[:limit]
         return VideoPage(videos, _cursor(videos[-1]) if len(found) > limit else None)
 
+    def all(self, owner: str) -> Iterator[Upload]:
+        """Every video, newest first, read page by page: one published meanwhile is left out."""
+        cursor = None
+        while True:
+            page = self.page(owner, limit=MAX_PAGE, cursor=cursor)
+            yield from page.videos
+            if (cursor := page.next_cursor) is None:
+                return
+
     def get(self, owner: str, upload_id: UploadId) -> Upload:
         """A complete upload; raises `UploadNotFound` or `UploadGone`."""
         upload = self._records.get(upload_id)
@@ -65,7 +74,10 @@ class VideoLibrary:
     def delete(self, owner: str, upload_id: UploadId) -> None:
         """Remove a video and its file; raises as `get` does."""
         upload = self.get(owner, upload_id)
-        self._records.move(upload.id, UploadState.DELETED, self._clock())
+        try:
+            self._records.move(upload.id, UploadState.DELETED, self._clock())
+        except IllegalTransition as error:
+            raise UploadGone("The video was deleted.") from error
         self._store.delete(upload.id)
 
 

@@ -13,7 +13,7 @@ from app.domain.policy import UploadPolicy, check_chunk, check_client_key, check
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.copy import BodyLimits, discard
-from app.ingest.source import BodySource, StreamSource
+from app.ingest.source import BodySource
 from app.records.base import UploadRecords
 from app.storage.base import BytesLost, RangeWriter, UploadStore
 from app.uploads.completion import Completion
@@ -27,15 +27,11 @@ NEWER_WRITER_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewUpload:
-    """What a client tells of a file it is going to send.
-
-    `length` is in bytes; where it is not known yet, room for `at_most` bytes is reserved.
-    """
+    """What a client tells of a file it is going to send; `length` in bytes, None if unknown."""
 
     owner: str
     filename: str
     length: int | None
-    at_most: int = 0
     client_key: str | None = None
     fingerprint: str | None = None
 
@@ -71,7 +67,7 @@ class UploadService:
         where it has ended.
         """
         filename = self._policy.check_filename(new.filename)
-        room = self._policy.check_length(new.at_most if new.length is None else new.length)
+        room = self._policy.check_length(new.length or 0)
         existing = self._find_file(new)
         if existing is not None:
             return existing, False
@@ -123,31 +119,6 @@ class UploadService:
             upload = self._await_newer_writer(upload, chunk, source)
         return self._finish_if_covered(upload)
 
-    def receive_open(self, new: NewUpload, source: BodySource) -> Upload:
-        """Take one file whose length shows only when `source` ends; nothing stays if it raises.
-
-        The upload is then ended by `close`, `graft` or `cancel`.
-        """
-        upload, _ = self.create(new)
-        try:
-            return self.append(upload, 0, source)
-        except BaseException:
-            self.cancel(upload.owner, upload.id)
-            raise
-
-    def close(self, upload: Upload) -> Upload:
-        """Complete an upload of open length with the bytes that have arrived."""
-        return self._finish_if_covered(
-            self._records.declare_length(upload.id, upload.offset, self._clock())
-        )
-
-    def graft(self, upload: Upload, target: Upload, start: int) -> Upload:
-        """Move the bytes of an upload of open length into another one, and end the first."""
-        with self._store.open_staged(upload.id) as file:
-            target = self.append(target, start, StreamSource(file, upload.offset))
-        self.cancel(upload.owner, upload.id)
-        return target
-
     def cancel(self, owner: str, upload_id: UploadId) -> None:
         """End an upload and free its room; raises `UploadComplete` where it is too late."""
         upload = self.get(owner, upload_id)
@@ -191,6 +162,9 @@ class UploadService:
             try:
                 return self._write(upload, chunk, source)
             except BytesLost:
+                # Published or ended meanwhile, or really lost: the caller's knowledge may be old.
+                upload = self._records.get(upload.id).require_present()
+            if _needs(upload, chunk):
                 self._recover_room(upload)
                 return self._write(upload, chunk, source)
         discard(source, limits=self._limits, watch=_no_watch)

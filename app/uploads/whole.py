@@ -62,7 +62,7 @@ class WholeFiles:
         upload_id = parse_upload_id(self._new_id())
         hashing = HashingSource(source)
         try:
-            self._store.reserve(upload_id, room)
+            self._store.reserve(upload_id, min(room, self._policy.max_length))
             length = self._write(upload_id, hashing)
         except BaseException:
             self._store.delete(upload_id)

@@ -14,6 +14,7 @@ import { Connection } from "./uploads/connection.js";
 import { DropzoneAdapter } from "./uploads/dropzone_adapter.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
 import { Library } from "./uploads/library.js";
+import { TabPresence } from "./uploads/tab_presence.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
 import { UploadSteps } from "./uploads/upload_steps.js";
 
@@ -59,7 +60,8 @@ function start() {
   const announcer = find("live-announcer");
   const { queue, adapter, connection } = buildUploads(drop);
   const library = new Library(find("video-library").initial);
-  const interrupted = new InterruptedUploads(queue);
+  const presence = new TabPresence({ idsHere: () => queue.openIds });
+  const interrupted = new InterruptedUploads(queue, { idsElsewhere: () => presence.idsElsewhere() });
   const confirm = (question) => find("confirm-dialog").ask(question);
   const announce = (text) => announcer.say(text);
 
@@ -75,6 +77,7 @@ function start() {
   });
   find("upload-panel").addEventListener("totals", ({ detail }) => drop.toggleAttribute("compact", detail.count > 0));
   queue.addEventListener("discard-failed", () => interrupted.refresh().catch(() => {}));
+  library.addEventListener("removed", ({ detail }) => queue.dismissCompleted((upload) => upload.id === detail));
   keepInterruptedFresh(interrupted);
   warnBeforeLeaving(queue);
 }

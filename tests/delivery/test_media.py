@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import requests
 
 from tests.dropzone_client import form_body, form_headers, random_bytes
 from tests.server import Server
@@ -41,9 +41,9 @@ def upload(server: Server, name: str, content: bytes) -> Video:
 
 
 @pytest.fixture(scope="module")
-def video(server: Server) -> Iterator[Video]:
+def video(server: Server) -> Video:
     """One video for all tests here."""
-    yield upload(server, "film.mp4", CONTENT)
+    return upload(server, "film.mp4", CONTENT)
 
 
 def test_the_whole_file_comes_with_its_length_and_validators(video: Video) -> None:
@@ -88,8 +88,6 @@ def test_a_range_that_is_not_understood_brings_the_whole_file(video: Video, head
 
 
 def test_head_tells_all_but_the_bytes(video: Video) -> None:
-    import requests
-
     response = requests.head(video.server.url + video.path, timeout=10)
     assert response.status_code == 200
     assert response.headers["Content-Length"] == str(len(CONTENT))
@@ -113,8 +111,6 @@ def test_conditions_spare_the_bytes(video: Video) -> None:
 
 
 def test_ranges_on_one_connection_do_not_mix(video: Video) -> None:
-    import requests
-
     with requests.Session() as session:
         for start in range(0, 200_000, 50_000):
             header = {"Range": f"bytes={start}-{start + 49_999}"}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import socket
+import struct
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -71,12 +75,8 @@ def test_a_reset_connection_loses_nothing_either(server: Server) -> None:
 
 
 def _is_drained(connection: socket.socket) -> bool:
-    import fcntl
-    import struct
-    import termios
-
     waiting = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\x00" * 4)
-    return struct.unpack("i", waiting)[0] == 0
+    return waiting == struct.pack("i", 0)
 
 
 def test_a_client_that_comes_back_is_served_while_its_old_connection_hangs(server: Server) -> None:
@@ -84,6 +84,7 @@ def test_a_client_that_comes_back_is_served_while_its_old_connection_hangs(serve
     upload_id = create(server, file)
     with server.connect() as old:
         old.sendall(chunk_request(server, file, 0)[:2_000_000])
+        wait_until(lambda: _is_drained(old), "a worker has read the piece")
         response = send_chunk(server, file, 0)
         assert (response.status_code, response.json()["complete"]) == (200, True)
         assert stored_sha256(server, upload_id) == file.sha256
@@ -98,6 +99,7 @@ def test_a_superseded_request_that_lives_is_told_what_the_newer_one_achieved(
     request = chunk_request(server, file, 0)
     with server.connect() as old:
         old.sendall(request[:2_000_000])
+        wait_until(lambda: _is_drained(old), "a worker has read the piece")
         send_chunk(server, file, 0)
         old.sendall(request[2_000_000:])
         status, answer = read_json(old)
@@ -196,8 +198,6 @@ def test_a_stopping_server_lets_a_running_chunk_finish(start_server: StartServer
 
 
 def test_ctrl_c_is_as_graceful(start_server: StartServer) -> None:
-    import os
-
     server = start_server()
     assert server.process is not None
     file = ChunkedFile(random_bytes(2_000_000, 30), 2_000_000)

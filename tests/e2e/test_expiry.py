@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -86,8 +87,6 @@ def test_a_publication_cut_short_by_a_crash_is_finished(start_server: StartServe
 
 
 def _set_state(server: Server, upload_id: str, state: str) -> None:
-    import sqlite3
-
     with sqlite3.connect(server.library.parent / "sluice.db") as database:
         database.execute(
             "UPDATE uploads SET state = ?, active_at = 0 WHERE id = ?", (state, upload_id)

@@ -69,13 +69,18 @@ def test_a_duplicate_sent_with_knowledge_from_before_is_not_written_either(world
     assert world.staged_bytes(stale.id, 0, 400) == pattern(0, 400)
 
 
-def test_the_last_chunk_again_after_completion_is_answered_with_the_video(world: World) -> None:
-    stale = world.create(1000)
+@pytest.mark.parametrize("known", [0, 400])
+def test_the_last_chunk_again_after_completion_is_answered_with_the_video(
+    world: World, known: int
+) -> None:
+    """Also where the request looked the upload up before it was complete."""
+    stale = world.send(world.create(1000), 0, known)
     world.send(stale, 0, 400)
     done = world.send(stale, 400, 1000)
     again = world.service.append(stale, 400, PiecesSource(b"\xff" * 600))
     assert (again.state, again.id) == (UploadState.COMPLETE, done.id)
     assert world.content(done) == pattern(0, 1000)
+    assert world.files() == {done.id}
     assert len(world.events) == 1
 
 

@@ -1,7 +1,7 @@
 /** <live-announcer>: speaks to screen readers, seldom enough to be listened to. */
 
 /** The shortest time between two announcements, milliseconds. */
-const PAUSE = 4_000;
+const PAUSE = 2_000;
 
 export class LiveAnnouncer extends HTMLElement {
   #pending = null;

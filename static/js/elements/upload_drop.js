@@ -5,8 +5,9 @@ export class UploadDrop extends HTMLElement {
   connectedCallback() {
     this.setAttribute("ready", "");
     const { signal } = this.#listening;
-    this.querySelector('[data-action="folder"]').addEventListener("click", (event) => this.#chooseFolder(event), { signal });
-    this.querySelector(".drop__folder").hidden = !("webkitdirectory" in HTMLInputElement.prototype);
+    const folderButton = this.querySelector('[data-action="folder"]');
+    folderButton.hidden = !("webkitdirectory" in HTMLInputElement.prototype);
+    folderButton.addEventListener("click", (event) => this.#chooseFolder(event), { signal });
   }
 
   disconnectedCallback() {

@@ -9,7 +9,9 @@ import { UploadRow } from "./upload_row.js";
 
 /** Speeds fall and times pass also while no answer comes, milliseconds. */
 const REFRESH_INTERVAL = 1_000;
-/** Going through thousands of uploads for the totals is worth it a few times a second, not every frame, milliseconds. */
+/**
+ * Going through thousands of uploads for the totals is worth it a few times a second, not every frame, milliseconds.
+ */
 const TOTALS_INTERVAL = 200;
 /** Bytes whose loss deserves a question before cancelling. */
 const WORTH_ASKING = 1024 * 1024;
@@ -94,8 +96,9 @@ export class UploadPanel extends HTMLElement {
 
   #totalsText({ count, size, received, states, bytesPerSecond, secondsLeft }) {
     const done = states.complete ?? 0;
+    const files = countOf(count, "file");
     return [
-      done === count ? `${countOf(count, "file")} uploaded` : `${done.toLocaleString("en")} of ${countOf(count, "file")}`,
+      done === count ? `${files} uploaded` : `${done.toLocaleString("en")} of ${files}`,
       received === size ? formatBytes(size) : `${formatBytes(received)} of ${formatBytes(size)}`,
       states.failed && `${countOf(states.failed, "file")} failed`,
       bytesPerSecond && received < size && formatSpeed(bytesPerSecond),
@@ -120,14 +123,14 @@ export class UploadPanel extends HTMLElement {
     const all = { "pause-all": "pause", "resume-all": "resume", "retry-all": "retry" }[button.dataset.action];
     if (all) this.queue.forAll(all);
     else if (button.dataset.action === "cancel-all") await this.#cancelAll();
-    else if (button.dataset.action === "clear") this.queue.clearCompleted();
+    else if (button.dataset.action === "clear") this.queue.dismissCompleted();
     else await this.#actOn(upload, button.dataset.action);
     keepFocus(button, this);
   }
 
   async #actOn(upload, action) {
     if (action !== "cancel") return upload.can(action) && this.queue[action](upload);
-    if (upload.state === "complete" || upload.state === "failed") return this.queue.dismiss(upload);
+    if (upload.state === "complete") return this.queue.dismiss(upload);
     if (upload.received >= WORTH_ASKING && !(await this.#agrees(upload))) return;
     if (upload.can("cancel")) await this.queue.cancel(upload);
     else if (upload.state === "complete") this.queue.dismiss(upload);
@@ -138,7 +141,7 @@ export class UploadPanel extends HTMLElement {
       title: "Cancel this upload?",
       text: `${formatBytes(upload.received)} of ${upload.name} are on the server already and would be deleted.`,
       yes: "Cancel the upload",
-      no: "Keep uploading",
+      no: "Keep it",
     });
   }
 

@@ -56,7 +56,7 @@ export class UploadRow extends HTMLElement {
   #renderCompletion(open, cancel) {
     open.hidden = false;
     open.href = `/watch/${this.upload.id}`;
-    open.setAttribute("aria-label", `Watch ${this.#parts.name.textContent}`);
+    open.setAttribute("aria-label", `Open ${this.#parts.name.textContent}`);
     cancel.title = "Remove from this list";
     cancel.setAttribute("aria-label", `Remove ${this.#parts.name.textContent} from this list`);
   }

@@ -1,6 +1,7 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays and deletes. */
 
 import { formatBytes, formatDate } from "../helpers/format.js";
+import { localiseDates } from "../helpers/local_dates.js";
 import { RowGroups } from "../helpers/row_groups.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
@@ -23,7 +24,7 @@ export class VideoLibrary extends HTMLElement {
     Object.assign(this, { library, play, confirm, announce });
     this.#parts = partsOf(this.querySelector("section"));
     this.#groups = new RowGroups(this.#parts.list);
-    this.#localiseDates();
+    localiseDates(this);
     library.addEventListener("appended", ({ detail }) => detail.forEach((video) => this.#groups.append(rowOf(video))));
     library.addEventListener("prepended", ({ detail }) => this.#prepend(detail));
     library.addEventListener("removed", ({ detail }) => this.#remove(detail));
@@ -54,8 +55,8 @@ export class VideoLibrary extends HTMLElement {
   #loadAhead() {
     const more = this.querySelector('[data-part="more"]');
     if (!more) return;
-    const observer = new IntersectionObserver(([entry]) => entry.isIntersecting && this.#loadMore(more), { rootMargin: LOAD_AHEAD });
-    observer.observe(more);
+    const load = ([entry]) => entry.isIntersecting && this.#loadMore(more);
+    new IntersectionObserver(load, { rootMargin: LOAD_AHEAD }).observe(more);
     more.addEventListener("click", (event) => {
       event.preventDefault();
       this.#loadMore(more);
@@ -110,10 +111,6 @@ export class VideoLibrary extends HTMLElement {
     const problem = this.querySelector('[data-part="problem"]');
     problem.textContent = wordsForRequest(action, error);
     problem.hidden = false;
-  }
-
-  #localiseDates() {
-    for (const time of this.querySelectorAll("time[datetime]")) time.textContent = formatDate(time.dateTime);
   }
 }
 

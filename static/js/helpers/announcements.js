@@ -4,6 +4,8 @@ import { countOf } from "./format.js";
 
 /** Progress is said this often at most, milliseconds. */
 const PROGRESS_PAUSE = 20_000;
+/** Up to so many files the end of each is told. */
+const FEW_FILES = 5;
 
 /** Connects the events of `queue`, `panel` and `connection` to `announce(text)`. */
 export function announceProgress({ queue, panel, connection, announce }) {
@@ -12,9 +14,12 @@ export function announceProgress({ queue, panel, connection, announce }) {
     lastProgress = performance.now();
     announce(detail.length === 1 ? `${detail[0].name} added.` : `${countOf(detail.length, "file")} added.`);
   });
-  queue.addEventListener("completed", ({ detail }) => announce(completionText(queue, detail)));
+  queue.addEventListener("completed", ({ detail }) => {
+    const text = completionText(queue, detail);
+    if (text) announce(text);
+  });
   queue.addEventListener("changed", ({ detail }) => {
-    if (detail.state === "failed") announce(`${detail.name} failed.`);
+    if (detail.state === "failed") announce(`${detail.name} could not be uploaded.`);
   });
   panel.addEventListener("totals", ({ detail }) => {
     if (!queue.isBusy || performance.now() - lastProgress < PROGRESS_PAUSE) return;
@@ -26,8 +31,9 @@ export function announceProgress({ queue, panel, connection, announce }) {
   });
 }
 
+/** Of many files only the end of all is worth a word; the progress tells the rest. */
 function completionText(queue, upload) {
-  if (queue.uploads.length === 1) return `${upload.name} is uploaded.`;
-  const open = queue.uploads.filter((other) => other.isOpen).length;
-  return open === 0 ? "All uploads have ended." : `${upload.name} is uploaded, ${open} to go.`;
+  const { uploads } = queue;
+  if (uploads.length > 1 && !queue.isBusy) return "All uploads have ended.";
+  return uploads.length <= FEW_FILES ? `${upload.name} is uploaded.` : null;
 }

@@ -1,4 +1,6 @@
-/** A long list in groups of rows: the browser skips whole groups out of sight, which is cheaper than thousands of rows. */
+/**
+ * A long list in groups of rows: the browser skips whole groups out of sight, which is cheaper than thousands of rows.
+ */
 
 const ROWS_PER_GROUP = 40;
 

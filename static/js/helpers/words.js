@@ -11,7 +11,8 @@ const WORDS = {
   chunk_mismatch: () => "The server received something that does not fit this file. Has it changed since you chose it?",
   type_not_allowed: () => "This server does not take files of this type.",
   malformed_request: () => "The server did not understand this page. Reload the page and try again.",
-  file_unreadable: () => "This file can no longer be read. It may have been changed, moved or removed: choose it again.",
+  file_unreadable: () =>
+    "This file can no longer be read: it may have been changed, moved or removed. Choose it again.",
   already_here: () => "This very file is on its way already, in another row of this list.",
   bytes_missing: () => "Some bytes did not reach the server. Try again: only those are sent.",
   connection_unstable: () => "The connection keeps breaking while sending. What has arrived is safe; try again later.",

@@ -89,3 +89,13 @@ async function ignoringAbsence(promise) {
     if (error.status !== 404 && error.status !== 410) throw error;
   }
 }
+
+/** The answer to a chunk, or null for a text that is none, such as the login page of some network in between. */
+export function acknowledgementOf(text) {
+  try {
+    const answer = JSON.parse(text);
+    return Number.isFinite(answer?.received) ? answer : null;
+  } catch {
+    return null;
+  }
+}

@@ -5,7 +5,10 @@ const LONGEST_DELAY = 30_000;
 /** A server that asks for more than this is asked again anyway: it may have come back long before. */
 const LONGEST_RETRY_AFTER = 5 * 60_000;
 
-/** Exponential backoff with full jitter: a random time up to 1, 2, 4 ... 30 s, so that many waiting chunks do not return at once. */
+/**
+ * Exponential backoff with full jitter: a random time up to 1, 2, 4 ... 30 s, so that many waiting chunks do not
+ * return at once.
+ */
 export function jitteredDelay(attempt, random = Math.random) {
   const ceiling = Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.max(0, attempt));
   return Math.round(random() * ceiling);

@@ -12,7 +12,9 @@ export class Connection extends EventTarget {
   #recovery = null;
   #browser;
 
-  /** `probe(signal)` resolves to whether the server is there; `browser` has `navigator.onLine` and the online events. */
+  /**
+   * `probe(signal)` resolves to whether the server is there; `browser` has `navigator.onLine` and the online events.
+   */
   constructor({ probe, browser = globalThis, random = Math.random }) {
     super();
     this.#probe = probe;

@@ -5,8 +5,10 @@
 
 import { Dropzone } from "../../vendor/dropzone/dropzone.mjs";
 import { nextTask, SlicedWork } from "../helpers/sliced_work.js";
+import { acknowledgementOf } from "./api.js";
 import { chunkCount, chunkRange } from "./chunk_plan.js";
-import { connectionLost, fileUnreadable, problemOfAnswer } from "./problem.js";
+import { checkReadable } from "./file_check.js";
+import { connectionLost, problemOfAnswer } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 import { Slots } from "./slots.js";
 import { StallWatch } from "./stall_watch.js";
@@ -50,7 +52,7 @@ export class DropzoneAdapter {
     this.#dropzone.drop(event);
   }
 
-  /** Sends the chunks not in `skip` under the upload's id; resolves to the server's last answer, rejects with a Problem. */
+  /** Sends the chunks not in `skip` as this upload's; resolves to the server's last answer, rejects with a Problem. */
   send(upload, options) {
     upload.file.upload.uuid = upload.id;
     return this.#dropzone.send(upload.file, options);
@@ -173,8 +175,7 @@ class ChunkSender extends Dropzone {
     const transfer = this.#transfers.get(file);
     if (!transfer) return;
     if (xhr.status >= 200 && xhr.status < 300) {
-      const answer = readAnswer(xhr);
-      // A login page of some network in between answers 200 as well.
+      const answer = acknowledgementOf(xhr.responseText);
       if (!answer) return this.#repeat(file, xhr, connectionLost());
       if (!transfer.answer.media) transfer.answer = answer;
       transfer.onAcknowledged(answer.received);
@@ -237,23 +238,6 @@ function leaveOutChunks(file, skip, chunkBytes) {
 function sentChunk(file, index, chunkBytes) {
   const [start, end] = chunkRange(index, file.size, chunkBytes);
   const size = end - start;
-  return { file, index, dataBlock: null, status: Dropzone.SUCCESS, progress: 100, total: size, bytesSent: size, xhr: null };
-}
-
-function readAnswer(xhr) {
-  try {
-    const answer = JSON.parse(xhr.responseText);
-    return Number.isFinite(answer?.received) ? answer : null;
-  } catch {
-    return null;
-  }
-}
-
-/** To the page, a file that was changed on the disk fails to send just like a lost connection does. */
-async function checkReadable(blob) {
-  try {
-    await blob.slice(0, 1).arrayBuffer();
-  } catch {
-    throw fileUnreadable();
-  }
+  const sent = { status: Dropzone.SUCCESS, progress: 100, total: size, bytesSent: size };
+  return { file, index, dataBlock: null, xhr: null, ...sent };
 }

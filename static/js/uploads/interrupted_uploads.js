@@ -6,12 +6,15 @@ import { coveredBytes } from "./chunk_plan.js";
 /** Emits `change` when its `list` does: `{ id, name, size, received, fingerprint, expires }`, sizes in bytes. */
 export class InterruptedUploads extends EventTarget {
   #queue;
+  #idsElsewhere;
   #known = [];
   #shownCount = 0;
 
-  constructor(queue) {
+  /** `idsElsewhere()` resolves to the ids that other tabs are sending just now. */
+  constructor(queue, { idsElsewhere = async () => new Set() } = {}) {
     super();
     this.#queue = queue;
+    this.#idsElsewhere = idsElsewhere;
     for (const event of ["changed", "removed"]) queue.addEventListener(event, ({ detail }) => this.#recheck(detail));
   }
 
@@ -22,8 +25,9 @@ export class InterruptedUploads extends EventTarget {
 
   /** Asks the server again. */
   async refresh(signal) {
-    const uploads = await unfinishedUploads(signal);
-    this.#known = uploads.filter(({ state }) => state === "receiving").map(fromAnswer);
+    const [uploads, elsewhere] = await Promise.all([unfinishedUploads(signal), this.#idsElsewhere()]);
+    const isInterrupted = ({ id, state }) => state === "receiving" && !elsewhere.has(id);
+    this.#known = uploads.filter(isInterrupted).map(fromAnswer);
     this.#changed();
   }
 

@@ -1,9 +1,15 @@
-/** The states of one upload on this page and the steps between them; a step that is not listed is a mistake in our code. */
+/**
+ * The states of one upload on this page and the steps between them; a step that is not listed is a mistake in our
+ * code.
+ */
 
 const RUNNING = ["preparing", "sending", "verifying"];
 const OPEN = ["queued", ...RUNNING, "waiting"];
 
-/** step name -> { from: states it is allowed in, to: state it leads to }. `wait` remembers where `proceed` goes back to. */
+/**
+ * step name -> { from: states it is allowed in, to: state it leads to }. `wait` remembers where `proceed` goes back
+ * to.
+ */
 const STEPS = {
   prepare: { from: ["queued"], to: "preparing" },
   send: { from: ["preparing"], to: "sending" },

@@ -6,7 +6,13 @@ import { retryAfterDelay } from "./backoff.js";
 const AWAY_STATUSES = new Set([502, 503, 504]);
 const RETRYABLE_STATUSES = new Set([408, 425, 429, 500, ...AWAY_STATUSES]);
 /** Codes for answers without a problem document, as proxies give them. */
-const CODE_OF_STATUS = { 404: "upload_not_found", 410: "upload_gone", 413: "too_large", 415: "type_not_allowed", 507: "no_room" };
+const CODE_OF_STATUS = {
+  404: "upload_not_found",
+  410: "upload_gone",
+  413: "too_large",
+  415: "type_not_allowed",
+  507: "no_room",
+};
 
 /** A refused or failed request; `retryAfter` is in milliseconds. */
 export class Problem extends Error {

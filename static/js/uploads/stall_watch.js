@@ -1,6 +1,8 @@
 /** Ends requests on connections that died without a word, as they do while a laptop sleeps. */
 
-/** Longer than the server itself waits for a silent sender, milliseconds; also covers the answer after the last byte. */
+/**
+ * Longer than the server itself waits for a silent sender, milliseconds; also covers the answer after the last byte.
+ */
 const LONGEST_SILENCE = 90_000;
 
 export class StallWatch {

@@ -13,11 +13,11 @@ const RUNNING_WEIGHT = 9;
 export const STOPPED = "stopped";
 
 /**
- * Emits `added`, `changed`, `removed`, `completed` and `discard-failed` with the upload (for `added`: a list) as `detail`.
+ * Emits `added`, `changed`, `removed`, `completed` and `discard-failed`; `detail` is the upload, for `added` a list.
  *
  * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
- * `verify(upload, signal)` waits for the server's check and `discard(upload)` makes the server forget it. `view` is told
- * of the end: `succeed(upload)`, `fail(upload)`, `restart(upload)`, `remove(upload)`.
+ * `verify(upload, signal)` waits for the server's check and `discard(upload)` makes the server forget it. `view` is
+ * told of the end: `succeed(upload)`, `fail(upload)`, `restart(upload)`, `remove(upload)`.
  */
 export class UploadQueue extends EventTarget {
   #steps;
@@ -49,6 +49,11 @@ export class UploadQueue extends EventTarget {
   /** Whether anything is still to be done, by this page or the server. */
   get isBusy() {
     return this.uploads.some((upload) => upload.isOpen);
+  }
+
+  /** The server's ids of the uploads that are open here. */
+  get openIds() {
+    return this.uploads.filter((upload) => upload.isOpen && upload.id).map((upload) => upload.id);
   }
 
   has(upload) {
@@ -108,9 +113,9 @@ export class UploadQueue extends EventTarget {
     await Promise.allSettled(allowed.map((upload) => this[step](upload)));
   }
 
-  /** Removes the rows of everything that is complete. */
-  clearCompleted() {
-    for (const upload of this.uploads) if (upload.state === "complete") this.dismiss(upload);
+  /** Takes completed uploads off the list, all or those for which `isMeant(upload)`. */
+  dismissCompleted(isMeant = () => true) {
+    for (const upload of this.uploads) if (upload.state === "complete" && isMeant(upload)) this.dismiss(upload);
   }
 
   #admit(upload) {

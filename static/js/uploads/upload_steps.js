@@ -13,7 +13,9 @@ const SLOWEST_POLL = 5_000;
 
 const GONE_STATES = new Set(["cancelled", "expired"]);
 
-/** `transport.send(upload, { skip, signal, ... })` sends the chunks; `connection` tells when the server can be reached. */
+/**
+ * `transport.send(upload, { skip, signal, ... })` sends the chunks; `connection` tells when the server can be reached.
+ */
 export class UploadSteps {
   #transport;
   #connection;

@@ -1,0 +1,183 @@
+"""The commands of `flask --app wsgi`: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from functools import wraps
+from itertools import islice
+from typing import Any, ParamSpec
+
+import click
+from flask import Flask
+from flask.cli import AppGroup, with_appcontext
+
+from app.admin.disk_commands import disk_bench
+from app.admin.verify import Verification
+from app.domain.errors import UploadError
+from app.domain.lifecycle import IllegalTransition
+from app.domain.upload import Upload, parse_upload_id
+from app.wire.context import IMPLICIT_OWNER, current_services
+
+LIST_LIMIT = 1000
+"""Rows a list shows unless asked for more."""
+
+P = ParamSpec("P")
+
+uploads = AppGroup("uploads", help="Uploads under way.")
+videos = AppGroup("videos", help="Finished files.")
+
+as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
+limited = click.option("--limit", default=LIST_LIMIT, show_default=True, help="Most rows.")
+
+
+def init_app(app: Flask) -> None:
+    """Add the commands to Flask's own."""
+    for command in (uploads, videos, verify, sweep, disk_bench):
+        app.cli.add_command(command)
+
+
+def _explained(command: Callable[P, None]) -> Callable[P, None]:
+    """Errors of the domain as one line and exit status 1."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except UploadError as error:
+            raise click.ClickException(str(error)) from error
+
+    return run
+
+
+@uploads.command("list")
+@limited
+@as_json
+def list_uploads(limit: int, is_json: bool) -> None:
+    """Show the uploads under way, newest first."""
+    _print_all(current_services().uploads.active(IMPLICIT_OWNER, limit), is_json=is_json)
+
+
+@uploads.command("show")
+@click.argument("upload_id", metavar="ID")
+@as_json
+@_explained
+def show_upload(upload_id: str, is_json: bool) -> None:
+    """Show one upload, with the ranges that are missing."""
+    upload = current_services().uploads.get(IMPLICIT_OWNER, parse_upload_id(upload_id))
+    _print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
+
+
+@uploads.command("expire")
+@click.argument("upload_id", metavar="ID")
+@_explained
+def expire_upload(upload_id: str) -> None:
+    """End an upload now and free its room."""
+    try:
+        current_services().housekeeping.expire_one(parse_upload_id(upload_id))
+    except IllegalTransition as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"expired {upload_id}")
+
+
+@videos.command("list")
+@limited
+@as_json
+def list_videos(limit: int, is_json: bool) -> None:
+    """Show the finished files, newest first."""
+    found = islice(current_services().library.all(IMPLICIT_OWNER), limit)
+    _print_all(list(found), is_json=is_json)
+
+
+@videos.command("show")
+@click.argument("video_id", metavar="ID")
+@as_json
+@_explained
+def show_video(video_id: str, is_json: bool) -> None:
+    """Show one finished file."""
+    video = current_services().library.get(IMPLICIT_OWNER, parse_upload_id(video_id))
+    _print_one({**_row(video), "sha256": video.sha256}, is_json=is_json)
+
+
+@videos.command("delete")
+@click.argument("video_ids", metavar="ID...", nargs=-1, required=True)
+@_explained
+def delete_videos(video_ids: tuple[str, ...]) -> None:
+    """Delete finished files."""
+    for video_id in video_ids:
+        current_services().library.delete(IMPLICIT_OWNER, parse_upload_id(video_id))
+        click.echo(f"deleted {video_id}")
+
+
+@click.command("verify")
+@as_json
+@with_appcontext
+def verify(is_json: bool) -> None:
+    """Read all finished files again and report what differs from the records."""
+    verification = Verification(current_services(), IMPLICIT_OWNER)
+    findings = []
+    for finding in verification.run():
+        findings.append(finding)
+        if not is_json:
+            click.echo(f"{finding.name}  {finding.difference}: {finding.detail}")
+    report = {"checked": verification.checked, "without_digest": verification.without_digest}
+    if is_json:
+        found = [{"name": f.name, "what": f.difference, "detail": f.detail} for f in findings]
+        click.echo(json.dumps({**report, "differences": found}, indent=2))
+    else:
+        click.echo(
+            f"{verification.checked} files checked ({verification.without_digest} of them have no "
+            f"digest yet), {len(findings)} differ"
+        )
+    sys.exit(1 if findings else 0)
+
+
+@click.command("sweep")
+@with_appcontext
+def sweep() -> None:
+    """Expire idle uploads, finish interrupted ones and remove leftovers, once and now."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    current_services().housekeeping.sweep()
+    click.echo("swept")
+
+
+def _row(upload: Upload) -> dict[str, Any]:
+    return {
+        "id": upload.id,
+        "filename": upload.filename,
+        "state": upload.state.value,
+        "length": upload.length,
+        "received": upload.received.total,
+        "active": upload.active_at.isoformat(timespec="seconds"),
+    }
+
+
+def _ranges(upload: Upload) -> list[list[int]]:
+    return [[span.start, span.end] for span in upload.missing]
+
+
+def _print_all(found: list[Upload], *, is_json: bool) -> None:
+    rows = [_row(upload) for upload in found]
+    if is_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        name = _printable(row["filename"])
+        click.echo(f"{row['id']}  {row['received']:>14} of {row['length'] or '?':>14}  {name}")
+
+
+def _print_one(row: dict[str, Any], *, is_json: bool) -> None:
+    if is_json:
+        click.echo(json.dumps(row, indent=2))
+        return
+    for name, value in row.items():
+        click.echo(f"{name:<10}{_printable(str(value))}")
+
+
+def _printable(text: str) -> str:
+    """A client's text without what would steer the terminal."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,94 @@
+"""Compares the library's files with their records. No Flask."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, parse_upload_id
+from app.services import Services
+
+READ_BYTES = 1024 * 1024
+
+
+class Difference(StrEnum):
+    """What can be wrong."""
+
+    MISSING = "missing"
+    """There is a record and no file."""
+    WRONG_SIZE = "wrong_size"
+    WRONG_DIGEST = "wrong_digest"
+    UNREADABLE = "unreadable"
+    """The disk fails to give the bytes."""
+    NO_RECORD = "no_record"
+    """There is a file and no record of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A file that is not as its record says; `name` is the upload's id, or the file's name."""
+
+    name: str
+    difference: Difference
+    detail: str
+
+
+@dataclass(slots=True)
+class Verification:
+    """One pass over the library; what it counts is right once `run` has ended."""
+
+    services: Services
+    owner: str
+    checked: int = 0
+    without_digest: int = 0
+    """Files too new to have a digest in their record: only their size was compared."""
+
+    def run(self) -> Iterator[Finding]:
+        """Everything that differs, as it is found."""
+        known = set()
+        for video in self.services.library.all(self.owner):
+            known.add(video.id)
+            self.checked += 1
+            self.without_digest += video.sha256 is None
+            finding = self._check(video)
+            if finding is not None and self._is_still_there(video.id):
+                yield finding
+        for name in self.services.store.published():
+            if name not in known and not self._is_still_there(name):
+                yield Finding(name, Difference.NO_RECORD, "the file has no record")
+
+    def _check(self, video: Upload) -> Finding | None:
+        try:
+            length, digest = self._read(video)
+        except UploadGone:
+            return Finding(video.id, Difference.MISSING, "the file is not there")
+        except OSError as error:
+            return Finding(video.id, Difference.UNREADABLE, error.strerror or str(error))
+        if length != video.length:
+            detail = f"{length} bytes where the record says {video.length}"
+            return Finding(video.id, Difference.WRONG_SIZE, detail)
+        if video.sha256 not in {None, digest}:
+            detail = f"SHA-256 {digest} where the record says {video.sha256}"
+            return Finding(video.id, Difference.WRONG_DIGEST, detail)
+        return None
+
+    def _read(self, video: Upload) -> tuple[int, str]:
+        """The file's true length and digest."""
+        digest, length, buffer = hashlib.sha256(), 0, memoryview(bytearray(READ_BYTES))
+        with self.services.library.open(video, ByteRange(0, video.known_length)) as file:
+            while count := file.readinto(buffer):
+                digest.update(buffer[:count])
+                length += count
+        return length, digest.hexdigest()
+
+    def _is_still_there(self, name: str) -> bool:
+        """Whether there is a living record now: the library changes while it is read."""
+        try:
+            self.services.uploads.get(self.owner, parse_upload_id(name))
+        except (UploadNotFound, UploadGone):
+            return False
+        return True

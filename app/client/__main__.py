@@ -1,0 +1,5 @@
+"""Entry point of `python -m app.client`."""
+
+from app.client.cli.main import main
+
+main()

@@ -1,0 +1,4 @@
+"""The command line: `main.py` and one file for each kind of command; `display.py` draws.
+
+Results go to standard output, everything else to standard error.
+"""

@@ -1,0 +1,111 @@
+"""The command `upload`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from app.client.bundle_sender import Outcome
+from app.client.cli.common import (
+    connected,
+    error_document,
+    exit_code,
+    print_json,
+    transfer_options,
+)
+from app.client.cli.display import plain, progress_display, say, size_text
+from app.client.errors import FileProblem, SluiceError
+from app.client.local_file import LocalFile
+from app.client.sources import Left, find_files
+from app.client.uploader import Uploaded
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER|PATTERN...")
+@transfer_options
+@click.option("--chunk-bytes", metavar="BYTES", help="Chunk size to begin with. [the server's]")
+def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: str | None) -> int:
+    """Send files, and folders with all that is below them.
+
+    Run again after whatever broke it, it goes on where it stood. At the end of each file its
+    SHA-256 is compared with the server's.
+
+    \b
+    Examples:
+      python -m app.client upload film.mp4
+      python -m app.client upload holiday/ "cards/*.mov"
+      python -m app.client upload film.mp4 --json | jq -r .url
+    """  # noqa: D301
+    report = _Report(as_json)
+    files = []
+    for found in find_files(paths):
+        if isinstance(found, Left):
+            report.left(found)
+        else:
+            files.append(found)
+    if files:
+        with connected(config=config, **given) as client, progress_display() as listener:
+            client.upload_many(files, on_outcome=report.outcome, on_progress=listener)
+    report.close()
+    return exit_code(report.errors)
+
+
+class _Report:
+    """Prints what came of each file, and counts."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.errors: list[SluiceError] = []
+        self._as_json = as_json
+        self._done = 0
+
+    def left(self, left: Left) -> None:
+        if left.is_failure:
+            self._failed(str(left.path), FileProblem(f"{left.path}: {left.reason}"))
+        else:
+            say(plain(f"{left.path}: left out, {left.reason}"))
+
+    def outcome(self, file: LocalFile, outcome: Outcome) -> None:
+        if isinstance(outcome, SluiceError):
+            self._failed(str(file.path), outcome)
+        else:
+            self._succeeded(outcome)
+
+    def close(self) -> None:
+        if self._done + len(self.errors) > 1:
+            say(f"{self._done} stored, {len(self.errors)} failed")
+
+    def _succeeded(self, uploaded: Uploaded) -> None:
+        self._done += 1
+        if self._as_json:
+            print_json(
+                {
+                    "path": uploaded.path,
+                    "name": uploaded.name,
+                    "id": uploaded.id,
+                    "length": uploaded.length,
+                    "sha256": uploaded.sha256,
+                    "media": uploaded.media,
+                    "url": uploaded.url,
+                    "sent": uploaded.sent,
+                    "verified": uploaded.is_verified,
+                }
+            )
+        else:
+            click.echo(f"{plain(uploaded.path)}  {uploaded.url}  {_remark(uploaded)}")
+
+    def _failed(self, path: str, error: SluiceError) -> None:
+        self.errors.append(error)
+        if self._as_json:
+            print_json({"path": path, "error": error_document(error)})
+        text = str(error)
+        say(plain(text if text.startswith(path) else f"{path}: {text}"))
+
+
+def _remark(uploaded: Uploaded) -> str:
+    if uploaded.sent == 0 and uploaded.length > 0:
+        return "(was there already)"
+    remark = size_text(uploaded.length)
+    if uploaded.sent < uploaded.length:
+        remark += f", {size_text(uploaded.sent)} of it now"
+    return f"({remark}{'' if uploaded.is_verified else ', checksum not compared yet'})"

@@ -1,0 +1,247 @@
+"""The operator's commands, run through Flask's own CLI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from flask import Flask
+
+from app.admin.commands import init_app
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload
+from app.factory import create_app
+from app.ingest.source import StreamSource
+from app.services import Services, build_services
+from app.settings import Settings
+from app.uploads.service import NewUpload
+from app.wire.context import IMPLICIT_OWNER
+
+
+class Operator:
+    """A server's folders and somebody who types commands."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = Settings(
+            staging_dir=folder / "staging", data_dir=folder / "data", durability="none"
+        )
+        self.services: Services = build_services(settings)
+        self.services.prepare()
+        self.app: Flask = create_app(self.services)
+        init_app(self.app)
+
+    def run(self, *arguments: str) -> Result:
+        return self.app.test_cli_runner().invoke(args=arguments)
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def begin(self, filename: str = "film.mp4", length: int = 1000) -> Upload:
+        upload, _ = self.services.uploads.create(
+            NewUpload(owner=IMPLICIT_OWNER, filename=filename, length=length)
+        )
+        return upload
+
+    def finish(self, filename: str = "film.mp4", content: bytes = b"x" * 1000) -> Path:
+        """A published file, with its digest; where it is. The file's name is the id."""
+        upload = self.begin(filename, len(content))
+        source = StreamSource(_Bytes(content), len(content))
+        upload = self.services.uploads.append(upload, 0, source)
+        assert upload.state is UploadState.COMPLETE
+        self.services.housekeeping.digest()
+        return self.services.settings.library_dir / upload.id
+
+
+class _Bytes:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read(self, size: int, /) -> bytes:
+        block, self._content = self._content[:size], self._content[size:]
+        return block
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    made = Operator(tmp_path)
+    yield made
+    made.services.database.close()
+
+
+def test_uploads_list_shows_what_is_under_way(operator: Operator) -> None:
+    operator.finish("done.mp4")
+    upload = operator.begin("under way.mp4")
+    assert [row["id"] for row in operator.json("uploads", "list")] == [upload.id]
+    result = operator.run("uploads", "list")
+    assert upload.id in result.stdout
+    assert "under way.mp4" in result.stdout
+    assert "done.mp4" not in result.stdout
+
+
+def test_uploads_show_tells_what_is_missing(operator: Operator) -> None:
+    upload = operator.begin(length=1000)
+    shown = operator.json("uploads", "show", upload.id)
+    assert shown["missing"] == [[0, 1000]]
+    assert shown["state"] == "receiving"
+    assert "receiving" in operator.run("uploads", "show", upload.id).stdout
+
+
+def test_a_name_cannot_steer_the_terminal(operator: Operator) -> None:
+    upload = operator.begin("a\u202e4pm.exe")
+    for result in (operator.run("uploads", "list"), operator.run("uploads", "show", upload.id)):
+        assert "\u202e" not in result.stdout
+        assert "4pm.exe" in result.stdout
+
+
+def test_uploads_expire_ends_one_and_frees_its_room(operator: Operator) -> None:
+    upload, other = operator.begin(), operator.begin("other.mp4")
+    assert operator.run("uploads", "expire", upload.id).exit_code == 0
+    staged = [path.name for path in operator.services.settings.staging_dir.iterdir()]
+    assert staged == [other.id]
+    result = operator.run("uploads", "show", upload.id)
+    assert result.exit_code == 1
+    assert "expired" in result.stderr
+
+
+def test_a_finished_file_cannot_be_expired(operator: Operator) -> None:
+    stored = operator.finish()
+    result = operator.run("uploads", "expire", stored.name)
+    assert result.exit_code == 1
+    assert stored.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("uploads", "show"), ("uploads", "expire"), ("videos", "show"), ("videos", "delete")],
+)
+@pytest.mark.parametrize("upload_id", ["0" * 32, "../../etc/passwd"])
+def test_an_unknown_id_is_one_line_and_status_1(
+    operator: Operator, command: tuple[str, ...], upload_id: str
+) -> None:
+    result = operator.run(*command, upload_id)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_videos_list_and_show_finished_files(operator: Operator) -> None:
+    ids = [operator.finish(f"{number}.mp4").name for number in range(3)]
+    assert [row["id"] for row in operator.json("videos", "list")] == ids[::-1]
+    assert len(operator.json("videos", "list", "--limit", "2")) == 2
+    assert len(operator.json("videos", "show", ids[0])["sha256"]) == 64
+
+
+def test_videos_delete_removes_files_and_leaves_the_others(operator: Operator) -> None:
+    first, second, third = (operator.finish(f"{number}.mp4") for number in range(3))
+    assert operator.run("videos", "delete", first.name, second.name).exit_code == 0
+    assert [path.exists() for path in (first, second, third)] == [False, False, True]
+
+
+def test_verify_is_content_with_what_is_as_recorded(operator: Operator) -> None:
+    operator.finish()
+    operator.begin()
+    result = operator.run("verify")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("1 files checked")
+    assert operator.json("verify") == {"checked": 1, "without_digest": 0, "differences": []}
+
+
+def test_verify_names_everything_that_differs(operator: Operator) -> None:
+    missing, shorter, longer, changed, sound = (operator.finish(f"{n}.mp4") for n in range(5))
+    missing.unlink()
+    shorter.write_bytes(shorter.read_bytes()[:-1])
+    longer.write_bytes(longer.read_bytes() + b"x")
+    changed.write_bytes(b"y" + changed.read_bytes()[1:])
+    stranger = sound.with_name("f" * 32)
+    stranger.write_bytes(b"?")
+    found = {row["name"]: row["what"] for row in operator.json("verify")["differences"]}
+    assert found == {
+        missing.name: "missing",
+        shorter.name: "wrong_size",
+        longer.name: "wrong_size",
+        changed.name: "wrong_digest",
+        stranger.name: "no_record",
+    }
+
+
+def test_verify_fails_when_anything_differs(operator: Operator) -> None:
+    operator.finish().unlink()
+    result = operator.run("verify")
+    assert result.exit_code == 1
+    assert "missing" in result.stdout
+    assert operator.run("verify", "--json").exit_code == 1
+
+
+def test_verify_does_not_call_a_file_wrong_that_is_deleted_meanwhile(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = operator.finish()
+    library = operator.services.library
+    real = library.open
+
+    def delete_first(upload: Upload, span: Any) -> Any:
+        library.delete(IMPLICIT_OWNER, upload.id)
+        return real(upload, span)
+
+    monkeypatch.setattr(library, "open", delete_first)
+    assert operator.run("verify").exit_code == 0
+    assert not stored.exists()
+
+
+def test_verify_tells_of_files_that_have_no_digest_yet(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator.services.housekeeping, "digest", lambda: None)
+    operator.finish()
+    assert operator.json("verify")["without_digest"] == 1
+
+
+def test_sweep_removes_what_no_record_wants(operator: Operator) -> None:
+    upload = operator.begin()
+    staged = operator.services.settings.staging_dir / upload.id
+    operator.services.uploads.cancel(IMPLICIT_OWNER, upload.id)
+    staged.write_bytes(b"left by a crash")
+    assert operator.run("sweep").exit_code == 0
+    assert not staged.exists()
+
+
+def test_disk_bench_prints_a_table_and_the_meaning_and_leaves_nothing(
+    operator: Operator, tmp_path: Path
+) -> None:
+    plot = tmp_path / "plot.svg"
+    result = operator.run(
+        "disk-bench", "--seconds", "0.02", "--bytes", "65536", "--plot", str(plot)
+    )
+    assert result.exit_code == 0, result.output
+    assert "one file system" in result.stdout
+    assert "one 20 MB chunk" in result.stdout
+    assert plot.read_text().startswith("<svg")
+    settings = operator.services.settings
+    assert [*settings.staging_dir.iterdir(), *settings.library_dir.iterdir()] == []
+
+
+def test_disk_bench_measures_the_folder_it_is_given(operator: Operator, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (one,) = operator.json(
+        "disk-bench", "--folder", str(folder), "--seconds", "0.02", "--bytes", "4096"
+    )
+    assert one["folder"] == str(folder)
+    assert len(one["cells"]) == 4 * 9
+
+
+def test_disk_bench_asks_for_room_first(operator: Operator) -> None:
+    result = operator.run("disk-bench", "--bytes", str(10**15))
+    assert result.exit_code == 1
+    assert "MiB" in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--seconds", "0"), ("--bytes", "1"), ("--folder", "/nowhere")])
+def test_disk_bench_refuses_what_makes_no_sense(
+    operator: Operator, option: tuple[str, str]
+) -> None:
+    assert operator.run("disk-bench", *option).exit_code == 2

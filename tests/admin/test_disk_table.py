@@ -1,0 +1,110 @@
+"""What is said and drawn about the figures of a disk."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from app.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Cell, Mode
+from app.admin.disk_plot import svg_plot
+from app.admin.disk_table import (
+    Measurement,
+    block_name,
+    knee,
+    meaning_lines,
+    table_lines,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+RATES = (1.7, 6.5, 24.0, 85.0, 240.0, 330.0, 350.0, 358.0, 361.0)
+"""MB/s by block size: the first and the last as measured on a t3.micro."""
+
+
+def cell(mode: Mode, block_bytes: int, mb_per_second: float) -> Cell:
+    return Cell(
+        mode=mode, block_bytes=block_bytes, byte_count=int(mb_per_second * 1e6), seconds=1.0
+    )
+
+
+def measurement(label: str = "staging <&>") -> Measurement:
+    cells = [
+        cell(mode, size, rate)
+        for mode in Mode
+        for size, rate in zip(BLOCK_SIZES, RATES, strict=True)
+        if not (mode.is_direct and size == KIB)
+    ]
+    cells += [
+        Cell(mode=mode, block_bytes=KIB, why_not="below the disk's own block size")
+        for mode in (Mode.WRITE_DIRECT, Mode.READ_DIRECT)
+    ]
+    return Measurement(label, tuple(cells))
+
+
+@pytest.mark.parametrize(
+    ("block_bytes", "name"), [(KIB, "1 KiB"), (20 * MIB, "20 MiB"), (1536, "1536 B")]
+)
+def test_block_sizes_read_as_people_write_them(block_bytes: int, name: str) -> None:
+    assert block_name(block_bytes) == name
+
+
+def test_the_knee_is_the_first_block_near_the_best_rate() -> None:
+    cells = measurement().of(Mode.WRITE_BUFFERED)
+    found = knee(cells)
+    assert found is not None
+    assert found.block_bytes == MIB
+
+
+def test_nothing_measured_has_no_knee() -> None:
+    assert knee([]) is None
+
+
+def test_the_table_has_a_line_for_each_size_and_a_column_for_each_mode() -> None:
+    _, head, *rows = table_lines(measurement())
+    assert all(mode.value in head for mode in Mode)
+    assert [row.split()[0] for row in rows[: len(BLOCK_SIZES)]] == [
+        block_name(size).split()[0] for size in BLOCK_SIZES
+    ]
+    assert {len(row) for row in rows[: len(BLOCK_SIZES)]} == {len(head)}
+
+
+def test_the_table_says_what_could_not_be_measured() -> None:
+    lines = table_lines(measurement())
+    assert lines[2].split() == ["1", "KiB", "1.7", "-", "1.7", "-"]
+    assert lines[-1] == "-: below the disk's own block size (up to 1 KiB)"
+
+
+def test_the_meaning_for_a_chunk_is_its_time_in_small_and_in_large_blocks() -> None:
+    line = meaning_lines(measurement(), 20 * MIB)[0]
+    assert "from 1 MiB on" in line
+    assert "one 20 MB chunk: 12.34 s in blocks of 1 KiB" in line
+    assert "0.058 s in blocks of 20 MiB" in line
+
+
+def test_a_mode_that_could_not_be_measured_is_left_out_of_the_meaning() -> None:
+    cells = [cell for cell in measurement().cells if not cell.mode.is_direct]
+    lines = meaning_lines(Measurement("x", tuple(cells)), 20 * MIB)
+    assert [line.partition(":")[0] for line in lines] == ["write, buffered", "read, buffered"]
+
+
+def test_the_plot_is_an_svg_with_a_line_for_each_mode_of_each_folder() -> None:
+    root = ElementTree.fromstring(svg_plot([measurement(), measurement("library")]))
+    assert root.tag == f"{SVG}svg"
+    assert len(root.findall(f".//{SVG}polyline")) == 2 * len(Mode)
+    texts = [element.text for element in root.iter(f"{SVG}text")]
+    assert "staging <&>: MB/s by block size" in texts
+    assert texts.count("20 MiB") == 2
+
+
+def test_every_point_of_the_plot_is_inside_it() -> None:
+    root = ElementTree.fromstring(svg_plot([measurement()]))
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    dots = root.findall(f".//{SVG}circle")
+    assert len(dots) == 4 * len(BLOCK_SIZES) - 2
+    assert all(0 < float(dot.attrib["cx"]) < width for dot in dots)
+    assert all(0 < float(dot.attrib["cy"]) < height for dot in dots)
+
+
+@pytest.mark.parametrize("cells", [(), (cell(Mode.READ_BUFFERED, MIB, 100.0),)])
+def test_the_plot_of_next_to_nothing_is_still_an_svg(cells: tuple[Cell, ...]) -> None:
+    ElementTree.fromstring(svg_plot([Measurement("x", cells)]))

@@ -1,0 +1,148 @@
+"""What all benchmarks stand on: rounds, room, clean-up, the meter, the client."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench import client, harness
+from bench.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
+from bench.harness import GB, Benchmark, Lab, NotEnoughRoom, prepared_lab
+from bench.meter import Meter
+from bench.page_cache import PageCache
+from tests.dropzone_client import random_bytes
+from tests.server import Server
+
+
+def benchmark(needed_bytes: int = 0) -> Benchmark:
+    return Benchmark(name="x", summary="", run=lambda _: [], needed_bytes=needed_bytes)
+
+
+def test_a_lab_leaves_nothing_even_if_the_benchmark_fails(tmp_path: Path) -> None:
+    def fail() -> None:
+        with prepared_lab(benchmark(), tmp_path, is_quick=True) as lab:
+            lab.source(100)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_benchmark_does_not_begin_without_room(tmp_path: Path) -> None:
+    huge = benchmark(needed_bytes=10**9 * GB)
+    with pytest.raises(NotEnoughRoom), prepared_lab(huge, tmp_path, is_quick=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_stop_when_the_time_is_over_but_not_before_the_first(tmp_path: Path) -> None:
+    assert list(Lab(tmp_path, False, 3, seconds=60.0).rounds()) == [0, 1, 2]
+    assert list(Lab(tmp_path, False, 3, seconds=0.0).rounds()) == [0]
+
+
+def test_a_source_has_the_length_asked_for_and_no_pattern(tmp_path: Path) -> None:
+    source = Lab(tmp_path, True, 1, 1.0).source(1_000_001)
+    content = source.read_bytes()
+    assert len(content) == 1_000_001
+    assert content[:1000] != content[1000:2000]
+
+
+def test_filling_the_page_cache_ends_and_keeps_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"x" * 5000)
+    free = iter([10_000, 5_000, 5_000])
+    monkeypatch.setattr("bench.page_cache.STEP_BYTES", 4096)
+    monkeypatch.setattr("bench.page_cache._free_bytes", lambda: next(free))
+    PageCache(tmp_path).fill([kept])
+    assert next(free, None) is None
+    assert (tmp_path / "sparse").stat().st_size == 2 * 4096
+
+
+def test_the_meter_counts_the_process_and_nobody_else() -> None:
+    busy = "import os\nwhile os.times().user < 0.3: pass\ninput()\nx = bytearray(30_000_000)\n"
+    program = f"input(); print(flush=True)\n{busy}print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with Meter([psutil.Process(process.pid)]) as meter:
+            process.stdin.write(b"\n\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            process.stdout.readline()
+            sum(range(3_000_000))
+            meter.look()
+        assert 0.1 < meter.cpu_seconds < 5
+        assert 25e6 < meter.peak_bytes < 60e6
+        process.kill()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("send", [client.upload_raw, client.upload_form])
+def test_chunked_uploads_arrive_as_they_were(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send: client.Upload
+) -> None:
+    monkeypatch.setattr(client, "CHUNK_BYTES", 100_000)
+    source = Lab(tmp_path, True, 1, 1.0).source(350_001)
+    upload_id = send(server.port, source, 350_001)
+    video = server.get(f"/api/videos/{upload_id}").json()
+    assert video["length"] == 350_001
+    assert server.get(f"/media/{upload_id}").content == source.read_bytes()
+
+
+@pytest.mark.e2e
+def test_whole_files_are_all_sent_once(server: Server, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{os.urandom(4).hex()}.mp4" for _ in range(7)]
+    for number, path in enumerate(paths):
+        path.write_bytes(random_bytes(50_000 + number, number))
+    in_order(paths, parallel=3, port=server.port)
+    videos = server.get("/api/videos?limit=200").json()["videos"]
+    ours = {one["filename"]: one["id"] for one in videos if tmp_path / one["filename"] in paths}
+    assert len(ours) == 7
+    for path in paths:
+        stored = server.get(f"/media/{ours[path.name]}").content
+        assert hashlib.sha256(stored).digest() == hashlib.sha256(path.read_bytes()).digest()
+
+
+@pytest.mark.e2e
+def test_the_client_takes_whole_files_and_ranges(server: Server, tmp_path: Path) -> None:
+    source = Lab(tmp_path, True, 1, 1.0).source(300_000)
+    upload_id = client.upload_raw(server.port, source, 300_000)
+    with Connection(server.port) as connection:
+        assert connection.get(f"/media/{upload_id}") == 300_000
+        assert connection.get(f"/media/{upload_id}", (100, 200)) == 100
+        with pytest.raises(RequestFailed):
+            connection.get("/media/unknown")
+
+
+@pytest.mark.e2e
+def test_an_answer_that_is_an_error_spoils_the_sample(server: Server, tmp_path: Path) -> None:
+    source = Lab(tmp_path, True, 1, 1.0).source(10)
+    body = FileSlice(source, 0, 10)
+    with Connection(server.port) as connection, pytest.raises(RequestFailed, match="400"):
+        connection.post("/upload", "application/octet-stream", body, around=(b"", b""))
+
+
+def test_an_error_in_one_of_several_threads_is_raised() -> None:
+    def fail_at_two(index: int) -> None:
+        if index == 2:
+            raise RequestFailed("two")
+
+    with pytest.raises(RequestFailed, match="two"):
+        in_parallel(3, fail_at_two)
+
+
+def test_a_bench_server_runs_with_the_defaults_of_the_program(tmp_path: Path) -> None:
+    environment = harness.BenchServer(tmp_path, {}).environment
+    assert {"SLUICE_WORKERS", "SLUICE_THREADS"}.isdisjoint(environment)
+    assert environment["SLUICE_STAGING_DIR"].startswith(str(tmp_path))

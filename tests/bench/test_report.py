@@ -1,0 +1,89 @@
+"""Tables, results and the documentation they go to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import BENCHMARKS, DOCUMENT
+from bench.harness import Sample
+from bench.report import (
+    Table,
+    as_markdown,
+    as_text,
+    ratio,
+    save_results,
+    spread,
+    update_document,
+)
+
+TABLE = Table("Title", ("case", "MB/s"), [("one", "10"), ("another", "9")], ("A note.",))
+
+
+def test_text_tables_are_aligned() -> None:
+    assert as_text(TABLE).splitlines() == [
+        "Title",
+        "case     MB/s",
+        "one      10",
+        "another  9",
+        "A note.",
+    ]
+
+
+def test_markdown_tables_have_a_head_and_rows() -> None:
+    assert as_markdown(TABLE).splitlines()[2:6] == [
+        "| case | MB/s |",
+        "| --- | --- |",
+        "| one | 10 |",
+        "| another | 9 |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"), [([], "-"), ([7.0], "7"), ([9.0, 1.0, 5.0], "5 (1-9)")]
+)
+def test_a_spread_is_the_median_and_the_extremes(values: list[float], text: str) -> None:
+    assert spread(values) == text
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    assert ratio([100.0, 10.0, 50.0], [100.0, 20.0, 25.0]) == "1.00"
+    assert ratio([], []) == "-"
+
+
+def test_results_hold_every_sample(tmp_path: Path) -> None:
+    sample = Sample(case="one", round=0, byte_count=10, seconds=2.0)
+    save_results(tmp_path / "results", "upload", [TABLE], [sample])
+    document = json.loads((tmp_path / "results" / "upload.json").read_text())
+    assert document["samples"][0]["byte_count"] == 10
+    assert document["tables"][0]["columns"] == ["case", "MB/s"]
+    assert document["facts"].keys() >= {"machine", "versions"}
+
+
+def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text("before\n<!-- bench:upload -->\nold\n<!-- /bench:upload -->\nafter\n")
+    for _ in range(2):
+        update_document(path, "upload", [TABLE], "python -m bench upload")
+    text = path.read_text()
+    assert text.startswith("before\n<!-- bench:upload -->\n")
+    assert text.endswith("<!-- /bench:upload -->\nafter\n")
+    assert text.count("| one | 10 |") == 1
+    assert "old" not in text
+
+
+def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text("nothing")
+    with pytest.raises(ValueError, match="bench:upload"):
+        update_document(path, "upload", [TABLE], "python -m bench upload")
+    assert path.read_text() == "nothing"
+
+
+@pytest.mark.parametrize("name", [benchmark.name for benchmark in BENCHMARKS])
+def test_the_documentation_has_a_place_for_each_benchmark(name: str) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert text.count(f"<!-- bench:{name} -->") == 1
+    assert text.count(f"<!-- /bench:{name} -->") == 1

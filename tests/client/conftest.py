@@ -1,0 +1,76 @@
+"""Fixtures for the client: a bad line, a command line, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.client import Client
+from app.client.options import Options
+from tests.client.bad_line import BadLine, bad_line
+from tests.client.running import CommandLine
+from tests.dropzone_client import random_bytes
+from tests.server import Server
+
+MakeFile = Callable[..., Path]
+
+
+@pytest.fixture
+def line(server: Server) -> Iterator[BadLine]:
+    """The way to the shared server, good until told otherwise."""
+    with bad_line(server.port) as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A person's home folder."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def command(home: Path, server: Server) -> CommandLine:
+    """The command line, straight to the shared server."""
+    return CommandLine(home, server.url)
+
+
+@pytest.fixture
+def slow_command(home: Path, line: BadLine) -> CommandLine:
+    """The command line, over the bad line."""
+    return CommandLine(home, line.url)
+
+
+@pytest.fixture
+def make_file(home: Path) -> MakeFile:
+    """Writes files of random bytes, no two the same."""
+    seed = hash(home)
+
+    def make(name: str = "film.mp4", size: int = 3_000_000) -> Path:
+        nonlocal seed
+        seed += 1
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(random_bytes(size, seed))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def make_client(home: Path) -> Iterator[Callable[..., Client]]:
+    """Makes clients with settings of their own."""
+    made = []
+
+    def make(url: str, **settings: object) -> Client:
+        options = Options(server=url, **settings)  # type: ignore[arg-type]
+        client = Client(options=options, state=home / "state")
+        made.append(client)
+        return client
+
+    yield make
+    for client in made:
+        client.close()

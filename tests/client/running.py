@@ -1,0 +1,85 @@
+"""Runs the command line as a process of its own, as its users do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.server import ROOT
+
+
+@dataclass
+class Finished:
+    """A command that has ended; `peak_bytes` is the most memory it held."""
+
+    code: int
+    out: str
+    err: str
+    peak_bytes: int
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The lines of `--json`."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass
+class CommandLine:
+    """The client with a home of its own and a server."""
+
+    home: Path
+    url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+        return {
+            **inherited,
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "SLUICE_URL": self.url,
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def start(self, *words: object, **settings: object) -> subprocess.Popen[str]:
+        """Begin a command; settings such as `CHUNK_BYTES=1` go by the environment."""
+        given = {f"SLUICE_CLIENT_{name}": str(value) for name, value in settings.items()}
+        return subprocess.Popen(
+            [sys.executable, "-m", "app.client", *map(str, words)],
+            cwd=self.home,
+            env={**self.environment, **given},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: object, **settings: object) -> Finished:
+        """A whole command."""
+        return finish(self.start(*words, **settings))
+
+
+def finish(process: subprocess.Popen[str]) -> Finished:
+    """Wait for the end of a command."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as out_stream, process.stderr as err_stream:
+        out, err = out_stream.read(), err_stream.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Finished(process.returncode, out, err, usage.ru_maxrss * 1024)
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,226 @@
+"""Downloads over lines that break, through the library."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.client import Client, ContentMismatch, FileProblem, Interrupted, Progress, Refused
+from tests.client.bad_line import BadLine, Line, Request, sometimes
+from tests.client.conftest import MakeFile
+from tests.dropzone_client import ChunkedFile, random_bytes, send_all
+from tests.server import Server
+
+MakeClient = Callable[..., Client]
+MIB = 1024 * 1024
+SIZE = 17 * MIB + 3
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def stored(server: Server) -> ChunkedFile:
+    """A file of four steps on the server; its key is its id."""
+    file = ChunkedFile(random_bytes(SIZE, 77), 20 * MIB, filename="Ferien / Öl am Meer.mp4")
+    file.key = send_all(server, file)["id"]
+    return file
+
+
+def test_a_file_comes_whole_and_under_its_own_name(
+    server: Server,
+    stored: ChunkedFile,
+    make_client: MakeClient,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(home)
+    fetched = make_client(server.url).fetch(stored.key)
+    assert Path(fetched.path).name == "Öl am Meer.mp4"
+    assert Path(fetched.path).read_bytes() == stored.content
+    assert (fetched.is_verified, fetched.sha256) == (True, stored.sha256)
+    assert [path.name for path in home.iterdir()] == ["Öl am Meer.mp4"]
+
+
+def test_an_address_serves_as_well_as_an_id(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    fetched = make_client(server.url).fetch(f"{server.url}/media/{stored.key}", home)
+    assert Path(fetched.path).read_bytes() == stored.content
+
+
+def test_it_is_asked_for_in_steps_of_five_megabytes(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    make_client(line.url).fetch(stored.key, home / "film.mp4")
+    asked = [r for r in line.requests if r.method == "GET" and r.path.startswith("/media")]
+    assert sorted(request.answer for request in asked) == [2 * MIB + 3, 5 * MIB, 5 * MIB, 5 * MIB]
+    assert all("if-range: " in request.headers.lower() for request in asked)
+
+
+@pytest.mark.parametrize("fault", [Line.cut, Line.reset])
+def test_after_a_cut_it_goes_on_at_the_byte_where_that_was(
+    line: BadLine,
+    stored: ChunkedFile,
+    make_client: MakeClient,
+    home: Path,
+    fault: Callable[[Line], None],
+) -> None:
+    line.on_answer = sometimes(fault, after=2 * MIB, times=3, path="/media")
+    fetched = make_client(line.url).fetch(stored.key, home / "film.mp4")
+    assert Path(fetched.path).read_bytes() == stored.content
+    # What a reset takes with it is at most what the kernel's buffers held of three connections.
+    assert SIZE <= line.received() < SIZE + 3 * 5 * MIB
+
+
+def test_a_stalled_connection_is_replaced(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    line.on_answer = sometimes(Line.stall, after=MIB, times=2, path="/media")
+    client = make_client(line.url, answer_seconds=1.0)
+    fetched = client.fetch(stored.key, home / "film.mp4")
+    assert Path(fetched.path).read_bytes() == stored.content
+
+
+def test_what_the_line_garbles_is_noticed_and_fetched_again(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    garbled = []
+
+    def garble_once(request: Request, block: bytes) -> bytes:
+        if garbled or not request.path.startswith("/media"):
+            return block
+        garbled.append(request)
+        return bytes(len(block))
+
+    line.garble = garble_once
+    fetched = make_client(line.url).fetch(stored.key, home / "film.mp4")
+    assert garbled
+    assert Path(fetched.path).read_bytes() == stored.content
+
+
+def test_a_line_that_always_garbles_is_an_error_and_leaves_no_file(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    line.garble = lambda r, block: bytes(len(block)) if r.path.startswith("/media") else block
+    with pytest.raises(ContentMismatch):
+        make_client(line.url).fetch(stored.key, home / "film.mp4")
+    assert list(home.iterdir()) == []
+
+
+def stop_in_the_middle(client: Client, stored: ChunkedFile, target: Path) -> int:
+    """Fetch some of the file; the bytes that were recorded."""
+
+    def listen(progress: Progress) -> None:
+        if progress.done > 8 * MIB:
+            client.stop()
+
+    with pytest.raises(Interrupted):
+        client.fetch(stored.key, target, on_progress=listen)
+    record = json.loads(target.with_name(target.name + ".part.json").read_text())
+    return sum(end - start for start, end in record["done"])
+
+
+def test_a_stopped_fetch_goes_on_where_it_stood(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    target = home / "film.mp4"
+    line.bytes_per_second = 20_000_000
+    kept = stop_in_the_middle(make_client(line.url), stored, target)
+    assert not target.exists()
+    line.heal()
+    fetched = make_client(line.url).fetch(stored.key, target)
+    assert fetched.resumed == kept > 0
+    assert line.received() == SIZE - kept
+    assert target.read_bytes() == stored.content
+    assert [path.name for path in home.iterdir()] == ["film.mp4"]
+
+
+@pytest.mark.parametrize("damage", ["not json", "[]", '{"done": [[0, 5]]}', "record of another"])
+def test_a_damaged_record_costs_a_new_beginning_and_nothing_else(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path, damage: str
+) -> None:
+    target = home / "film.mp4"
+    line.bytes_per_second = 20_000_000
+    stop_in_the_middle(make_client(line.url), stored, target)
+    record = target.with_name("film.mp4.part.json")
+    if damage == "record of another":
+        damage = json.dumps({**json.loads(record.read_text()), "etag": '"other"'})
+    record.write_text(damage)
+    line.heal()
+    fetched = make_client(line.url).fetch(stored.key, target)
+    assert fetched.resumed == 0
+    assert target.read_bytes() == stored.content
+
+
+def test_a_part_file_with_wrong_bytes_is_found_out_at_the_end_and_replaced(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    target = home / "film.mp4"
+    line.bytes_per_second = 20_000_000
+    stop_in_the_middle(make_client(line.url), stored, target)
+    with target.with_name("film.mp4.part").open("r+b") as part:
+        part.write(b"damaged by a disk")
+    line.heal()
+    make_client(line.url).fetch(stored.key, target)
+    assert target.read_bytes() == stored.content
+
+
+def test_a_file_that_changes_on_the_server_is_begun_anew(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    """An ETag that no longer matches is answered with the whole file, status 200."""
+    tag_changes = []
+
+    def change_tag(request: Request, block: bytes) -> bytes:
+        return block
+
+    def drop_range(_: Line, request: Request) -> None:
+        if request.method == "GET" and request.path.startswith("/media") and not tag_changes:
+            tag_changes.append(request)
+            raise_changed(_)
+
+    def raise_changed(refusing: Line) -> None:
+        refusing.answer("200 OK", 'ETag: "new"', body="all other bytes")
+
+    line.garble = change_tag
+    line.on_head = drop_range
+    fetched = make_client(line.url).fetch(stored.key, home / "film.mp4")
+    assert tag_changes
+    assert Path(fetched.path).read_bytes() == stored.content
+
+
+def test_bytes_go_to_a_pipe_in_order(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient
+) -> None:
+    line.on_answer = sometimes(Line.cut, after=MIB, times=2, path="/media")
+    output = io.BytesIO()
+    assert make_client(line.url).copy_to(stored.key, output) == stored.sha256
+    assert output.getvalue() == stored.content
+
+
+def test_an_empty_file_is_fetched(
+    server: Server, make_client: MakeClient, make_file: MakeFile, home: Path
+) -> None:
+    client = make_client(server.url)
+    uploaded = client.upload(make_file("nothing.mp4", 0))
+    fetched = client.fetch(uploaded.id, home / "copy.mp4")
+    assert (fetched.length, Path(fetched.path).read_bytes()) == (0, b"")
+
+
+def test_an_unknown_file_is_refused(server: Server, make_client: MakeClient, home: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        make_client(server.url).fetch("0" * 32, home / "film.mp4")
+    assert refused.value.is_missing
+    assert list(home.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_said_before_anything_is_fetched(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    with pytest.raises(FileProblem, match="is not a folder"):
+        make_client(line.url).fetch(stored.key, home / "nowhere" / "film.mp4")
+    assert line.received() == 0

@@ -1,0 +1,127 @@
+"""The command line killed in the middle, and run again."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.client.bad_line import BadLine
+from tests.client.conftest import MakeFile
+from tests.client.running import CommandLine, finish, wait_until
+from tests.dropzone_client import stored_sha256
+from tests.server import Server
+
+MIB = 1024 * 1024
+
+pytestmark = pytest.mark.e2e
+
+
+def upload_of(server: Server, size: int) -> dict[str, object]:
+    """The upload under way of that size."""
+    found = [u for u in server.get("/api/uploads").json()["uploads"] if u["length"] == size]
+    assert len(found) == 1
+    upload: dict[str, object] = found[0]
+    return upload
+
+
+def missing_bytes(server: Server, size: int) -> int:
+    missing: list[list[int]] = upload_of(server, size)["missing"]  # type: ignore[assignment]
+    return sum(end - start for start, end in missing)
+
+
+@pytest.mark.parametrize("state", ["kept", "damaged", "lost"])
+def test_a_killed_upload_goes_on_without_sending_what_was_acknowledged(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, state: str
+) -> None:
+    size = 12_000_000 + len(state)
+    path = make_file(size=size)
+    line.bytes_per_second = 6_000_000
+    process = slow_command.start("upload", path, CHUNK_BYTES=MIB)
+    wait_until(lambda: line.sent("/upload?") > 5 * MIB, "half of it is sent")
+    process.send_signal(signal.SIGKILL)
+    assert finish(process).code == -signal.SIGKILL
+    wait_until(lambda: all(r.status or r.path != "/upload" for r in line.requests), "it is quiet")
+    missing = missing_bytes(server, size)
+    assert 0 < missing <= size - 4 * MIB
+    spoil(slow_command.home / "state" / "sluice" / "uploads", state)
+    line.heal()
+    again = slow_command.run("upload", path, "--json", CHUNK_BYTES=MIB)
+    assert again.code == 0, again.err
+    assert line.sent("/upload?") == missing == again.documents[0]["sent"]
+    assert stored_sha256(server, again.documents[0]["id"]) == again.documents[0]["sha256"]
+
+
+def spoil(folder: Path, state: str) -> None:
+    records = list(folder.glob("*.json"))
+    assert len(records) == 1
+    if state == "damaged":
+        records[0].write_bytes(records[0].read_bytes()[:40] + b"\xff\x00")
+    elif state == "lost":
+        records[0].unlink()
+
+
+def test_a_killed_fetch_goes_on_without_fetching_what_was_recorded(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    size = 40_000_000
+    path = make_file(size=size)
+    stored = slow_command.run("upload", path, "--json").documents[0]
+    target, record = home / "copy.mp4", home / "copy.mp4.part.json"
+    line.heal()
+    line.bytes_per_second = 2_000_000
+    process = slow_command.start("fetch", stored["id"], "-o", target)
+    wait_until(record.exists, "the first record")
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    kept = sum(end - start for start, end in json.loads(record.read_text())["done"])
+    assert 0 < kept < size
+    assert not target.exists()
+    line.heal()
+    again = slow_command.run("fetch", stored["id"], "-o", target, "--json")
+    assert again.code == 0, again.err
+    assert again.documents[0]["resumed"] == kept
+    assert line.received() == size - kept
+    assert target.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_an_upload_which_says_how_to_go_on(
+    line: BadLine, slow_command: CommandLine, make_file: MakeFile, number: signal.Signals
+) -> None:
+    path = make_file(size=8_000_000 + number)
+    line.bytes_per_second = 4_000_000
+    process = slow_command.start("upload", path, CHUNK_BYTES=MIB)
+    wait_until(lambda: line.sent("/upload?") > 3 * MIB, "some of it is sent")
+    process.send_signal(number)
+    ended = finish(process)
+    assert ended.code == 4
+    assert f"python -m app.client upload {path}" in ended.err
+    unfinished = slow_command.run("status", "--json").documents
+    assert [upload["path"] for upload in unfinished] == [str(path)]
+    line.heal()
+    again = slow_command.run("upload", path, "--json", CHUNK_BYTES=MIB)
+    assert again.code == 0
+    assert again.documents[0]["sent"] < path.stat().st_size
+    assert slow_command.run("status").out == ""
+
+
+def test_a_signal_ends_a_fetch_which_says_how_to_go_on(
+    line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    path = make_file(size=12_000_000)
+    stored = slow_command.run("upload", path, "--json").documents[0]
+    line.heal()
+    line.bytes_per_second = 2_000_000
+    process = slow_command.start("fetch", stored["id"], "-o", "copy.mp4")
+    wait_until(lambda: line.received() > 2 * MIB, "some of it has come")
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert ended.code == 4
+    assert f"fetch {stored['id']} -o copy.mp4" in ended.err
+    line.heal()
+    again = slow_command.run("fetch", stored["id"], "-o", "copy.mp4", "--json")
+    assert again.documents[0]["resumed"] > 0
+    assert (home / "copy.mp4").read_bytes() == path.read_bytes()

@@ -1,0 +1,263 @@
+"""Uploads over lines that break, through the library."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.client import Client, FileChanged, Interrupted, Phase, Progress, Refused, ServerUnreachable
+from tests.client.bad_line import BadLine, Line, Request, sometimes
+from tests.client.conftest import MakeFile
+from tests.dropzone_client import stored_sha256
+from tests.server import Server
+
+MakeClient = Callable[..., Client]
+KIB = 1024
+MIB = 1024 * 1024
+
+pytestmark = pytest.mark.e2e
+
+
+def assert_same(server: Server, upload_id: str, path: Path) -> None:
+    assert stored_sha256(server, upload_id) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_file_arrives_whole_and_is_compared(
+    server: Server, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file(size=5_000_001)
+    uploaded = make_client(server.url, chunk_bytes=MIB).upload(path)
+    assert (uploaded.is_verified, uploaded.length, uploaded.sent) == (True, 5_000_001, 5_000_001)
+    assert_same(server, uploaded.id, path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, MIB, MIB + 1])
+def test_every_size_arrives(
+    server: Server, make_client: MakeClient, make_file: MakeFile, size: int
+) -> None:
+    path = make_file(size=size)
+    uploaded = make_client(server.url, chunk_bytes=MIB).upload(path)
+    assert_same(server, uploaded.id, path)
+
+
+def test_a_file_that_is_there_is_not_sent_again(
+    line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    client, path = make_client(line.url), make_file()
+    first = client.upload(path)
+    line.heal()
+    again = client.upload(path)
+    assert (again.id, again.sha256, again.sent) == (first.id, first.sha256, 0)
+    assert line.sent() == 0
+
+
+def test_a_file_that_only_looks_the_same_is_another_upload(
+    server: Server, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    client, path = make_client(server.url), make_file(size=4_000_000)
+    facts = path.stat()
+    first = client.upload(path)
+    with path.open("r+b") as file:
+        file.seek(300_000)  # Between the samples of the fingerprint.
+        file.write(b"other bytes")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    second = client.upload(path)
+    assert second.id != first.id
+    assert_same(server, second.id, path)
+
+
+@pytest.mark.parametrize("fault", [Line.cut, Line.reset])
+def test_connections_that_break_cost_only_the_chunks_under_way(
+    server: Server,
+    line: BadLine,
+    make_client: MakeClient,
+    make_file: MakeFile,
+    fault: Callable[[Line], None],
+) -> None:
+    path = make_file(size=6_000_000)
+    line.on_body = sometimes(fault, after=400_000, times=3, path="/upload")
+    uploaded = make_client(line.url, chunk_bytes=MIB).upload(path)
+    assert_same(server, uploaded.id, path)
+    assert 6_000_000 < line.sent() <= 6_000_000 + 3 * MIB
+
+
+def test_a_stalled_connection_is_replaced(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file(size=8_000_000)
+    line.on_body = sometimes(Line.stall, after=100_000, times=2, path="/upload")
+    client = make_client(line.url, chunk_bytes=4 * MIB, stall_seconds=1.0, answer_seconds=20.0)
+    uploaded = client.upload(path)
+    assert_same(server, uploaded.id, path)
+
+
+def test_an_answer_that_never_comes_is_not_waited_for(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file(size=2_000_000)
+    line.on_answer = sometimes(Line.stall, after=0, times=1, path="/upload")
+    uploaded = make_client(line.url, chunk_bytes=MIB, answer_seconds=1.0).upload(path)
+    assert_same(server, uploaded.id, path)
+
+
+def test_retry_after_is_obeyed(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    def busy(refusing: Line) -> None:
+        refusing.answer("503 Service Unavailable", "Retry-After: 2")
+
+    path = make_file()
+    line.on_head = sometimes(busy, after=0, times=1, path="/upload")
+    waits: list[Progress] = []
+
+    def listen(progress: Progress) -> None:
+        if progress.phase is Phase.WAITING:
+            waits.append(progress)
+
+    client = make_client(line.url)
+    uploaded = client.upload(path, on_progress=listen)
+    assert_same(server, uploaded.id, path)
+    assert [progress.note for progress in waits] != []
+    seconds = int(waits[0].note.rsplit("in ", 1)[1].split(" ")[0])
+    assert seconds >= 2
+
+
+def test_chunks_shrink_below_what_a_proxy_lets_through(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    limit = 300 * KIB
+
+    def refuse_large(refusing: Line, request: Request) -> None:
+        if request.length > limit:
+            refusing.answer("413 Request Entity Too Large", "Content-Type: text/html")
+
+    path = make_file(size=4_000_000)
+    line.on_head = refuse_large
+    uploaded = make_client(line.url, chunk_bytes=2 * MIB).upload(path)
+    assert_same(server, uploaded.id, path)
+    accepted = [r.body for r in line.requests if r.path.startswith("/upload") and r.status == 200]
+    assert max(accepted) == 256 * KIB
+
+
+def test_what_the_line_garbles_is_sent_again(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    garbled = []
+
+    def garble_once(request: Request, block: bytes) -> bytes:
+        if garbled or not request.path.startswith("/upload?"):
+            return block
+        garbled.append(request)
+        return bytes(len(block))
+
+    path = make_file(size=2_000_000)
+    line.garble = garble_once
+    uploaded = make_client(line.url, chunk_bytes=MIB).upload(path)
+    assert [request.status for request in garbled] == [400]
+    assert_same(server, uploaded.id, path)
+
+
+def test_a_file_that_changes_while_it_is_sent_is_an_error_and_leaves_nothing(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file(size=4_000_000)
+
+    def change(_: Line, request: Request) -> None:
+        if request.path.startswith("/upload") and line.sent() > MIB:
+            with path.open("ab") as file:
+                file.write(b"more")
+
+    line.on_body = change
+    with pytest.raises(FileChanged, match="changed while it was sent"):
+        make_client(line.url, chunk_bytes=512 * KIB).upload(path)
+    created = next(r for r in line.requests if r.path == "/api/uploads")
+    assert created.status == 201
+    uploads = server.get("/api/uploads").json()["uploads"]
+    assert [upload for upload in uploads if upload["length"] == 4_000_000] == []
+
+
+def test_the_client_gives_up_after_a_time_without_progress(
+    line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file()
+    line.on_head = lambda broken, request: broken.cut() if "/upload?" in request.path else None
+    with pytest.raises(ServerUnreachable, match="without progress"):
+        make_client(line.url, give_up_seconds=2.0).upload(path)
+
+
+def test_an_upload_that_expired_meanwhile_begins_anew(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file(size=3_000_000)
+    is_cancelled = threading.Event()
+
+    def cancel(_: Line, request: Request) -> None:
+        if request.path.startswith("/upload?") and line.sent() > MIB and not is_cancelled.is_set():
+            is_cancelled.set()
+            for upload in server.get("/api/uploads").json()["uploads"]:
+                if upload["length"] == 3_000_000:
+                    server.delete(f"/api/uploads/{upload['id']}")
+
+    line.on_head = cancel
+    uploaded = make_client(line.url, chunk_bytes=512 * KIB, parallel=1).upload(path)
+    assert is_cancelled.is_set()
+    assert_same(server, uploaded.id, path)
+
+
+def test_what_the_server_refuses_is_not_tried_again(
+    start_server: Callable[..., Server], make_client: MakeClient, make_file: MakeFile
+) -> None:
+    small = start_server(SLUICE_MAX_UPLOAD_BYTES="1000000")
+    with pytest.raises(Refused) as refused:
+        make_client(small.url).upload(make_file(size=1_000_001))
+    assert (refused.value.status, refused.value.code) == (413, "too_large")
+
+
+def test_stop_ends_an_upload_and_the_next_call_goes_on(
+    server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    path = make_file(size=6_000_000)
+    line.bytes_per_second = 4_000_000
+    stopped = make_client(line.url, chunk_bytes=MIB)
+
+    def stop_in_the_middle(progress: Progress) -> None:
+        if progress.done > 3_000_000:
+            stopped.stop()
+
+    with pytest.raises(Interrupted):
+        stopped.upload(path, on_progress=stop_in_the_middle)
+    line.heal()
+    uploaded = make_client(line.url, chunk_bytes=MIB).upload(path)
+    assert uploaded.sent < 6_000_000
+    assert line.sent() == uploaded.sent
+    assert_same(server, uploaded.id, path)
+
+
+def test_progress_rises_to_the_size_of_the_file(
+    server: Server, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    seen: list[Progress] = []
+    make_client(server.url, chunk_bytes=256 * KIB).upload(make_file(), on_progress=seen.append)
+    assert seen[0].done == 0
+    assert (seen[-1].phase, seen[-1].done, seen[-1].total) == (Phase.DONE, 3_000_000, 3_000_000)
+    assert all(0 <= progress.done <= progress.total for progress in seen)
+
+
+def test_connections_are_kept_alive(
+    line: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    connections = set()
+
+    def note(used: Line, _: Request) -> None:
+        connections.add(used.client.getpeername())
+
+    line.on_head = note
+    client = make_client(line.url, chunk_bytes=128 * KIB, parallel=3)
+    client.upload(make_file(size=5_000_000))
+    assert len(line.requests) > 10
+    assert len(connections) <= 4

@@ -1,0 +1,130 @@
+"""Settings from the environment: the contract's defaults, and every bad value told at once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings, SettingsError, from_env
+
+GOOD = {
+    "SLUICE_HOST": "::1",
+    "SLUICE_PORT": "9000",
+    "SLUICE_STAGING_DIR": "/var/tmp/staging",
+    "SLUICE_DATA_DIR": "/srv/videos",
+    "SLUICE_CHUNK_BYTES": "1048576",
+    "SLUICE_MAX_UPLOAD_BYTES": "5",
+    "SLUICE_ALLOWED_EXTENSIONS": " MP4, .mov,,webm ",
+    "SLUICE_WORKERS": "3",
+    "SLUICE_THREADS": "7",
+    "SLUICE_DURABILITY": "file",
+    "SLUICE_EXPIRY_SECONDS": "0.5",
+    "SLUICE_SWEEP_SECONDS": "1",
+    "SLUICE_BODY_IDLE_SECONDS": "2",
+    "SLUICE_MIN_BYTES_PER_SECOND": "0",
+    "SLUICE_GRACEFUL_SECONDS": "3",
+    "SLUICE_LOG_LEVEL": "debug",
+}
+
+BAD = [
+    ("SLUICE_PORT", "0"),
+    ("SLUICE_PORT", "65536"),
+    ("SLUICE_PORT", "http"),
+    ("SLUICE_PORT", ""),
+    ("SLUICE_STAGING_DIR", ""),
+    ("SLUICE_DATA_DIR", ""),
+    ("SLUICE_CHUNK_BYTES", "0"),
+    ("SLUICE_CHUNK_BYTES", "20 MB"),
+    ("SLUICE_CHUNK_BYTES", "1.5"),
+    ("SLUICE_MAX_UPLOAD_BYTES", "-1"),
+    ("SLUICE_WORKERS", "0"),
+    ("SLUICE_THREADS", "many"),
+    ("SLUICE_DURABILITY", "Chunk"),
+    ("SLUICE_DURABILITY", ""),
+    ("SLUICE_EXPIRY_SECONDS", "0"),
+    ("SLUICE_EXPIRY_SECONDS", "nan"),
+    ("SLUICE_EXPIRY_SECONDS", "inf"),
+    ("SLUICE_EXPIRY_SECONDS", "7 days"),
+    ("SLUICE_SWEEP_SECONDS", "-1"),
+    ("SLUICE_BODY_IDLE_SECONDS", "0"),
+    ("SLUICE_MIN_BYTES_PER_SECOND", "-1"),
+    ("SLUICE_MIN_BYTES_PER_SECOND", "nan"),
+    ("SLUICE_LOG_LEVEL", "loud"),
+]
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    settings = from_env({})
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert settings.staging_dir == Path("/tmp/sluice")
+    assert settings.data_dir == Path.cwd() / "data"
+    assert settings.chunk_bytes == 20 * 1024 * 1024
+    assert settings.max_upload_bytes == 1024**4
+    assert settings.threads == 64
+    assert settings.workers >= 2
+    assert settings.durability == "chunk"
+    assert settings.expiry_seconds == 7 * 24 * 3600
+    assert settings == Settings()
+
+
+def test_every_variable_is_read() -> None:
+    settings = from_env(GOOD)
+    assert (settings.host, settings.port) == ("::1", 9000)
+    assert settings.staging_dir == Path("/var/tmp/staging")
+    assert settings.library_dir == Path("/srv/videos/library")
+    assert settings.database_url == "sqlite:////srv/videos/sluice.db"
+    assert settings.allowed_extensions == {"mp4", "mov", "webm"}
+    assert (settings.workers, settings.threads) == (3, 7)
+    assert (settings.durability, settings.log_level) == ("file", "debug")
+    assert (settings.expiry_seconds, settings.sweep_seconds) == (0.5, 1.0)
+    assert (settings.body_idle_seconds, settings.min_bytes_per_second) == (2.0, 0.0)
+    assert settings.graceful_seconds == 3.0
+
+
+def test_the_policy_has_the_operators_limits() -> None:
+    policy = from_env(GOOD).policy
+    assert policy.max_length == 5
+    assert policy.allowed_extensions == {"mp4", "mov", "webm"}
+
+
+@pytest.mark.parametrize(("variable", "text"), BAD)
+def test_a_value_that_cannot_be_used_is_named_with_its_variable(variable: str, text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        from_env({**GOOD, variable: text})
+    assert f"{variable}={text!r}" in str(caught.value)
+
+
+def test_a_time_beyond_any_calendar_cannot_be_used() -> None:
+    with pytest.raises(SettingsError, match="SLUICE_EXPIRY_SECONDS"):
+        from_env({"SLUICE_EXPIRY_SECONDS": "1e300"})
+
+
+def test_all_bad_values_are_told_at_once() -> None:
+    bad = dict(BAD)
+    with pytest.raises(SettingsError) as caught:
+        from_env(bad)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1 + len(bad)
+    assert {line.strip().partition("=")[0] for line in lines[1:]} == set(bad)
+
+
+def test_variables_of_others_are_not_looked_at() -> None:
+    assert from_env({"PORT": "x", "HOME": "/", "sluice_port": "y"}) == Settings()
+
+
+def test_folders_are_absolute_whatever_becomes_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = from_env({"SLUICE_DATA_DIR": "videos", "SLUICE_STAGING_DIR": "~/staging"})
+    assert settings.data_dir == tmp_path / "videos"
+    assert settings.staging_dir == Path.home() / "staging"
+
+
+def test_there_are_as_many_workers_as_cores_and_two_at_least() -> None:
+    assert Settings().workers == max(2, len(os.sched_getaffinity(0)))
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Settings().port = 1  # type: ignore[misc]
