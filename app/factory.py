@@ -7,6 +7,7 @@ from pathlib import Path
 from flask import Flask, Response, request
 from werkzeug.exceptions import Forbidden
 
+from app.admin import commands
 from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
@@ -46,6 +47,7 @@ def create_app(services: Services) -> Flask:
     app.after_request(_protect_pages)
     for module in (pages, health, api_uploads, api_videos, api_server, delivery, dropzone, batch):
         app.register_blueprint(module.blueprint)
+    commands.init_app(app)
     return app
 
 

@@ -31,6 +31,7 @@ class SpanFile:
         self._left = span.length
         self.close = file.close
         self.fileno = file.fileno
+        self.seek = file.seek  # socket.sendfile() wants it when it falls back to reading.
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end of the span."""

@@ -1,0 +1,211 @@
+"""The commands as scripts and people see them: output, exit codes, settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.client import sources
+from tests.client.bad_line import BadLine, sometimes
+from tests.client.conftest import MakeFile
+from tests.client.running import CommandLine
+from tests.server import Server, free_port
+
+pytestmark = pytest.mark.e2e
+
+
+def test_upload_and_fetch_give_one_json_object_a_file(
+    server: Server, command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    path = make_file(size=100_000)
+    (uploaded,) = command.run("upload", path, "--json").documents
+    assert uploaded["path"] == str(path)
+    assert uploaded["media"] == f"/media/{uploaded['id']}"
+    assert uploaded["url"] == f"{server.url}/media/{uploaded['id']}"
+    (fetched,) = command.run("fetch", uploaded["url"], "-o", "copy.mp4", "--json").documents
+    assert fetched["path"] == "copy.mp4"
+    assert fetched["sha256"] == uploaded["sha256"]
+    assert (home / "copy.mp4").read_bytes() == path.read_bytes()
+
+
+def test_show_ls_status_and_rm_speak_json(command: CommandLine, make_file: MakeFile) -> None:
+    (uploaded,) = command.run("upload", make_file(), "--json").documents
+    video = uploaded["id"]
+    assert command.run("show", video, "--json").documents[0]["sha256"] == uploaded["sha256"]
+    assert command.run("ls", "--json", "--limit", "1").documents[0]["id"] == video
+    assert command.run("status", video, "--json").documents[0]["missing"] == []
+    assert command.run("rm", video, "--json").documents == [{"id": video, "removed": True}]
+    gone = command.run("show", video, "--json")
+    assert gone.code == 1
+    assert gone.err.strip() == "The upload was deleted."
+
+
+def test_without_json_there_are_lines_for_people(command: CommandLine, make_file: MakeFile) -> None:
+    path = make_file(size=1_500_000)
+    done = command.run("upload", path)
+    assert str(path) in done.out
+    assert "(1.5 MB)" in done.out
+    assert "was there already" in command.run("upload", path).out
+    video = done.out.split("/media/")[1].split()[0]
+    assert f"{video}  " in command.run("ls").out
+    assert "1.5 MB" in command.run("ls").out
+    assert "filename      film.mp4" in command.run("show", video).out
+    assert "received     0-1500000" in command.run("status", video).out
+
+
+def test_bytes_can_go_to_a_pipe(command: CommandLine, make_file: MakeFile, home: Path) -> None:
+    path = make_file(size=7_000_000)
+    (uploaded,) = command.run("upload", path, "--json").documents
+    script = f"python -m app.client fetch {uploaded['id']} --stdout > piped"
+    subprocess.run(["sh", "-c", script], cwd=home, env=_with_python(command), check=True)
+    assert (home / "piped").read_bytes() == path.read_bytes()
+    script = f"python -m app.client fetch {uploaded['id']} --stdout | head -c 100000 > head"
+    ended = subprocess.run(
+        ["sh", "-c", script], cwd=home, env=_with_python(command), check=True, capture_output=True
+    )
+    assert (home / "head").read_bytes() == path.read_bytes()[:100_000]
+    assert b"Traceback" not in ended.stderr
+
+
+def _with_python(command: CommandLine) -> dict[str, str]:
+    folder = str(Path(sys.executable).parent)
+    environment = command.environment
+    return {**environment, "PATH": f"{folder}:{environment['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["upload"],
+        ["fetch"],
+        ["nonsense"],
+        ["upload", "x", "--parallel", "many"],
+        ["ls", "--server", "ftp://example.org"],
+        ["ls", "--config", "nowhere.toml"],
+        ["fetch", "abc", "--stdout", "--json"],
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(command: CommandLine, words: list[str]) -> None:
+    ended = command.run(*words)
+    if words[:2] == ["upload", "x"]:
+        (command.home / "x").write_bytes(b"x")
+        ended = command.run(*words)
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+
+
+def test_a_file_that_failed_ends_with_1_and_the_others_are_sent(
+    command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    path = make_file()
+    done = command.run("upload", home / "nothing.mp4", path, home / "*.xyz", "--json")
+    assert done.code == 1
+    assert [("id" in d, "error" in d) for d in done.documents] == [
+        (False, True),
+        (False, True),
+        (True, False),
+    ]
+    assert done.documents[0]["error"]["code"] == "file_problem"
+    assert f"{home}/nothing.mp4: there is no such file or folder" in done.err
+
+
+def test_a_file_nobody_may_read_is_named(
+    command: CommandLine, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    path = make_file()
+    monkeypatch.setattr(sources.os, "access", lambda *_: False)
+    (left,) = sources.find_files([str(path)])
+    assert isinstance(left, sources.Left)
+    assert (left.reason, left.is_failure) == ("may not be read: permission denied", True)
+    del command
+
+
+def test_a_server_that_is_not_there_ends_with_3(home: Path, make_file: MakeFile) -> None:
+    nowhere = CommandLine(home, f"http://127.0.0.1:{free_port()}")
+    for words in (["upload", make_file()], ["fetch", "0" * 32], ["ls"]):
+        ended = nowhere.run(*words, GIVE_UP_SECONDS=1)
+        assert ended.code == 3
+        assert "Nothing answers at" in ended.err
+        assert "To go on" in ended.err
+
+
+def test_a_line_that_garbles_ends_with_5(
+    line: BadLine, slow_command: CommandLine, make_file: MakeFile
+) -> None:
+    (uploaded,) = slow_command.run("upload", make_file(), "--json").documents
+    line.garble = lambda r, block: bytes(len(block)) if r.path.startswith("/media") else block
+    ended = slow_command.run("fetch", uploaded["id"], "-o", "copy.mp4")
+    assert ended.code == 5
+    assert "SHA-256" in ended.err
+
+
+def test_patterns_are_expanded_for_shells_that_do_not(
+    command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    for name in ("cards/a.mov", "cards/b.mov", "cards/c.txt"):
+        make_file(name, 1000)
+    done = command.run("upload", home / "cards" / "*.mov", "--json")
+    assert [document["name"] for document in done.documents] == ["a.mov", "b.mov"]
+
+
+def test_settings_come_from_a_file_below_the_environment_below_the_command_line(
+    server: Server, home: Path
+) -> None:
+    config = home / "config" / "sluice" / "client.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'server = "{server.url}"\nparallel = 2\n')
+    command = CommandLine(home, "")
+    assert command.run("ls", "--limit", "1").code == 0
+    command.url = "http://127.0.0.1:1"
+    assert command.run("ls", "--server", server.url).code == 0
+    config.write_text("paralel = 2\n")
+    ended = command.run("ls")
+    assert ended.code == 2
+    assert "unknown settings: paralel" in ended.err
+
+
+def test_a_redirect_is_told_and_not_followed(line: BadLine, slow_command: CommandLine) -> None:
+    line.on_head = sometimes(
+        lambda refusing: refusing.answer(
+            "301 Moved Permanently", "Location: https://videos.example.org/"
+        ),
+        after=0,
+        times=1,
+        path="/",
+    )
+    ended = slow_command.run("ls")
+    assert ended.code == 1
+    assert "redirects to https://videos.example.org/" in ended.err
+
+
+@pytest.mark.parametrize("name", ["upload", "fetch", "ls", "show", "rm", "status", "doctor"])
+def test_every_command_has_help(command: CommandLine, name: str) -> None:
+    shown = command.run(name, "--help")
+    assert shown.code == 0
+    assert "--json" in shown.out
+    assert "--server" in shown.out
+
+
+def test_the_shell_can_complete_commands(command: CommandLine, home: Path) -> None:
+    script = command.run("completion", "bash")
+    assert script.code == 0
+    assert "_SLUICE_COMPLETE=bash_complete" in script.out
+    environment = {
+        **command.environment,
+        "_SLUICE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "sluice up",
+        "COMP_CWORD": "1",
+    }
+    command_words = [*_python(), "-m", "app.client"]
+    shown = subprocess.run(
+        command_words, env=environment, cwd=home, capture_output=True, text=True, check=False
+    )
+    assert shown.stdout.splitlines() == ["plain,upload"]
+
+
+def _python() -> list[str]:
+    return [sys.executable]

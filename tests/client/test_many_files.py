@@ -1,0 +1,148 @@
+"""Folders: small files in bundles, the others in chunks, each stored once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.client.bad_line import BadLine, Line, Request, sometimes
+from tests.client.conftest import MakeFile
+from tests.client.running import CommandLine, finish, wait_until
+from tests.server import Server
+
+pytestmark = pytest.mark.e2e
+
+
+def make_folder(make_file: MakeFile, name: str, count: int, size: int = 20_000) -> dict[str, str]:
+    """A folder of small files in sub-folders; their names on the server, and digests."""
+    made = {}
+    for number in range(count):
+        relative = f"{name}/day {number % 3}/clip {number}.mov"
+        path = make_file(relative, size + number)
+        made[relative] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return made
+
+
+def stored_under(server: Server, name: str) -> list[tuple[str, str]]:
+    """Names and digests of all videos of a folder."""
+    found, query = [], "?limit=200"
+    while True:
+        page = server.get(f"/api/videos{query}").json()
+        found += [(v["filename"], v["sha256"]) for v in page["videos"]]
+        if not page["next"]:
+            return sorted(item for item in found if item[0].startswith(f"{name}/"))
+        query = f"?limit=200&cursor={page['next']}"
+
+
+def test_three_hundred_small_files_go_in_a_few_requests(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "many", 300)
+    done = slow_command.run("upload", home / "many", "--json")
+    assert done.code == 0, done.err
+    assert stored_under(server, "many") == sorted(files.items())
+    assert {d["name"]: d["sha256"] for d in done.documents} == files
+    assert 0 < sum(request.path == "/batch" for request in line.requests) <= 10
+    assert len(line.requests) <= 20
+    assert line.sent("/upload?") == 0
+
+
+def test_a_folder_that_was_sent_is_not_sent_again(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "twice", 20)
+    slow_command.run("upload", home / "twice")
+    make_file("twice/day 0/new.mov", 5_000)
+    line.heal()
+    again = slow_command.run("upload", home / "twice", "--json")
+    assert again.code == 0, again.err
+    assert sum(document["sent"] for document in again.documents) == 5_000
+    assert len(stored_under(server, "twice")) == len(files) + 1
+
+
+def test_bundles_that_break_store_each_file_once(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "cut", 60, size=100_000)
+    line.on_body = sometimes(Line.cut, after=2_000_000, times=2, path="/batch")
+    done = slow_command.run("upload", home / "cut", "--json")
+    assert done.code == 0, done.err
+    assert stored_under(server, "cut") == sorted(files.items())
+    assert len(done.documents) == 60
+
+
+def test_a_bundle_whose_answer_is_lost_is_not_sent_again(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "lost", 10)
+    line.on_answer = sometimes(Line.cut, after=0, times=1, path="/batch")
+    done = slow_command.run("upload", home / "lost", "--json")
+    assert done.code == 0, done.err
+    assert stored_under(server, "lost") == sorted(files.items())
+    assert sum(request.path == "/batch" for request in line.requests) == 1
+
+
+def test_bundles_shrink_below_what_a_proxy_lets_through(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    def refuse_large(refusing: Line, request: Request) -> None:
+        if request.length > 300_000:
+            refusing.answer("413 Request Entity Too Large", "Content-Type: text/html")
+
+    files = make_folder(make_file, "limit", 12, size=100_000)
+    large = make_file("limit/large.mov", 400_000)
+    files["limit/large.mov"] = hashlib.sha256(large.read_bytes()).hexdigest()
+    line.on_head = refuse_large
+    done = slow_command.run("upload", home / "limit", CHUNK_BYTES=262_144)
+    assert done.code == 0, done.err
+    assert stored_under(server, "limit") == sorted(files.items())
+
+
+def test_a_killed_folder_upload_goes_on(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "killed", 250, size=10_000)
+    line.bytes_per_second = 400_000
+    process = slow_command.start("upload", home / "killed", "--json", PARALLEL=1)
+    wait_until(lambda: any(r.path == "/batch" and r.status for r in line.requests), "a bundle")
+    process.send_signal(signal.SIGKILL)
+    first = finish(process)
+    line.heal()
+    again = slow_command.run("upload", home / "killed", "--json")
+    assert again.code == 0, again.err
+    assert {name for name, _ in stored_under(server, "killed")} == set(files)
+    sent = sum(document["sent"] for document in again.documents)
+    assert sent < sum(document["length"] for document in again.documents)
+    assert len(again.documents) == len(files) >= len(first.documents) > 0
+
+
+def test_whatever_lies_in_a_folder_is_sent_or_named(
+    server: Server, command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    make_file("odd/a b/same.mov", 1000)
+    make_file("odd/c/same.mov", 1000)
+    make_file("odd/empty.mov", 0)
+    make_file('odd/qu"ote 100%;é.mov', 1000)
+    (home / "odd" / "to a file.mov").symlink_to(make_file("elsewhere.mov", 1000))
+    (home / "odd" / "round").symlink_to(home / "odd")
+    (home / "odd" / "broken.mov").symlink_to(home / "nothing")
+    os.mkfifo(home / "odd" / "pipe")
+    (home / "odd" / os.fsdecode(b"latin\xe9.mov")).write_bytes(b"old name")
+    done = command.run("upload", home / "odd", "--json")
+    assert [name for name, _ in stored_under(server, "odd")] == [
+        "odd/a b/same.mov",
+        "odd/c/same.mov",
+        "odd/empty.mov",
+        "odd/latin\ufffd.mov",
+        'odd/qu"ote 100%;é.mov',
+        "odd/to a file.mov",
+    ]
+    assert done.code == 1
+    failed = [d["error"]["detail"] for d in done.documents if "error" in d]
+    assert failed == [f"{home}/odd/broken.mov: is a link that leads nowhere"]
+    assert "pipe: left out, is a pipe" in done.err
+    assert "round: left out, is a link to a folder" in done.err
