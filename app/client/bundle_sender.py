@@ -35,6 +35,10 @@ OnOutcome = Callable[[LocalFile, Outcome], None]
 """Called from several threads, one at a time."""
 
 
+StoredKey = tuple[str, int, str | None]
+"""Name, size in bytes and SHA-256 of a stored file."""
+
+
 class BundleSender:
     """Sends many small files. Those the server will not take in a bundle are in `left_over`."""
 
@@ -64,8 +68,15 @@ class BundleSender:
 
     def send(self) -> None:
         """Return once every file has its outcome or is left over; raises what ends them all."""
-        self._began = str(self._transport.json("GET", "/api/server")["time"])
+        server, now = (
+            self._transport.base_url,
+            str(self._transport.json("GET", "/api/server")["time"]),
+        )
+        self._began = self._context.store.begin_bundles(server, now)
+        if self._began < now:
+            self._claim_of_killed_run()
         self._crew.run()
+        self._context.store.end_bundles(server)
 
     def _work(self) -> None:
         while not self._crew.is_over and (bundle := self._take()) is not None:
@@ -93,7 +104,7 @@ class BundleSender:
             except ConnectionFailed as error:
                 failures += 1
                 self._patience.wait_after(error, failures)
-            self._claim_stored(bundle)
+            self._claim_stored(bundle, self._stored_since_begin())
 
     def _post(self, bundle: Bundle) -> list[dict[str, Any]]:
         sent = 0
@@ -158,12 +169,14 @@ class BundleSender:
         bundle.files.remove(broken)
         self._report(broken, error)
 
-    def _claim_stored(self, bundle: Bundle) -> None:
+    def _claim_of_killed_run(self) -> None:
+        stored = self._stored_since_begin()
+        for bundle in self._queue:
+            bundle.sha256 = {file: sha256_of(file) for file in bundle.files}
+            self._claim_stored(bundle, stored)
+
+    def _claim_stored(self, bundle: Bundle, stored: dict[StoredKey, str]) -> None:
         """Take out what an attempt without an answer stored all the same: once is enough."""
-        stored = {
-            (video["filename"], video["length"], video["sha256"]): str(video["id"])
-            for video in self._transport.patiently(lambda: list(self._recent()), self._patience)
-        }
         for file in list(bundle.files):
             sha256 = bundle.sha256.pop(file, None)
             if sha256 is None:
@@ -174,6 +187,12 @@ class BundleSender:
                 bundle.files.remove(file)
                 self._meter.moved(file.size)
                 self._stored(file, video_id, sha256)
+
+    def _stored_since_begin(self) -> dict[StoredKey, str]:
+        return {
+            (video["filename"], video["length"], video["sha256"]): str(video["id"])
+            for video in self._transport.patiently(lambda: list(self._recent()), self._patience)
+        }
 
     def _claim(self, video_id: str) -> bool:
         with self._lock:

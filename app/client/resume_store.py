@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import mkstemp
 
 EXPIRY_SECONDS = 30 * 24 * 3600.0
 """Records not touched for so long are removed; a server keeps an idle upload for a week."""
 
-SWEEP_SUFFIXES = (".json", ".tmp")
+SUFFIXES = (".json", ".tmp", ".bundles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +59,31 @@ class ResumeStore:
     def save(self, record: UploadRecord) -> None:
         """Write a record whole: a crash leaves the old one or the new one."""
         path = self._path(record.server, record.fingerprint)
-        with suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, draft = mkstemp(dir=self._folder, suffix=".tmp")
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    json.dump(asdict(record), file)
-                    file.flush()
-                    if record.sha256 is None:  # One a bundled file would cost more than the file.
-                        os.fsync(file.fileno())
-                os.replace(draft, path)
-            except OSError:
-                Path(draft).unlink(missing_ok=True)
+        # For a bundled file a sync would cost more than the file.
+        self._write(path, json.dumps(asdict(record)), is_synced=record.sha256 is None)
 
     def forget(self, server: str, fingerprint: str) -> None:
         """Remove a record; harmless without one."""
         with suppress(OSError):
             self._path(server, fingerprint).unlink(missing_ok=True)
+
+    def begin_bundles(self, server: str, time_there: str) -> str:
+        """Since when, by the server's clock, bundles may have been stored without a record here.
+
+        That is `time_there`, or the time an earlier run began that was killed before it ended.
+        """
+        path = self._path(server, "").with_suffix(".bundles")
+        with suppress(OSError, ValueError):
+            earlier = path.read_text(encoding="utf-8")
+            datetime.fromisoformat(earlier)
+            return min(earlier, time_there)
+        self._write(path, time_there, is_synced=True)
+        return time_there
+
+    def end_bundles(self, server: str) -> None:
+        """Every bundle has its answer, and every file of it its record."""
+        with suppress(OSError):
+            self._path(server, "").with_suffix(".bundles").unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Remove records too old to be of use."""
@@ -83,9 +92,23 @@ class ResumeStore:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
 
+    def _write(self, path: Path, text: str, *, is_synced: bool) -> None:
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, draft = mkstemp(dir=self._folder, suffix=".tmp")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    if is_synced:
+                        os.fsync(file.fileno())
+                os.replace(draft, path)
+            except OSError:
+                Path(draft).unlink(missing_ok=True)
+
     def _files(self) -> list[Path]:
         with suppress(OSError):
-            return [path for path in self._folder.iterdir() if path.suffix in SWEEP_SUFFIXES]
+            return [path for path in self._folder.iterdir() if path.suffix in SUFFIXES]
         return []
 
     def _path(self, server: str, fingerprint: str) -> Path:

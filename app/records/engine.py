@@ -99,4 +99,5 @@ def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
         # A transaction that reads first and writes later fails at once when another has written
         # in between; one that is to write says so from its start, and waits.
         writes = connection.get_execution_options().get("sluice_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        driver = connection.connection.dbapi_connection
+        driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")  # type: ignore[union-attr]

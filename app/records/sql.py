@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Row,
     Select,
     delete,
-    insert,
     literal,
     select,
     tuple_,
@@ -26,6 +24,15 @@ from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
 from app.records.engine import Database
+from app.records.statements import (
+    BY_CLIENT_KEY,
+    BY_ID,
+    BY_ID_FOR_UPDATE,
+    DELETE_RANGE,
+    INSERT_RANGE,
+    INSERT_UPLOAD,
+    UPDATE_UPLOAD,
+)
 from app.records.tables import Instant, received_ranges, uploads
 
 
@@ -39,7 +46,7 @@ class SqlRecords:
         """See `UploadRecords.add`."""
         try:
             with self._database.write() as connection:
-                connection.execute(insert(uploads).values(_to_row(upload)))
+                connection.execute(INSERT_UPLOAD, _to_row(upload))
                 _store_ranges(connection, RangeSet(), upload)
         except IntegrityError:
             existing = self.find(upload.owner, upload.client_key)
@@ -60,8 +67,9 @@ class SqlRecords:
 
     def find(self, owner: str, client_key: str) -> Upload | None:
         """See `UploadRecords.find`."""
-        query = select(uploads).where(uploads.c.owner == owner, uploads.c.client_key == client_key)
-        return next(iter(self._list(query)), None)
+        with self._database.read() as connection:
+            key = {"owner": owner, "client_key": client_key}
+            return _one(connection.execute(BY_CLIENT_KEY, key).all())
 
     def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
         """See `UploadRecords.find_fingerprint`."""
@@ -181,11 +189,18 @@ class SqlRecords:
 
 
 def _get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
-    query = select(uploads).where(uploads.c.id == upload_id)
-    row = connection.execute(query.with_for_update() if for_update else query).one_or_none()
-    if row is None:
+    statement = BY_ID_FOR_UPDATE if for_update else BY_ID
+    upload = _one(connection.execute(statement, {"upload_id": upload_id}).all())
+    if upload is None:
         raise UploadNotFound("No upload has this id.")
-    return _from_row(row, _received(connection, [upload_id])[upload_id])
+    return upload
+
+
+def _one(rows: Sequence[Row[Any]]) -> Upload | None:
+    if not rows:
+        return None
+    ranges = (ByteRange(row.start, row.end) for row in rows if row.start is not None)
+    return _from_row(rows[0], RangeSet(tuple(ranges)))
 
 
 def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeSet]:
@@ -193,7 +208,7 @@ def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeS
     if upload_ids:
         query = (
             select(received_ranges)
-            .where(_is_one_of(received_ranges.c.upload_id, upload_ids))
+            .where(received_ranges.c.upload_id.in_(upload_ids))
             .order_by(received_ranges.c.upload_id, received_ranges.c.start)
         )
         for row in connection.execute(query):
@@ -201,41 +216,26 @@ def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeS
     return {upload_id: RangeSet(tuple(found[upload_id])) for upload_id in upload_ids}
 
 
-def _is_one_of(column: ColumnElement[Any], values: list[str]) -> ColumnElement[bool]:
-    return column == values[0] if len(values) == 1 else column.in_(values)
-
-
 def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> None:
     """Write only what differs, so that a chunk costs the same however many came before."""
     old, new = set(before), set(upload.received)
-    _delete_ranges(connection, upload.id, old - new)
-    if new - old:
-        rows = [{"upload_id": upload.id, "start": r.start, "end": r.end} for r in new - old]
-        connection.execute(insert(received_ranges), rows)
-
-
-def _delete_ranges(
-    connection: Connection, upload_id: UploadId, ranges: Iterable[ByteRange]
-) -> None:
-    for item in ranges:
-        connection.execute(
-            delete(received_ranges).where(
-                received_ranges.c.upload_id == upload_id, received_ranges.c.start == item.start
-            )
-        )
+    for item in old - new:
+        key = {"range_of": upload.id, "range_start": item.start}
+        connection.execute(DELETE_RANGE, key)
+    for item in new - old:
+        row = {"upload_id": upload.id, "start": item.start, "end": item.end}
+        connection.execute(INSERT_RANGE, row)
 
 
 def _store_state(connection: Connection, upload: Upload) -> None:
-    connection.execute(
-        update(uploads)
-        .where(uploads.c.id == upload.id)
-        .values(
-            length=upload.length,
-            state=upload.state,
-            active_at=upload.active_at,
-            published_at=upload.published_at,
-        )
-    )
+    values = {
+        "upload_id": upload.id,
+        "length": upload.length,
+        "state": upload.state,
+        "active_at": upload.active_at,
+        "published_at": upload.published_at,
+    }
+    connection.execute(UPDATE_UPLOAD, values)
 
 
 def _to_row(upload: Upload) -> dict[str, Any]:
@@ -243,5 +243,5 @@ def _to_row(upload: Upload) -> dict[str, Any]:
 
 
 def _from_row(row: Row[Any], received: RangeSet) -> Upload:
-    values = dict(row._mapping)
-    return Upload(**{**values, "state": UploadState(values["state"]), "received": received})
+    values = {name: getattr(row, name) for name in uploads.columns.keys()}  # noqa: SIM118
+    return Upload(**{**values, "state": UploadState(row.state), "received": received})

@@ -67,6 +67,14 @@ class UploadStore(Protocol):
         """
         ...
 
+    def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
+        """Take all of `source`, but no more than `limit` bytes, as a new file; its length.
+
+        For a key that nobody else knows yet. The file is durable once it is published, and not
+        before. Raises what `RangeWriter.write` raises.
+        """
+        ...
+
     def publish(self, key: str, length: int) -> None:
         """Make the file readable, whole or not at all, once no writer is left. Repeatable.
 

@@ -113,6 +113,13 @@ class LocalStore:
             lock_range(descriptor, span)
             yield LocalRangeWriter(descriptor, span, limits, self._durability)
 
+    def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
+        """See `UploadStore.receive`."""
+        with self._staged_file(key, os.O_RDWR | os.O_CREAT) as descriptor, disk_errors():
+            copy = FileCopy(descriptor, ByteRange(0, limit), limits)
+            copy.run(source, lambda: None)
+            return copy.position
+
     def publish(self, key: str, length: int) -> None:
         """See `UploadStore.publish`. Takes no longer for a longer file on one file system."""
         try:
@@ -175,8 +182,8 @@ class LocalStore:
                 raise BytesLost(key) from error
 
     @contextmanager
-    def _staged_file(self, key: str) -> Iterator[int]:
-        descriptor = self._open_staged(key, os.O_RDWR)
+    def _staged_file(self, key: str, flags: int = os.O_RDWR) -> Iterator[int]:
+        descriptor = self._open_staged(key, flags)
         try:
             yield descriptor
         finally:

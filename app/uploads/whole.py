@@ -62,8 +62,13 @@ class WholeFiles:
         upload_id = parse_upload_id(self._new_id())
         hashing = HashingSource(source)
         try:
-            self._store.reserve(upload_id, min(room, self._policy.max_length))
-            length = self._write(upload_id, hashing)
+            if room:
+                self._store.reserve(upload_id, min(room, self._policy.max_length))
+            length = self._store.receive(
+                upload_id, hashing, self._policy.max_length + 1, self._limits
+            )
+            self._policy.check_length(length)
+            hashing.finish()
         except BaseException:
             self._store.delete(upload_id)
             raise
@@ -100,15 +105,3 @@ class WholeFiles:
     def drop(self, file: ReceivedFile) -> None:
         """Remove it."""
         self._store.delete(file.id)
-
-    def _write(self, upload_id: UploadId, source: BodySource) -> int:
-        limit = ByteRange(0, self._policy.max_length + 1)
-        with self._store.exclusive(upload_id, limit, self._limits) as writer:
-            length = writer.write(limit, source, _nothing_to_record)
-            self._policy.check_length(length)
-            source.finish()
-        return length
-
-
-def _nothing_to_record(_span: ByteRange) -> None:
-    """Of a file that has no record there is nothing to note half-way."""

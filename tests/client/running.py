@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class CommandLine:
 
     home: Path
     url: str
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -52,7 +53,7 @@ class CommandLine:
     def start(self, *words: object, **settings: object) -> subprocess.Popen[str]:
         """Begin a command; settings such as `CHUNK_BYTES=1` go by the environment."""
         given = {f"SLUICE_CLIENT_{name}": str(value) for name, value in settings.items()}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "app.client", *map(str, words)],
             cwd=self.home,
             env={**self.environment, **given},
@@ -60,6 +61,15 @@ class CommandLine:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a failed test left running."""
+        for process in self.started:
+            if process.returncode is None:
+                process.kill()
+                finish(process)
 
     def run(self, *words: object, **settings: object) -> Finished:
         """A whole command."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -113,15 +114,14 @@ def test_a_file_that_failed_ends_with_1_and_the_others_are_sent(
 
 
 def test_a_file_nobody_may_read_is_named(
-    command: CommandLine, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+    make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     path = make_file()
-    monkeypatch.setattr(sources.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     (left,) = sources.find_files([str(path)])
     assert isinstance(left, sources.Left)
     assert (left.reason, left.is_failure) == ("may not be read: permission denied", True)
-    del command
 
 
 def test_a_server_that_is_not_there_ends_with_3(home: Path, make_file: MakeFile) -> None:

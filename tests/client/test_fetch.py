@@ -88,7 +88,7 @@ def test_a_stalled_connection_is_replaced(
 def test_what_the_line_garbles_is_noticed_and_fetched_again(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
-    garbled = []
+    garbled: list[Request] = []
 
     def garble_once(request: Request, block: bytes) -> bytes:
         if garbled or not request.path.startswith("/media"):
@@ -173,7 +173,7 @@ def test_a_file_that_changes_on_the_server_is_begun_anew(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     """An ETag that no longer matches is answered with the whole file, status 200."""
-    changed = []
+    changed: list[Request] = []
 
     def answer_with_another_file(refusing: Line, request: Request) -> None:
         if request.method == "GET" and request.path.startswith("/media") and not changed:

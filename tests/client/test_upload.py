@@ -147,7 +147,7 @@ def test_chunks_shrink_below_what_a_proxy_lets_through(
 def test_what_the_line_garbles_is_sent_again(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
-    garbled = []
+    garbled: list[Request] = []
 
     def garble_once(request: Request, block: bytes) -> bytes:
         if garbled or not request.path.startswith("/upload?"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from app.client.doctor.bare_http import BareConnection
 from app.client.doctor.findings import Finding, Level
-from app.client.errors import ConnectionFailed
 from app.client.spans import Spans
 from app.client.transport import Transport
 
@@ -34,8 +34,14 @@ NGINX_STREAMING = ("proxy_request_buffering off;", "proxy_http_version 1.1;")
 NGINX_SIZE = ("client_max_body_size 0;",)
 
 
-def check_streaming(transport: Transport, pause_seconds: float) -> Iterator[Finding]:
+def check_streaming(
+    transport: Transport, pause_seconds: float, largest_body: int
+) -> Iterator[Finding]:
     """Send a slow body and look from beside whether the server sees it; then let it pause."""
+    if largest_body < PROBE_BYTES:
+        text = f"cannot be told as long as bodies above {_mebibytes(largest_body)} are refused"
+        yield Finding("request buffering", Level.NOTE, text)
+        return
     with _probe_upload(transport) as upload_id, BareConnection(transport.base_url) as slow:
         slow.send_head(
             "POST",
@@ -45,8 +51,9 @@ def check_streaming(transport: Transport, pause_seconds: float) -> Iterator[Find
         )
         began = time.monotonic()
         slow.send(bytes(SENT_AT_ONCE))
-        yield _streaming(_wait_until_seen(transport, upload_id, slow), began)
-        yield _pause(slow, pause_seconds)
+        is_seen = _wait_until_seen(transport, upload_id, slow)
+        yield _streaming(is_seen, time.monotonic() - began)
+        yield _pause(slow, began, pause_seconds)
 
 
 @contextmanager
@@ -73,21 +80,21 @@ def _fields(upload_id: str) -> str:
 
 
 def _wait_until_seen(transport: Transport, upload_id: str, slow: BareConnection) -> bool:
+    """Whether the server knows of bytes while the body is under way, or soon after it was cut."""
     deadline = time.monotonic() + SEEN_WITHIN_SECONDS
     while time.monotonic() < deadline:
         upload = transport.json("GET", f"/api/uploads/{upload_id}")
         if Spans(upload["received"]).total > 0:
             return True
         if slow.has_news(LOOK_SECONDS):
-            answer = slow.answer()
-            status = "no answer" if answer is None else f"status {answer.status}"
-            raise ConnectionFailed(f"The probe was ended in mid-body: {status}.")
+            # Ended for its silence. What had gone through is recorded now.
+            deadline = min(deadline, time.monotonic() + 2.0)
+            time.sleep(LOOK_SECONDS)
     return False
 
 
-def _streaming(is_seen: bool, began: float) -> Finding:
+def _streaming(is_seen: bool, seconds: float) -> Finding:
     if is_seen:
-        seconds = time.monotonic() - began
         text = f"bodies stream: the server had the first bytes after {seconds:.1f} s"
         return Finding("request buffering", Level.OK, text)
     return Finding(
@@ -102,41 +109,58 @@ def _streaming(is_seen: bool, began: float) -> Finding:
     )
 
 
-def _pause(slow: BareConnection, seconds: float) -> Finding:
+def _pause(slow: BareConnection, silent_since: float, seconds: float) -> Finding:
     """A body that stops for a while, as on a train."""
-    began = time.monotonic()
-    if not slow.has_news(seconds):
+    left = max(0.0, silent_since + seconds - time.monotonic())
+    if not slow.has_news(left):
         return Finding("pause in a body", Level.OK, f"{seconds:g} s of silence are endured")
+    waited = time.monotonic() - silent_since
     answer = slow.answer()
     how = "without an answer" if answer is None else f"with status {answer.status}"
-    text = f"after {time.monotonic() - began:.0f} s of silence the request is ended {how}"
-    advice = ("Short pauses cost a chunk. In nginx: client_body_timeout 120s;",)
+    text = f"within {waited:.0f} s of silence the request is ended {how}"
+    advice = ("A short pause costs the chunk under way. In nginx: client_body_timeout 120s;",)
     return Finding("pause in a body", Level.CHANGE, text, advice)
 
 
-def check_body_size(server: str, chunk_bytes: int) -> Finding:
-    """The largest body that something on the way lets through, found without sending any."""
-    passed, refused = 0, None
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """The largest body known to pass, and the smallest known not to, in bytes."""
+
+    passes: int
+    refused: int | None
+
+
+def find_body_limit(server: str, chunk_bytes: int) -> BodyLimit:
+    """What the strictest of those on the way lets through, found without sending any body."""
+    passes, refused = 0, None
     for size in sorted({*SIZES, chunk_bytes}):
         if not _lets_through(server, size):
             refused = size
             break
-        passed = size
-    if refused is None:
-        return Finding("body size", Level.OK, f"bodies of {_mebibytes(passed)} pass")
-    for _ in range(BISECTIONS):
-        middle = (passed + refused) // 2
-        passed, refused = (middle, refused) if _lets_through(server, middle) else (passed, middle)
-    return _size_finding(passed, refused, chunk_bytes)
+        passes = size
+    if refused is not None:
+        for _ in range(BISECTIONS):
+            middle = (passes + refused) // 2
+            if _lets_through(server, middle):
+                passes = middle
+            else:
+                refused = middle
+    return BodyLimit(passes, refused)
 
 
-def _size_finding(passed: int, refused: int, chunk_bytes: int) -> Finding:
-    text = f"bodies above about {_mebibytes(passed)} are refused with 413"
-    if passed >= ENOUGH_BYTES:
+def body_size_finding(limit: BodyLimit, chunk_bytes: int) -> Finding:
+    """What a limit means for those who send."""
+    if limit.refused is None:
+        return Finding("body size", Level.OK, f"bodies of {_mebibytes(limit.passes)} pass")
+    text = f"bodies above about {_mebibytes(limit.passes)} are refused with 413"
+    if limit.passes >= ENOUGH_BYTES:
         return Finding("body size", Level.OK, f"{text}; this client sends none so large")
-    hurts = "the chunks of the page and of other clients" if refused <= chunk_bytes else "bundles"
+    if limit.refused > chunk_bytes:
+        hurts = "whole files sent by a form or another client do not pass"
+    else:
+        hurts = f"the chunks of the page ({_mebibytes(chunk_bytes)}) do not pass"
     advice = (
-        f"This client adapts, but {hurts} may not fit. In nginx:",
+        f"This client makes its chunks smaller, but {hurts}. In nginx:",
         *(f"    {line}" for line in NGINX_SIZE),
     )
     return Finding("body size", Level.CHANGE, text, advice)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from app.client.doctor.body_checks import check_body_size, check_streaming
+from app.client.doctor.body_checks import body_size_finding, check_streaming, find_body_limit
 from app.client.doctor.connection_checks import check_idle_connection, check_way
 from app.client.doctor.findings import Finding, Level
-from app.client.errors import SluiceError
+from app.client.errors import ConnectionFailed, Refused
 from app.client.transport import Transport
 
 PAUSE_SECONDS = 10.0
@@ -22,13 +22,10 @@ def examine(transport: Transport, pause_seconds: float = PAUSE_SECONDS) -> Itera
     server = transport.base_url
     yield from check_way(server)
     chunk_bytes = int(transport.json("GET", "/api/server")["chunk_bytes"])
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("request buffering", lambda: check_streaming(transport, pause_seconds)),
-        ("body size", lambda: iter([check_body_size(server, chunk_bytes)])),
-        ("idle connection", lambda: iter([check_idle_connection(server, pause_seconds)])),
-    )
-    for name, check in checks:
-        try:
-            yield from check()
-        except SluiceError as error:
-            yield Finding(name, Level.CHANGE, f"the check itself failed: {error}")
+    limit = find_body_limit(server, chunk_bytes)
+    yield body_size_finding(limit, chunk_bytes)
+    try:
+        yield from check_streaming(transport, pause_seconds, limit.passes)
+        yield check_idle_connection(server, pause_seconds)
+    except (ConnectionFailed, Refused) as error:
+        yield Finding("examination", Level.CHANGE, f"ended early: {error}")

@@ -1,0 +1,80 @@
+"""One browser and one server for the tests of the page; each test has a context of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films, make_films
+from tests.browser.tools import BROWSER_FLAGS, BROWSERS, find_program
+from tests.browser.upload_page import MIB, UploadPage
+from tests.server import Server, running_server
+
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """The one browser process; it ends with this folder, as its event loop is in others' way."""
+    executable = find_program(*BROWSERS)
+    with sync_playwright() as playwright:
+        flags = list(BROWSER_FLAGS)
+        launched = playwright.chromium.launch(executable_path=executable, args=flags)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="package")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Films:
+    """Videos of three sizes."""
+    return make_films(tmp_path_factory.mktemp("films"))
+
+
+@pytest.fixture(scope="package")
+def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With chunks so small that a film of 26 MB has many."""
+    folder = tmp_path_factory.mktemp("pages")
+    with running_server(folder, SLUICE_CHUNK_BYTES=str(MIB)) as running:
+        yield running
+
+
+@pytest.fixture
+def site(page_server: Server) -> Server:
+    """The shared server, without uploads and videos."""
+    for kind in ("uploads", "videos"):
+        while found := page_server.get(f"/api/{kind}").json()[kind]:
+            for item in found:
+                page_server.delete(f"/api/{kind}/{item['id']}")
+    return page_server
+
+
+@pytest.fixture
+def complaints() -> Complaints:
+    """What the browser complains about in this test."""
+    return Complaints()
+
+
+@pytest.fixture
+def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[..., Any]]:
+    """Makes contexts, each like a browser of its own; any complaint in one fails the test."""
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> BrowserContext:
+            context = browser.new_context(**options)
+            stack.callback(context.close)
+            complaints.watch(context)
+            return context
+
+        yield make
+    assert complaints.unexpected == []
+
+
+@pytest.fixture
+def open_page(new_context: Callable[..., BrowserContext]) -> Callable[..., UploadPage]:
+    """Opens the start page of a server in a context of its own, made with the given options."""
+    return lambda server, **options: UploadPage(new_context(**options), server)

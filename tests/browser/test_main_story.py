@@ -1,0 +1,133 @@
+"""One large video through everything that goes wrong, until it plays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+import requests
+from playwright.sync_api import Locator, Response, expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films, sha256_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.server import Server
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+LINE = 40 * MIB
+"""Bytes a second: five seconds for the whole film, enough to interrupt it twice."""
+
+CHUNK_BYTES = 20 * MIB
+
+
+def test_a_large_video_goes_on_through_outage_and_reload_and_plays(
+    start_server: Callable[..., Server],
+    open_page: Callable[..., UploadPage],
+    films: Films,
+    complaints: Complaints,
+) -> None:
+    complaints.allow_failed_requests()
+    assert films.long.stat().st_size >= 200_000_000
+    page = open_page(start_server(SLUICE_CHUNK_BYTES=str(CHUNK_BYTES)))
+    page.throttle(LINE)
+    page.drop(films.long)
+    lose_and_regain_the_line(page, page.row(films.long))
+    reload_in_the_middle(page, films)
+    only_what_is_missing_is_sent(page, films)
+    upload_id = library_id(page)
+    assert sha256_of_media(page.server, upload_id) == sha256_of(films.long)
+    the_video_plays_and_seeks(page, upload_id)
+
+
+def lose_and_regain_the_line(page: UploadPage, row: Locator) -> None:
+    page.wait_for_progress(row, 15)
+    page.go_offline()
+    expect(page.notice).to_contain_text("You are offline")
+    expect(row).to_contain_text("Waiting for the connection")
+    before = page.progress(row)
+    page.go_online()
+    page.wait_for_progress(row, before + 15)
+    expect(page.notice).to_be_hidden()
+
+
+def reload_in_the_middle(page: UploadPage, films: Films) -> None:
+    page.reload()
+    expect(page.waiting_rows).to_have_count(1)
+    expect(page.waiting_rows).to_contain_text(films.long.name)
+    expect(page.page.get_by_role("heading", name="Waiting for their file")).to_be_visible()
+    expect(page.rows).to_have_count(0)
+
+
+def only_what_is_missing_is_sent(page: UploadPage, films: Films) -> None:
+    missing = missing_chunks(page)
+    assert 0 < len(missing) < films.long.stat().st_size // CHUNK_BYTES
+    page.offsets.clear()
+    page.requests.clear()
+    page.throttle(-1)
+    with page.page.expect_file_chooser() as chooser:
+        page.button(f"Choose the file for {films.long.name}").click()
+    chooser.value.set_files(films.long)
+    page.wait_for_success(films.long)
+    expect(page.waiting_rows).to_have_count(0)
+    assert sorted(page.offsets) == missing
+    assert page.requests.count("POST /upload") == len(missing)
+
+
+def missing_chunks(page: UploadPage) -> list[int]:
+    """The offsets of the chunks that the server lacks a byte of, once all that was sent is in."""
+    seen: list[list[list[int]]] = []
+
+    def is_settled() -> bool:
+        page.page.wait_for_timeout(250)
+        (upload,) = page.server.get("/api/uploads").json()["uploads"]
+        seen.append(upload["missing"])
+        return seen[-2:-1] == seen[-1:]
+
+    page.wait_until(is_settled, "the server takes in nothing more")
+    chunks = {
+        index * CHUNK_BYTES
+        for start, end in seen[-1]
+        for index in range(start // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1)
+    }
+    return sorted(chunks)
+
+
+def library_id(page: UploadPage) -> str:
+    expect(page.videos).to_have_count(1)
+    upload_id = page.videos.get_attribute("data-id")
+    assert upload_id is not None
+    return upload_id
+
+
+def sha256_of_media(server: Server, upload_id: str) -> str:
+    digest = hashlib.sha256()
+    with requests.get(f"{server.url}/media/{upload_id}", stream=True, timeout=60) as response:
+        for piece in response.iter_content(MIB):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def the_video_plays_and_seeks(page: UploadPage, upload_id: str) -> None:
+    answers: list[Response] = []
+    page.page.on("response", lambda answer: answers.append(answer))
+    page.videos.get_by_role("link", name="long.mp4", exact=True).click()
+    video = page.page.locator("player-dialog video")
+    page.wait_until(lambda: video.evaluate("(video) => video.currentTime > 0.3"), "it plays")
+    assert video.evaluate("(video) => video.videoWidth") == 640
+    target = video.evaluate("(video) => video.duration - 4")
+    seek = "(video, time) => { video.addEventListener('seeked', () => { video.sought = true; });"
+    video.evaluate(f"{seek} video.currentTime = time; }}", target)
+    page.wait_until(lambda: video.evaluate("(video) => video.sought === true"), "it seeks")
+    onwards = f"(video) => video.currentTime > {target} + 0.3 || video.ended"
+    page.wait_until(lambda: video.evaluate(onwards), "it plays on from there")
+    assert video.evaluate("(video) => video.error") is None
+    partial = [answer for answer in answers if answer.status == 206]
+    starts = [first_byte(answer) for answer in partial if answer.url.endswith(upload_id)]
+    assert max(starts) > 100 * MIB
+
+
+def first_byte(answer: Response) -> int:
+    """Of the range that was asked for."""
+    return int(answer.request.all_headers()["range"].removeprefix("bytes=").split("-")[0])

@@ -1,0 +1,151 @@
+"""The start page in a browser, and what people and networks do to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, Locator, Request, expect
+
+from tests.server import Server
+
+PATIENCE_SECONDS = 60
+"""Far beyond what any step takes, so that only a step that never happens fails."""
+
+MIB = 1024 * 1024
+
+NOTE_CHUNKS = """
+const send = XMLHttpRequest.prototype.send;
+XMLHttpRequest.prototype.send = function (body) {
+  if (body instanceof FormData) noteChunk(Number(body.get("dzchunkbyteoffset")));
+  return send.call(this, body);
+};
+"""
+"""The browser does not tell what is in a body with a file; so chunks are noted as they leave."""
+
+
+class UploadPage:
+    """`offsets` lists where each chunk begins that was sent; `requests` every request's path."""
+
+    def __init__(self, context: BrowserContext, server: Server) -> None:
+        self.offsets: list[int] = []
+        self.requests: list[str] = []
+        self.context = context
+        self.server = server
+        context.expose_function("noteChunk", self._note_chunk)
+        context.add_init_script(NOTE_CHUNKS)
+        self.page = context.new_page()
+        self.page.on("request", self._note_request)
+        self.page.on("dialog", lambda dialog: dialog.accept())
+        self._devtools = context.new_cdp_session(self.page)
+        self._devtools.send("Network.enable")
+        self._upload_rate = -1
+        self.page.goto(server.url)
+
+    def _note_chunk(self, offset: int) -> None:
+        self.offsets.append(offset)
+
+    def _note_request(self, request: Request) -> None:
+        self.requests.append(f"{request.method} {request.url.removeprefix(self.server.url)}")
+
+    # ---- people --------------------------------------------------------------------------------
+
+    def choose(self, *paths: Path) -> None:
+        """Take files with the button."""
+        with self.page.expect_file_chooser() as chooser:
+            self.button("Choose files").click()
+        chooser.value.set_files(list(paths))
+
+    def drop(self, *paths: Path, x: int = 60, y: int = 30) -> None:
+        """Drag files from the desktop and let them fall at a place of the window."""
+        files = [str(path) for path in paths]
+        payload = {"items": [], "files": files, "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            event = {"type": kind, "x": x, "y": y, "data": payload}
+            self._devtools.send("Input.dispatchDragEvent", event)
+
+    def confirm(self, answer: str) -> None:
+        """Answer the question that is asked."""
+        self.page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
+
+    def reload(self) -> None:
+        """Leave in the middle and come back."""
+        self.page.reload()
+
+    # ---- the network ---------------------------------------------------------------------------
+
+    def throttle(self, bytes_per_second: int) -> None:
+        """Let the line carry so much upwards; -1 for all it can."""
+        self._upload_rate = bytes_per_second
+        self._set_line(is_offline=False)
+
+    def go_offline(self) -> None:
+        """Take the line away."""
+        self._set_line(is_offline=True)
+
+    def go_online(self) -> None:
+        """Give it back."""
+        self._set_line(is_offline=False)
+
+    def _set_line(self, *, is_offline: bool) -> None:
+        conditions = {
+            "offline": is_offline,
+            "latency": 0,
+            "downloadThroughput": -1,
+            "uploadThroughput": self._upload_rate,
+        }
+        self._devtools.send("Network.emulateNetworkConditions", conditions)
+
+    # ---- what is shown -------------------------------------------------------------------------
+
+    def button(self, name: str) -> Locator:
+        """By its accessible name."""
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    @property
+    def rows(self) -> Locator:
+        """The uploads of this page."""
+        return self.page.locator("upload-row")
+
+    def row(self, path: Path) -> Locator:
+        """The upload of a file."""
+        return self.rows.filter(has_text=path.name)
+
+    @property
+    def waiting_rows(self) -> Locator:
+        """The uploads that wait for their file."""
+        return self.page.locator("interrupted-panel [role=listitem]")
+
+    @property
+    def videos(self) -> Locator:
+        """The rows of the library."""
+        return self.page.locator("video-library .video-row")
+
+    @property
+    def notice(self) -> Locator:
+        """What is said about the connection."""
+        return self.page.locator("connection-notice")
+
+    def progress(self, row: Locator) -> float:
+        """In percent."""
+        value: float = row.locator("progress").evaluate("(meter) => meter.value")
+        return value
+
+    # ---- waiting -------------------------------------------------------------------------------
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Poll while the browser's events come in."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, f"never happened: {what}"
+            self.page.wait_for_timeout(50)
+
+    def wait_for_progress(self, row: Locator, percent: float) -> None:
+        """Until the server has acknowledged so much."""
+        self.wait_until(lambda: self.progress(row) >= percent, f"{percent} % have arrived")
+
+    def wait_for_success(self, *paths: Path) -> None:
+        """Until the uploads of these files are marked as Dropzone marks them."""
+        for path in paths:
+            expect(self.row(path)).to_contain_class("dz-success", timeout=PATIENCE_SECONDS * 1000)
