@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import Forbidden
@@ -52,8 +53,13 @@ def create_app(services: Services) -> Flask:
 
 
 def _refuse_other_sites() -> None:
-    """A page elsewhere must not upload or delete here through a visitor's browser."""
-    is_foreign = request.headers.get("Sec-Fetch-Site") == "cross-site"
+    """A page elsewhere must not upload or delete here through a visitor's browser.
+
+    Browsers name the page's origin with every such request; programs send none.
+    """
+    origin = request.headers.get("Origin")
+    is_foreign = origin is not None and urlsplit(origin).netloc != request.host
+    is_foreign = is_foreign or request.headers.get("Sec-Fetch-Site") == "cross-site"
     if is_foreign and request.method not in SAFE_METHODS:
         raise Forbidden("This server takes no requests from pages of other sites.")
 

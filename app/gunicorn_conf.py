@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import signal
 import socket
 import struct
@@ -13,11 +14,28 @@ from app.settings import from_env
 
 settings = from_env(os.environ)
 
+DESCRIPTORS_A_THREAD = 5
+"""A running request holds its connection, a file, a pipe and a connection to the database."""
+
+SEND_IDLE_SECONDS = 60
+"""A client that takes nothing of an answer for so long loses its connection."""
+
+
+def _descriptors() -> int:
+    """How many files a process may have open, raised to the most: a worker that runs out dies."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
 bind = f"{settings.host}:{settings.port}"
 workers = settings.workers
-worker_class = "gthread"  # The sync worker is killed in mid-body by its own time-out.
+# Threads, since the sync worker is killed in mid-body by its own time-out.
+worker_class = "app.gthread.DeadlineWorker"
 threads = settings.threads
-worker_connections = 2000
+worker_connections = max(
+    threads + 1, min(2000, _descriptors() - DESCRIPTORS_A_THREAD * threads - 100)
+)
 backlog = 2048
 keepalive = 75  # Above the 60 s after which AWS's load balancer drops an idle connection.
 timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.
@@ -31,14 +49,19 @@ logger_class = "app.access_log.AccessLogger"
 
 
 def when_ready(server: Any) -> None:
-    """Bound waiting for headers, and make Ctrl-C as graceful as SIGTERM.
+    """Bound waiting for silent clients, and make Ctrl-C as graceful as SIGTERM.
 
-    gunicorn waits for ever for a client that stops in the middle of its headers. But connections
-    inherit their listener's time-out, and recv() then fails.
+    gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
+    its answer. But connections inherit their listener's time-outs, and recv() or send() then fails.
     """
-    time_out = struct.pack("@ll", math.ceil(settings.body_idle_seconds), 0)
+    waits = {
+        socket.SO_RCVTIMEO: math.ceil(settings.body_idle_seconds),
+        socket.SO_SNDTIMEO: SEND_IDLE_SECONDS,
+    }
     for listener in server.LISTENERS:
-        listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time_out)
+        for option, seconds in waits.items():
+            time_out = struct.pack("@ll", seconds, 0)
+            listener.sock.setsockopt(socket.SOL_SOCKET, option, time_out)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 

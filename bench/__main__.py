@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 from bench import download, many_files, upload, zero_copy
-from bench.harness import Benchmark, Lab, NotEnoughRoom, prepared_lab
-from bench.report import Table, as_text, facts, save_results, update_document
+from bench.harness import Benchmark, NotEnoughRoom, prepared_lab
+from bench.report import Run, as_text, facts, save_results, update_document
 
 BENCHMARKS = [module.BENCHMARK for module in (upload, download, zero_copy, many_files)]
 
@@ -24,13 +25,14 @@ def main() -> int:
     """Run what the arguments name; 1 if a benchmark could not run."""
     options = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Clean up as after Ctrl-C.
-    print("\n".join(f"{name}: {value}" for name, value in facts().items()))
     chosen = [one for one in BENCHMARKS if not options.names or one.name in options.names]
     return max([_run(benchmark, options) for benchmark in chosen])
 
 
 def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
-    print(f"\n== {benchmark.name}: {benchmark.summary}", flush=True)
+    run = Run(benchmark.name, f"python -m bench {' '.join(sys.argv[1:])}".strip(), facts())
+    print(f"\n== {benchmark.name}: {benchmark.summary}")
+    print("; ".join(f"{name}: {value}" for name, value in run.facts.items()), flush=True)
     try:
         with prepared_lab(
             benchmark, options.folder, is_quick=options.quick, rounds=options.rounds
@@ -39,16 +41,14 @@ def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
     except NotEnoughRoom as error:
         print(f"not run: {error}")
         return 1
+    except Exception:  # noqa: BLE001 - whatever ends one benchmark, the next is worth running
+        traceback.print_exc()
+        return 1
     print("\n\n".join(as_text(table) for table in tables), flush=True)
-    _keep(benchmark, tables, lab, options)
-    return 0
-
-
-def _keep(benchmark: Benchmark, tables: list[Table], lab: Lab, options: argparse.Namespace) -> None:
-    save_results(RESULTS, benchmark.name, tables, lab.samples)
+    save_results(RESULTS, run, tables, lab.samples)
     if options.docs:
-        command = " ".join(["python -m bench", *sys.argv[1:]])
-        update_document(DOCUMENT, benchmark.name, tables, command)
+        update_document(DOCUMENT, run, tables)
+    return 0
 
 
 def _arguments() -> argparse.Namespace:

@@ -16,8 +16,8 @@ PARALLEL = (1, 2, 4, 8)
 COLUMNS = ("case", "seconds", "MB/s", "CPU s/GB", "peak memory above idle, MiB")
 NOTES = (
     "Each file is one multipart request, as a plain HTML form sends it; every connection takes the "
-    "next file that is left. Digests are computed in the background meanwhile and compete for "
-    "the cores; their CPU time is not in the column. `cp`: one process, the same files.",
+    "next file that is left. The SHA-256 of a file is computed as it arrives, and is in the CPU "
+    "column. `cp`: one process, the same files, no digest.",
 )
 
 

@@ -21,6 +21,15 @@ PACKAGES = ("flask", "gunicorn", "werkzeug", "sqlalchemy")
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """One benchmark's name, the command that ran it, and the machine as it was before."""
+
+    name: str
+    command: str
+    facts: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows of text under a title; notes stand below."""
 
@@ -80,27 +89,27 @@ def as_markdown(table: Table) -> str:
 
 
 def save_results(
-    folder: Path, name: str, tables: Sequence[Table], samples: Sequence[Sample]
+    folder: Path, run: Run, tables: Sequence[Table], samples: Sequence[Sample]
 ) -> None:
     """Write `<name>.json`: machine, tables, every single sample."""
     document = {
-        "facts": facts(),
+        **asdict(run),
         "tables": [asdict(table) for table in tables],
         "samples": [asdict(sample) for sample in samples],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    (folder / f"{run.name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
-def update_document(path: Path, name: str, tables: Sequence[Table], command: str) -> None:
+def update_document(path: Path, run: Run, tables: Sequence[Table]) -> None:
     """Put the tables between the markers `<!-- bench:name -->` and `<!-- /bench:name -->`."""
-    begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+    begin, end = f"<!-- bench:{run.name} -->", f"<!-- /bench:{run.name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     text = path.read_text(encoding="utf-8")
     if not pattern.search(text):
         raise ValueError(f"{path} has no {begin} ... {end}")
-    measured = "; ".join(f"{key}: {value}" for key, value in facts().items())
-    parts = [begin, f"`{command}`, {measured}.", *map(as_markdown, tables), end]
+    measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
+    parts = [begin, f"`{run.command}`. {measured}.", *map(as_markdown, tables), end]
     replacement = "\n\n".join(parts)
     path.write_text(pattern.sub(lambda _: replacement, text), encoding="utf-8")
 

@@ -88,7 +88,7 @@ class Server:
         while time.monotonic() < deadline:
             try:
                 requests.get(f"{self.url}/healthz", timeout=5)
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.Timeout):
                 if self.process.poll() is not None:
                     break
                 time.sleep(0.05)

@@ -15,6 +15,7 @@ from app.client.errors import (
     ConnectionFailed,
     ContentMismatch,
     FileProblem,
+    Interrupted,
     Refused,
     SluiceError,
     problem_of,
@@ -22,13 +23,18 @@ from app.client.errors import (
 from app.client.local_file import READ_BYTES, LocalFile, read_at
 from app.client.progress import Meter, Phase
 from app.client.resume_store import UploadRecord
-from app.client.retry import Patience
+from app.client.retry import Patience, waiting_note
 from app.client.transport import json_object
 from app.client.uploader import UploadContext, Uploaded
 
 CONNECTIONS = 4
 """Most bundles at once. What a server gains from more (it waits for its disk) is little, and a
 bundle takes the whole line."""
+
+QUIET_SECONDS = 1.0
+QUIET_LOOKS = 15
+"""After a cut the server still stores what had reached it. Only when the list of files has stood
+still for a second is it known what has to be sent again, and what would be there twice."""
 
 Outcome = Uploaded | SluiceError
 OnOutcome = Callable[[LocalFile, Outcome], None]
@@ -60,7 +66,7 @@ class BundleSender:
         self._lock = threading.Lock()
         self._patience: Patience = self._transport.patience()
         self._patience.on_wait = lambda seconds, error: meter.report(
-            Phase.WAITING, f"{error} Trying again in {seconds:.0f} s."
+            Phase.WAITING, waiting_note(error, seconds)
         )
         size = min(CONNECTIONS, self._transport.options.parallel, max(1, len(self._queue)))
         self._crew = Crew(size, self._work, self._transport.stop)
@@ -104,7 +110,7 @@ class BundleSender:
             except ConnectionFailed as error:
                 failures += 1
                 self._patience.wait_after(error, failures)
-            self._claim_stored(bundle, self._stored_since_begin())
+            self._claim_stored(bundle, self._stored_when_quiet())
 
     def _post(self, bundle: Bundle) -> list[dict[str, Any]]:
         sent = 0
@@ -170,7 +176,7 @@ class BundleSender:
         self._report(broken, error)
 
     def _claim_of_killed_run(self) -> None:
-        stored = self._stored_since_begin()
+        stored = self._stored_when_quiet()
         for bundle in self._queue:
             bundle.sha256 = {file: sha256_of(file) for file in bundle.files}
             self._claim_stored(bundle, stored)
@@ -187,6 +193,17 @@ class BundleSender:
                 bundle.files.remove(file)
                 self._meter.moved(file.size)
                 self._stored(file, video_id, sha256)
+
+    def _stored_when_quiet(self) -> dict[StoredKey, str]:
+        """What is stored once the server has worked off what had reached it before the cut."""
+        stored = self._stored_since_begin()
+        for _ in range(QUIET_LOOKS):
+            if self._transport.stop.wait(QUIET_SECONDS):
+                raise Interrupted("Stopped while the server worked.")
+            before, stored = stored, self._stored_since_begin()
+            if stored == before:
+                break
+        return stored
 
     def _stored_since_begin(self) -> dict[StoredKey, str]:
         return {

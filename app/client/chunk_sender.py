@@ -13,7 +13,7 @@ from app.client.hashing import BackgroundHash
 from app.client.local_file import FileSlice, LocalFile, content_digest
 from app.client.pace import Pace
 from app.client.progress import Meter, Phase
-from app.client.retry import Patience
+from app.client.retry import Patience, waiting_note
 from app.client.spans import Chunk, Span, Spans
 from app.client.transport import Transport
 
@@ -159,4 +159,4 @@ class ChunkSender:
         )
 
     def _say_waiting(self, seconds: float, error: SluiceError) -> None:
-        self._meter.report(Phase.WAITING, f"{error} Trying again in {seconds:.0f} s.")
+        self._meter.report(Phase.WAITING, waiting_note(error, seconds))

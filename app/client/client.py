@@ -136,7 +136,7 @@ class Client:
         """
         downloader = Downloader(self._transport)
         remote = downloader.look(self.id_of(video))
-        path = Path.cwd() / remote.name if target is None else Path(target)
+        path = Path(remote.name) if target is None else Path(target)
         if path.is_dir():
             path = path / remote.name
         if not path.parent.is_dir():

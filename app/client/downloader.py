@@ -24,7 +24,7 @@ from app.client.file_names import name_in, safe_name
 from app.client.hashing import BackgroundHash
 from app.client.part_file import PartFile
 from app.client.progress import Meter, Phase, ProgressListener
-from app.client.retry import Patience
+from app.client.retry import Patience, waiting_note
 from app.client.spans import Span, Spans
 from app.client.transport import Transport
 
@@ -225,7 +225,7 @@ class _StepFetch:
         self._background = background
         self._patience: Patience = transport.patience()
         self._patience.on_wait = lambda seconds, error: meter.report(
-            Phase.WAITING, f"{error} Trying again in {seconds:.0f} s."
+            Phase.WAITING, waiting_note(error, seconds)
         )
         self._crew = Crew(transport.options.parallel, self._work, transport.stop)
         self._left = Spans()

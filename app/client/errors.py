@@ -92,9 +92,13 @@ def problem_of(document: Any, status: int) -> dict[str, Any]:
     known = document if isinstance(document, dict) else {}
     return {
         "code": str(known.get("code", f"http_{status}")),
-        "detail": str(known.get("detail") or known.get("title") or f"HTTP status {status}"),
+        "detail": str(known.get("detail") or known.get("title") or _unexplained(status)),
         "retryable": bool(known.get("retryable", status in RETRYABLE_STATUSES)),
     }
+
+
+def _unexplained(status: int) -> str:
+    return f"The server, or a proxy before it, answered with status {status}."
 
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -35,7 +35,7 @@ def safe_name(name: str, fallback: str) -> str:
 
 
 def _is_unsafe(character: str) -> bool:
-    return character in '<>:"|?*' or unicodedata.category(character)[0] == "C"
+    return character in '<>:"|?*' or not character.isprintable()
 
 
 def _shortened(name: str) -> str:
@@ -45,4 +45,4 @@ def _shortened(name: str) -> str:
     if not dot or len(extension.encode()) > 20:
         stem, dot, extension = name, "", ""
     room = MOST_NAME_BYTES - len((dot + extension).encode())
-    return stem.encode()[:room].decode(errors="ignore") + dot + extension
+    return stem.encode()[:room].decode(errors="ignore").rstrip(" .") + dot + extension

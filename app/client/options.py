@@ -87,7 +87,7 @@ class Options:
         _seconds, "30", "A connection on which nothing moves for so long is given up and replaced."
     )
     answer_seconds: float = _option(
-        _seconds, "120", "How long to wait for an answer once a request is sent."
+        _seconds, "60", "How long to wait for an answer once a request is sent."
     )
     give_up_seconds: float = _option(
         _seconds, "900", "Without any progress for so long the client ends, resumable."

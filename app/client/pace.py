@@ -15,8 +15,15 @@ LARGEST_CHUNK_BYTES = 90 * 1000 * 1000
 """Common proxies in the cloud refuse bodies of more than 100 MB."""
 
 FAST_SECONDS = 1.5
-SLOW_SECONDS = 20.0
-"""A chunk sent faster than the one may grow; slower than the other is too much to lose."""
+GOOD_SECONDS = 3.0
+SLOW_SECONDS = 8.0
+"""A chunk has a checksum of its own, so the server keeps all of it or nothing, and a cut costs
+what is under way. A chunk sent faster than the one may grow; one slower than the other halves."""
+
+FIRST_SHARE = 16
+"""The first chunk is so much smaller than those the server recommends. It shows how fast the line
+is, and the next has the size that takes some seconds on it: on a line of 1 Mbit/s a first chunk
+of 20 MB would be minutes of work to lose."""
 
 CLEAN_SENDS_TO_GROW = 3
 CLEAN_SENDS_TO_FORGET = 24
@@ -41,7 +48,9 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ladder = ladder
-        self.chunk_bytes = ladder.at_most(chunk_bytes)
+        self._recommended = ladder.at_most(chunk_bytes)
+        self.chunk_bytes = ladder.at_most(chunk_bytes // FIRST_SHARE)
+        self._is_first = True
         self.parallel = min(2, parallel)
         self._limit = ladder.largest
         self._ceiling = ladder.largest
@@ -57,7 +66,10 @@ class Pace:
             self._clean_since_failure += 1
             if self._clean_since_failure >= CLEAN_SENDS_TO_FORGET:
                 self._ceiling, self._clean_since_failure = self._limit, 0
-            if size == self.chunk_bytes:
+            if self._is_first:
+                self._is_first, self._clean = False, 0
+                self.chunk_bytes = self._size_for(count / max(seconds, 1e-6))
+            elif size == self.chunk_bytes:
                 self._resize(seconds)
             self.parallel = self._crew.after_send(self.parallel, count)
 
@@ -82,6 +94,10 @@ class Pace:
     def can_shrink_below(self, size: int) -> bool:
         """Whether there is a smaller size than that."""
         return size > self.ladder.unit
+
+    def _size_for(self, bytes_per_second: float) -> int:
+        wanted = min(self._recommended, self._ceiling, int(bytes_per_second * GOOD_SECONDS))
+        return self.ladder.at_most(wanted)
 
     def _resize(self, seconds: float) -> None:
         if seconds > SLOW_SECONDS:

@@ -35,6 +35,12 @@ def delay_seconds(failures: int, random: Random) -> float:
     return random.uniform(0, upper)
 
 
+def waiting_note(error: SluiceError, seconds: float) -> str:
+    """What to say while waiting."""
+    when = f" in {seconds:.0f} s" if seconds >= 1 else ""
+    return f"{error} Trying again{when}."
+
+
 @dataclass
 class Patience:
     """Shared by all connections of one job: gives up after a time without any progress."""

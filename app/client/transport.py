@@ -31,6 +31,10 @@ minutes ahead of a slow line, and a stalled one is noticed as much later."""
 
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
 
+KEEPALIVE_IDLE_SECONDS = 10
+KEEPALIVE_PROBES = 4
+"""A line that went away while an answer is waited for shows only if the kernel asks."""
+
 MOST_RETRY_AFTER_SECONDS = 600.0
 
 T = TypeVar("T")
@@ -105,7 +109,7 @@ class Transport:
     def _session(self) -> Iterator[requests.Session]:
         """A session that no other thread uses meanwhile, with a live connection if there is one."""
         with self._lock:
-            session = self._idle.pop() if self._idle else _new_session()
+            session = self._idle.pop() if self._idle else _new_session(self.options.stall_seconds)
         try:
             yield session
         finally:
@@ -117,34 +121,50 @@ class Transport:
                 session.close()
 
 
-def _new_session() -> requests.Session:
+def _new_session(stall_seconds: float) -> requests.Session:
     session = requests.Session()
     session.headers["User-Agent"] = "sluice-client"
     session.headers["Accept"] = "application/json, */*;q=0.5"
     # A proxy that compresses would change the bytes, and the ranges, of a download.
     session.headers["Accept-Encoding"] = "identity"
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter())
+        session.mount(scheme, _Adapter(stall_seconds))
     return session
 
 
 class _Adapter(HTTPAdapter):
     """An adapter that knows how to live with slow lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, stall_seconds: float) -> None:
+        self._stall_seconds = stall_seconds
         super().__init__(pool_connections=2, pool_maxsize=2, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """See `HTTPAdapter.init_poolmanager`."""
-        options = [
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        ]
-        if NOTSENT_LOWAT is not None:
-            options.append((socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES))
         super().init_poolmanager(
-            *args, socket_options=options, blocksize=SEND_BLOCK_BYTES, **kwargs
+            *args,
+            socket_options=_socket_options(self._stall_seconds),
+            blocksize=SEND_BLOCK_BYTES,
+            **kwargs,
         )
+
+
+def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:
+    """Those that this system has."""
+    wanted = {
+        "TCP_NODELAY": 1,
+        "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,
+        "TCP_KEEPINTVL": max(1, int(stall_seconds / KEEPALIVE_PROBES)),
+        "TCP_KEEPCNT": KEEPALIVE_PROBES,
+        "TCP_USER_TIMEOUT": int(stall_seconds * 1000),
+    }
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in wanted.items():
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    if NOTSENT_LOWAT is not None:
+        options.append((socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES))
+    return options
 
 
 def json_object(response: requests.Response) -> dict[str, Any]:

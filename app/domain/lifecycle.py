@@ -1,14 +1,12 @@
 """The states of an upload and the steps between them, as one table.
 
-                  +--> cancelled
-                  |
-receiving --------+--> expired
-    |             |
-    v             |
-verifying --------+    (a crash leaves it here; anyone may finish it)
-    |
-    v
-complete ---> deleted
+    receiving ----> verifying ----> complete ----> deleted
+        |     <----     |
+        |               |
+        +---------------+----> cancelled, expired
+
+A crash may leave an upload in `verifying`; anyone may finish it. Back to `receiving` it goes when
+a power cut took bytes that were never forced to the disk.
 """
 
 from __future__ import annotations
@@ -38,7 +36,12 @@ TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {
         {UploadState.VERIFYING, UploadState.CANCELLED, UploadState.EXPIRED}
     ),
     UploadState.VERIFYING: frozenset(
-        {UploadState.COMPLETE, UploadState.CANCELLED, UploadState.EXPIRED}
+        {
+            UploadState.COMPLETE,
+            UploadState.RECEIVING,
+            UploadState.CANCELLED,
+            UploadState.EXPIRED,
+        }
     ),
     UploadState.COMPLETE: frozenset({UploadState.DELETED}),
     UploadState.CANCELLED: frozenset(),

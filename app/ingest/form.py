@@ -32,6 +32,7 @@ class FormReader:
         self._limits = limits
         self._scanner = MultipartScanner(boundary)
         self._buffer = memoryview(bytearray(READ_BYTES))
+        self._closing_bytes = len(b"\r\n--" + boundary + b"--")
 
     @property
     def remaining(self) -> int | None:
@@ -59,9 +60,13 @@ class FormReader:
         """The next `length` bytes past the scanner; `ChunkMismatch` if the body has fewer."""
         head = self._scanner.take_payload(length)
         remaining = self._body.remaining
-        if remaining is not None and length - len(head) > remaining:
+        if remaining is None:
+            return _ExactPayload(self, self._body, head, length, is_certain=False)
+        after = remaining - (length - len(head))
+        if len(head) < length and after < self._closing_bytes:
             raise ChunkMismatch(f"The file part has fewer than {length} bytes.")
-        return _ExactPayload(self, self._body, head, length)
+        is_certain = after <= self._closing_bytes + len(b"\r\n")
+        return _ExactPayload(self, self._body, head, length, is_certain=is_certain)
 
     def end_payload(self) -> None:
         """Demand the delimiter that ends a file part; raises `MalformedBody`."""
@@ -100,14 +105,27 @@ class FilePart:
 
 
 class _ExactPayload:
-    is_verified_at_end = False
+    """A payload of told length.
 
-    def __init__(self, reader: FormReader, body: BodySource, head: memoryview, length: int) -> None:
+    Where the body is longer than this file and the closing delimiter, the length told may be
+    wrong for all one knows: then nothing of it may be kept before the delimiter has been seen.
+    """
+
+    def __init__(
+        self,
+        reader: FormReader,
+        body: BodySource,
+        head: memoryview,
+        length: int,
+        *,
+        is_certain: bool,
+    ) -> None:
         self._reader = reader
         self._body = body
         self._splicing = body if isinstance(body, SpliceSource) else None
         self._head = head
         self._remaining = length
+        self.is_verified_at_end = not is_certain
 
     @property
     def remaining(self) -> int | None:

@@ -49,8 +49,8 @@ class GunicornSocketSource:
         # SO_RCVTIMEO and not settimeout(): the latter makes the descriptor non-blocking, which
         # costs a poll() for each recv and rules out splice().
         self._old_timeout = connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TICK)
         if remaining:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TICK)
             body.failed = True  # Until the last byte is read, the connection cannot be reused.
 
     @property

@@ -62,13 +62,15 @@ class StreamSource:
 
     The fall-back for servers, transports and encodings whose socket cannot be taken over. It
     waits only as long as the transport underneath does; there are no ticks while it does so.
-    With `remaining` None the stream ends where its encoding says.
+    With `remaining` None the stream ends where its encoding says. `must_end` is for a stream whose
+    encoding says so too: anything beyond `remaining` is then a mismatch.
     """
 
     is_verified_at_end = False
 
-    def __init__(self, stream: Readable, remaining: int | None) -> None:
+    def __init__(self, stream: Readable, remaining: int | None, *, must_end: bool = False) -> None:
         self._stream = stream
+        self._must_end = must_end or remaining is None
         self._remaining = remaining
 
     @property
@@ -84,15 +86,17 @@ class StreamSource:
         data = read_from_stream(self._stream, wanted)
         buffer[: len(data)] = data
         if self._remaining is not None:
+            if not data and self._must_end:
+                raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
             if not data:
                 raise BodyTruncated(f"The body ended {self._remaining} bytes early.")
             self._remaining -= len(data)
         return len(data)
 
     def finish(self) -> None:
-        """Raise `ChunkMismatch` where a body of untold length goes on beyond what was taken."""
-        if self._remaining is None and read_from_stream(self._stream, 1):
-            raise ChunkMismatch("The body is longer than the file it belongs to.")
+        """Raise `ChunkMismatch` where the body goes on beyond what was taken."""
+        if self._must_end and read_from_stream(self._stream, 1):
+            raise ChunkMismatch("The body is longer than it should be.")
 
 
 def read_from_stream(stream: Readable, size: int) -> bytes:

@@ -157,8 +157,9 @@ class _FormUpload:
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
             self._uploads.append(_append(chunk, part.filename, source))
         elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
+            source = digest_source(part.whole(), self._fields.get("digest"))
             file = current_services().whole_files.receive(
-                part.whole(), owner=current_owner(), filename=part.filename, room=room
+                source, owner=current_owner(), filename=part.filename, room=room
             )
             self._waiting.append(file)
 
@@ -169,17 +170,20 @@ class _FormUpload:
                 file = self._waiting.pop(0)
                 self._uploads.append(note_upload(current_services().whole_files.keep(file)))
             else:
-                self._uploads.append(self._graft(self._waiting[0], chunk))
+                self._uploads.append(
+                    self._graft(self._waiting[0], chunk, self._fields.get("digest"))
+                )
                 current_services().whole_files.drop(self._waiting.pop(0))
 
     @staticmethod
-    def _graft(file: ReceivedFile, chunk: Chunk) -> Upload:
+    def _graft(file: ReceivedFile, chunk: Chunk, digest: str | None) -> Upload:
         if file.length != chunk.length:
             raise ChunkMismatch(
                 f"The chunk has {file.length} bytes where it should have {chunk.length}."
             )
         with current_services().whole_files.open(file) as stream:
-            return _append(chunk, file.filename, StreamSource(stream, file.length))
+            source = StreamSource(stream, file.length)
+            return _append(chunk, file.filename, digest_source(source, digest))
 
 
 def _answer(uploads: list[Upload]) -> Response:

@@ -45,7 +45,7 @@ class UploadRecords(Protocol):
         ...
 
     def forget_received(self) -> None:
-        """Take back what was noted as received of every upload that is still receiving."""
+        """Take back what was noted as received of every unfinished upload; all receive again."""
         ...
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:

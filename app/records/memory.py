@@ -66,8 +66,10 @@ class MemoryRecords:
     def forget_received(self) -> None:
         """See `UploadRecords.forget_received`."""
         with self._lock:
-            for upload in self._where(lambda u: u.state is UploadState.RECEIVING):
-                self._uploads[upload.id] = replace(upload, received=RangeSet())
+            for upload in self._where(lambda u: u.state in ACTIVE):
+                self._uploads[upload.id] = replace(
+                    upload, received=RangeSet(), state=UploadState.RECEIVING
+                )
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """See `UploadRecords.declare_length`."""

@@ -97,10 +97,15 @@ class SqlRecords:
 
     def forget_received(self) -> None:
         """See `UploadRecords.forget_received`."""
-        receiving = select(uploads.c.id).where(uploads.c.state == UploadState.RECEIVING)
+        unfinished = select(uploads.c.id).where(uploads.c.state.in_(ACTIVE))
         with self._database.write() as connection:
             connection.execute(
-                delete(received_ranges).where(received_ranges.c.upload_id.in_(receiving))
+                delete(received_ranges).where(received_ranges.c.upload_id.in_(unfinished))
+            )
+            connection.execute(
+                update(uploads)
+                .where(uploads.c.state == UploadState.VERIFYING)
+                .values(state=UploadState.RECEIVING)
             )
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:

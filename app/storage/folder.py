@@ -16,8 +16,11 @@ from app.storage.base import Problem
 LOW_ROOM_BYTES = 1024 * 1024 * 1024
 """Less free space than this is reported: it is about one video."""
 
-NO_ROOM_BYTES = 32 * 1024 * 1024
-"""With less than this, not even a chunk and its bookkeeping fit."""
+KEPT_FREE_BYTES = 16 * 1024 * 1024
+"""No upload may take these: a database that cannot write stops every other one too."""
+
+NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
+"""With less than this, hardly a chunk can be taken."""
 
 _NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
@@ -70,6 +73,11 @@ class Folder:
         found = os.fstatvfs(self.descriptor)
         return found.f_bavail * found.f_frsize
 
+    def require_room(self, length: int) -> None:
+        """Raise `NoRoom` unless there are `length` bytes free, and some for the records besides."""
+        if self.free_bytes < length + KEPT_FREE_BYTES:
+            raise NoRoom("The disk of the server has not enough free space.")
+
     def open(self, name: str, flags: int) -> int:
         """A descriptor of a regular file that is not a link."""
         return os.open(
@@ -90,8 +98,7 @@ class Folder:
         try:
             if os.fstat(descriptor).st_size < length:
                 # Asking for more than there is would fill the disk before it fails.
-                if self.free_bytes < length:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self.require_room(length)
                 os.posix_fallocate(descriptor, 0, length)
         finally:
             os.close(descriptor)

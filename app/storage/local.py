@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -41,6 +42,7 @@ class LocalRangeWriter:
         self._span = span
         self._limits = limits
         self._durability = durability
+        self._has_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """See `RangeWriter.write`."""
@@ -65,7 +67,8 @@ class LocalRangeWriter:
             try:
                 copy.run(source, watch)
             except BaseException:
-                make_durable()
+                if not self._has_lost_bytes:
+                    make_durable()
                 raise
             self._sync()
         return copy.position
@@ -75,8 +78,13 @@ class LocalRangeWriter:
         discard(source, count=count, limits=self._limits, watch=self._stop_if_superseded)
 
     def _sync(self) -> None:
+        """Make what was written durable, in the file that has the name, and in no removed one."""
+        self._has_lost_bytes = True
         if self._durability is Durability.CHUNK:
-            os.fdatasync(self._descriptor)
+            os.fdatasync(self._descriptor)  # After one that failed, the next one tells nothing.
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise BytesLost("the file was removed while it was written")
+        self._has_lost_bytes = False
 
     def _stop_if_superseded(self) -> None:
         if is_knocked(self._descriptor, self._span):
@@ -115,9 +123,11 @@ class LocalStore:
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """See `UploadStore.receive`."""
+        self._staging.require_room(0)
         with self._staged_file(key, os.O_RDWR | os.O_CREAT) as descriptor, disk_errors():
             copy = FileCopy(descriptor, ByteRange(0, limit), limits)
             copy.run(source, lambda: None)
+            os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
             return copy.position
 
     def publish(self, key: str, length: int) -> None:
@@ -206,9 +216,12 @@ class LocalStore:
                 self._library.sync()
 
     def _bring_over(self, key: str, length: int, descriptor: int) -> None:
-        if self._is_one_file_system:
+        try:
             self._staging.move(key, self._library, key)
-        else:
+        except OSError as error:
+            # Two mounts of one file system look like one, and still do not rename.
+            if error.errno != errno.EXDEV:
+                raise
             self._copy_over(key, length, descriptor)
 
     def _copy_over(self, key: str, length: int, descriptor: int) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.domain.errors import UploadComplete, UploadConflict, UploadNotFound, WriterSuperseded
+from app.domain.errors import (
+    StorageFailed,
+    UploadComplete,
+    UploadConflict,
+    UploadNotFound,
+    WriterSuperseded,
+)
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy, check_chunk, check_client_key, check_fingerprint
 from app.domain.ranges import ByteRange
@@ -18,7 +24,7 @@ from app.records.base import UploadRecords
 from app.storage.base import BytesLost, RangeWriter, UploadStore
 from app.uploads.completion import Completion
 
-TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=0.0)
+TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
 """For the rest of a body whose bytes a newer request brings: a dead connection goes at once."""
 
 NEWER_WRITER_SECONDS = 10.0
@@ -159,17 +165,28 @@ class UploadService:
 
     def _receive(self, upload: Upload, chunk: ByteRange, source: BodySource) -> Upload:
         if _needs(upload, chunk):
+            before = source.remaining
             try:
                 return self._write(upload, chunk, source)
-            except BytesLost:
-                # Published or ended meanwhile, or really lost: the caller's knowledge may be old.
+            except BytesLost as error:
+                # Not made yet, published, ended, or really lost: the caller's knowledge is old.
                 upload = self._records.get(upload.id).require_present()
-            if _needs(upload, chunk):
-                self._recover_room(upload)
-                return self._write(upload, chunk, source)
+                if source.remaining != before:
+                    raise StorageFailed("The file was removed while it was written.") from error
+        if _needs(upload, chunk):
+            return self._write_again(upload, chunk, source)
         discard(source, limits=self._limits, watch=_no_watch)
         source.finish()
         return self._records.get(upload.id).require_present()
+
+    def _write_again(self, upload: Upload, chunk: ByteRange, source: BodySource) -> Upload:
+        """After the file was not there: make it if no byte is missed, else give the upload up."""
+        if not upload.received:
+            self._store.reserve(upload.id, upload.length or 0)
+        try:
+            return self._write(upload, chunk, source)
+        except BytesLost:
+            self._completion.give_up(upload)
 
     def _write(self, upload: Upload, chunk: ByteRange, source: BodySource) -> Upload:
         with self._store.exclusive(upload.id, chunk, self._limits) as writer:
@@ -206,12 +223,6 @@ class UploadService:
                 return position
         writer.skip(chunk.end - position, source)
         return chunk.end
-
-    def _recover_room(self, upload: Upload) -> None:
-        """The staged file is not there: make it if no byte is missed, else give the upload up."""
-        if upload.received:
-            self._completion.give_up(upload)
-        self._store.reserve(upload.id, upload.length or 0)
 
     def _await_newer_writer(self, upload: Upload, chunk: ByteRange, source: BodySource) -> Upload:
         """Two living requests bring the same bytes: answer with what the newer one achieves."""

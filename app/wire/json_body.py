@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from flask import request
 
 from app.domain.errors import InvalidRequest, TooLarge
+from app.wire.request_body import read_small_body
 
 MAX_JSON_BYTES = 64 * 1024
 """No request of the API comes near; a larger one is refused with 413 unread."""
@@ -21,7 +22,7 @@ def json_object() -> dict[str, Any]:
     """The request's body as an object; raises `InvalidRequest` or `TooLarge`."""
     if (request.content_length or 0) > MAX_JSON_BYTES:
         raise TooLarge(f"The JSON body is over {MAX_JSON_BYTES} bytes.")
-    text = request.stream.read(MAX_JSON_BYTES)
+    text = read_small_body(MAX_JSON_BYTES)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -7,8 +7,8 @@ from typing import cast
 
 from flask import g, request
 
-from app.domain.errors import ChunkMismatch, UploadError
-from app.ingest.copy import BodyLimits, discard
+from app.domain.errors import ChunkMismatch, TooLarge, UploadError
+from app.ingest.copy import BodyLimits, Pace, discard
 from app.ingest.form import FormReader
 from app.ingest.gunicorn_socket import take_over
 from app.ingest.multipart import parse_boundary
@@ -19,6 +19,9 @@ DRAIN_BYTES = 32 * 1024 * 1024
 DRAIN_SECONDS = 5.0
 """How much of an unwanted body is read so that its sender gets to see the answer: one chunk. A
 connection closed on a client that is still sending is reset, and the answer lost with it."""
+
+SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.0)
+"""For bodies that fit into one packet or a few."""
 
 _DRAIN_LIMITS = BodyLimits(idle_seconds=1.0, minimum_bytes_per_second=0.0)
 
@@ -35,7 +38,7 @@ def open_body(expected_length: int | None = None) -> BodySource:
             raise ChunkMismatch(
                 f"The body has {length} bytes where the chunk should have {expected_length}."
             )
-        g.body = take_over(request.environ) or _read_stream(length)
+        g.body = take_over(request.environ) or _read_stream(length, expected_length)
     return cast(BodySource, g.body)
 
 
@@ -46,11 +49,23 @@ def open_form() -> FormReader:
     return FormReader(open_body(), parse_boundary(request.content_type or ""), limits)
 
 
-def _read_stream(length: int | None) -> StreamSource:
+def _read_stream(length: int | None, expected_length: int | None) -> StreamSource:
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
-    if length is None and not is_chunked:
-        length = 0
-    return StreamSource(request.stream, length)
+    if is_chunked:
+        return StreamSource(request.stream, expected_length, must_end=True)
+    return StreamSource(request.stream, length or 0)
+
+
+def read_small_body(limit: int) -> bytes:
+    """The whole body of at most `limit` bytes; raises `TooLarge` and what a source raises."""
+    source, pace = open_body(), Pace(SMALL_BODY_LIMITS)
+    buffer, filled = memoryview(bytearray(limit + 1)), 0
+    while (count := source.readinto(buffer[filled:])) != 0:
+        pace.saw(count or 0)
+        filled += count or 0
+        if filled > limit:
+            raise TooLarge(f"The body is over {limit} bytes.")
+    return bytes(buffer[:filled])
 
 
 def drain_body() -> None:

@@ -10,16 +10,23 @@ import pytest
 from bench.__main__ import BENCHMARKS, DOCUMENT
 from bench.harness import Sample
 from bench.report import (
+    Run,
     Table,
     as_markdown,
     as_text,
+    facts,
     ratio,
     save_results,
     spread,
     update_document,
 )
 
+RUN = Run("upload", "python -m bench upload", {"machine": "one core", "load": "0.0"})
 TABLE = Table("Title", ("case", "MB/s"), [("one", "10"), ("another", "9")], ("A note.",))
+
+
+def test_the_facts_name_the_machine_and_the_versions() -> None:
+    assert facts().keys() >= {"date", "machine", "system", "versions", "load"}
 
 
 def test_text_tables_are_aligned() -> None:
@@ -55,22 +62,23 @@ def test_ratios_are_taken_within_a_round() -> None:
 
 def test_results_hold_every_sample(tmp_path: Path) -> None:
     sample = Sample(case="one", round=0, byte_count=10, seconds=2.0)
-    save_results(tmp_path / "results", "upload", [TABLE], [sample])
+    save_results(tmp_path / "results", RUN, [TABLE], [sample])
     document = json.loads((tmp_path / "results" / "upload.json").read_text())
     assert document["samples"][0]["byte_count"] == 10
     assert document["tables"][0]["columns"] == ["case", "MB/s"]
-    assert document["facts"].keys() >= {"machine", "versions"}
+    assert document["facts"] == RUN.facts
 
 
 def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("before\n<!-- bench:upload -->\nold\n<!-- /bench:upload -->\nafter\n")
     for _ in range(2):
-        update_document(path, "upload", [TABLE], "python -m bench upload")
+        update_document(path, RUN, [TABLE])
     text = path.read_text()
     assert text.startswith("before\n<!-- bench:upload -->\n")
     assert text.endswith("<!-- /bench:upload -->\nafter\n")
     assert text.count("| one | 10 |") == 1
+    assert "`python -m bench upload`. machine: one core; load: 0.0." in text
     assert "old" not in text
 
 
@@ -78,7 +86,7 @@ def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="bench:upload"):
-        update_document(path, "upload", [TABLE], "python -m bench upload")
+        update_document(path, RUN, [TABLE])
     assert path.read_text() == "nothing"
 
 

@@ -33,7 +33,7 @@ def make_films(folder: Path) -> Films:
 
 def encode(path: Path, *, size: str, seconds: int, bits_per_second: str) -> None:
     """A moving test picture with noise, which no encoder makes small, and a tone."""
-    picture = f"testsrc2=size={size}:rate=30,noise=alls=60:allf=t"
+    picture = f"testsrc2=size={size}:rate=30,noise=c0s=60:c0f=t"
     sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=440"]
     video = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "30"]
     rate = ["-b:v", bits_per_second, "-minrate", bits_per_second]

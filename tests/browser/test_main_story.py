@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import pytest
-import requests
 from playwright.sync_api import Locator, Response, expect
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, sha256_of
+from tests.browser.stored import digests_of, open_uploads_of
 from tests.browser.upload_page import MIB, UploadPage
 from tests.server import Server
 
@@ -37,7 +36,7 @@ def test_a_large_video_goes_on_through_outage_and_reload_and_plays(
     reload_in_the_middle(page, films)
     only_what_is_missing_is_sent(page, films)
     upload_id = library_id(page)
-    assert sha256_of_media(page.server, upload_id) == sha256_of(films.long)
+    assert digests_of(page.server) == {"long.mp4": sha256_of(films.long)}
     the_video_plays_and_seeks(page, upload_id)
 
 
@@ -81,7 +80,7 @@ def missing_chunks(page: UploadPage) -> list[int]:
 
     def is_settled() -> bool:
         page.page.wait_for_timeout(250)
-        (upload,) = page.server.get("/api/uploads").json()["uploads"]
+        (upload,) = open_uploads_of(page.server)
         seen.append(upload["missing"])
         return seen[-2:-1] == seen[-1:]
 
@@ -101,17 +100,14 @@ def library_id(page: UploadPage) -> str:
     return upload_id
 
 
-def sha256_of_media(server: Server, upload_id: str) -> str:
-    digest = hashlib.sha256()
-    with requests.get(f"{server.url}/media/{upload_id}", stream=True, timeout=60) as response:
-        for piece in response.iter_content(MIB):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
 def the_video_plays_and_seeks(page: UploadPage, upload_id: str) -> None:
-    answers: list[Response] = []
-    page.page.on("response", lambda answer: answers.append(answer))
+    starts: list[int] = []
+
+    def note(answer: Response) -> None:
+        if answer.status == 206 and answer.url.endswith(upload_id):
+            starts.append(first_byte(answer))
+
+    page.page.on("response", note)
     page.videos.get_by_role("link", name="long.mp4", exact=True).click()
     video = page.page.locator("player-dialog video")
     page.wait_until(lambda: video.evaluate("(video) => video.currentTime > 0.3"), "it plays")
@@ -123,11 +119,9 @@ def the_video_plays_and_seeks(page: UploadPage, upload_id: str) -> None:
     onwards = f"(video) => video.currentTime > {target} + 0.3 || video.ended"
     page.wait_until(lambda: video.evaluate(onwards), "it plays on from there")
     assert video.evaluate("(video) => video.error") is None
-    partial = [answer for answer in answers if answer.status == 206]
-    starts = [first_byte(answer) for answer in partial if answer.url.endswith(upload_id)]
     assert max(starts) > 100 * MIB
 
 
 def first_byte(answer: Response) -> int:
     """Of the range that was asked for."""
-    return int(answer.request.all_headers()["range"].removeprefix("bytes=").split("-")[0])
+    return int(answer.request.headers["range"].removeprefix("bytes=").split("-")[0])

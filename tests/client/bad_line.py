@@ -100,6 +100,12 @@ class BadLine:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that was under way has gone through or been dropped."""
+        with self._lock:
+            return not self._ends
+
     def heal(self) -> None:
         """From now on it is a good line; what is counted begins anew."""
         self.on_head = self.on_body = self.on_answer = self.garble = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,15 +34,17 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(home: Path, server: Server) -> CommandLine:
+def command(home: Path, server: Server) -> Iterator[CommandLine]:
     """The command line, straight to the shared server."""
-    return CommandLine(home, server.url)
+    with closing(CommandLine(home, server.url)) as running:
+        yield running
 
 
 @pytest.fixture
-def slow_command(home: Path, line: BadLine) -> CommandLine:
+def slow_command(command: CommandLine, line: BadLine) -> CommandLine:
     """The command line, over the bad line."""
-    return CommandLine(home, line.url)
+    command.url = line.url
+    return command
 
 
 @pytest.fixture

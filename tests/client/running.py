@@ -17,12 +17,11 @@ from tests.server import ROOT
 
 @dataclass
 class Finished:
-    """A command that has ended; `peak_bytes` is the most memory it held."""
+    """A command that has ended."""
 
     code: int
     out: str
     err: str
-    peak_bytes: int
 
     @property
     def documents(self) -> list[dict[str, Any]]:
@@ -80,11 +79,10 @@ def finish(process: subprocess.Popen[str]) -> Finished:
     """Wait for the end of a command."""
     assert process.stdout is not None
     assert process.stderr is not None
-    with process.stdout as out_stream, process.stderr as err_stream:
-        out, err = out_stream.read(), err_stream.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return Finished(process.returncode, out, err, usage.ru_maxrss * 1024)
+    out, err = process.stdout.read(), process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    return Finished(process.wait(), out, err)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:

@@ -105,12 +105,13 @@ def test_bundles_shrink_below_what_a_proxy_lets_through(
 def test_a_killed_folder_upload_goes_on(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
-    files = make_folder(make_file, "killed", 250, size=10_000)
+    files = make_folder(make_file, "killed", 130, size=10_000)
     line.bytes_per_second = 1_500_000
     process = slow_command.start("upload", home / "killed", "--json", PARALLEL=1)
     wait_until(lambda: any(r.path == "/batch" and r.status for r in line.requests), "a bundle")
     process.send_signal(signal.SIGKILL)
     finish(process)
+    wait_until(lambda: line.is_quiet, "what was on its way has arrived")
     stored = len(stored_under(server, "killed"))
     line.heal()
     again = slow_command.run("upload", home / "killed", "--json")

@@ -22,6 +22,7 @@ STEPS = {
     ("receiving", "verifying"),
     ("receiving", "cancelled"),
     ("receiving", "expired"),
+    ("verifying", "receiving"),
     ("verifying", "complete"),
     ("verifying", "cancelled"),
     ("verifying", "expired"),

@@ -20,14 +20,14 @@ from tests.storage.sources import pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, local_store, names
 
 MIB = 1024 * 1024
-SMALL_DISK = 8 * MIB
+SMALL_DISK = 24 * MIB  # of which 16 are kept free
 
 spawning = get_context("spawn")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for 8 MiB."""
+    """A file system with room for 24 MiB."""
     mount, unmount = shutil.which("mount"), shutil.which("umount")
     if os.geteuid() != 0 or mount is None or unmount is None:
         pytest.skip("mounting a small disk needs root")

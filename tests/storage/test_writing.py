@@ -1,11 +1,13 @@
 """Where writing stops, what is durable then, and who is told."""
 
+import errno
+import os
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from app.domain.errors import BodyTruncated, NoRoom, UploadGone, WriterSuperseded
+from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
 from app.domain.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage import local
@@ -216,3 +218,21 @@ def test_a_source_error_is_not_mistaken_for_one_of_the_disk(store: LocalStore) -
         pytest.raises(NoRoom, match="said by the source"),
     ):
         writer.write(span, FullSource(b"x" * 10), ignore)
+
+
+def test_a_failed_sync_is_not_followed_by_one_that_is_believed(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = os.fdatasync, [OSError(errno.EIO, "the disk lost a page")]
+
+    def failing(descriptor: int) -> None:
+        if failures:
+            raise failures.pop()
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    told: list[ByteRange] = []
+    span = ByteRange(0, 100)
+    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(StorageFailed):
+        writer.write(span, PiecesSource(pattern(0, 100), (100,)), told.append)
+    assert told == []

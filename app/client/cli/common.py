@@ -80,9 +80,14 @@ def _ended_by_signals(client: Client) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def json_line(document: dict[str, Any]) -> str:
+    """An object on a line of its own; ASCII, so that no terminal setting can break it."""
+    return json.dumps(document, ensure_ascii=True)
+
+
 def print_json(document: dict[str, Any]) -> None:
-    """One object on a line of its own."""
-    click.echo(json.dumps(document, ensure_ascii=True))
+    """Write an object to standard output."""
+    click.echo(json_line(document))
 
 
 def error_document(error: SluiceError) -> dict[str, Any]:

@@ -6,26 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.progress import Progress as Bars
 
-from app.client.progress import Phase, Progress, ProgressListener
+from app.client.progress import Phase, Progress
 
 LINE_SECONDS = 10.0
 """How often a log file gets a line about a transfer."""
-
-NAME_CHARACTERS = 32
 
 
 def say(text: str) -> None:
@@ -33,46 +21,30 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+class Display(Protocol):
+    """A `ProgressListener` that lets other lines be written between its own."""
+
+    def __call__(self, progress: Progress) -> None:
+        """Show a moment of a transfer."""
+
+    def result(self, text: str) -> None:
+        """Write a line to standard output."""
+
+    def note(self, text: str) -> None:
+        """Write a line for people."""
+
+
 @contextmanager
-def progress_display() -> Iterator[ProgressListener]:
-    """A listener for as long as transfers run."""
+def progress_display() -> Iterator[Display]:
+    """What shows transfers for as long as they run."""
     if not sys.stderr.isatty():
         yield PlainLines()
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f} %"),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        yield TerminalBars(bars)
+    # Only here, as it takes longer to load than most commands take to run.
+    from app.client.cli.bars import terminal_bars  # noqa: PLC0415
 
-
-class TerminalBars:
-    """A bar a file; it goes when the file is done."""
-
-    def __init__(self, bars: Bars) -> None:
-        self._bars = bars
-        self._tasks: dict[str, TaskID] = {}
-
-    def __call__(self, progress: Progress) -> None:
-        """Draw."""
-        if progress.phase is Phase.DONE:
-            task = self._tasks.pop(progress.name, None)
-            if task is not None:
-                self._bars.remove_task(task)
-            return
-        if progress.name not in self._tasks:
-            self._tasks[progress.name] = self._bars.add_task(
-                escape(shortened(progress.name)), total=progress.total, note=""
-            )
-        self._bars.update(
-            self._tasks[progress.name], completed=progress.done, note=escape(_note(progress))
-        )
+    with terminal_bars() as bars:
+        yield bars
 
 
 class PlainLines:
@@ -81,6 +53,8 @@ class PlainLines:
     def __init__(self) -> None:
         self._told_at: dict[str, float] = {}
         self._notes: dict[str, str] = {}
+        self.result = click.echo
+        self.note = say
 
     def __call__(self, progress: Progress) -> None:
         """Write, if it is time or something has happened."""
@@ -99,15 +73,6 @@ class PlainLines:
             self._told_at[name] = now
             if not is_first:
                 say(f"{name}: {size_text(progress.done)} of {size_text(progress.total)}")
-
-
-def _note(progress: Progress) -> str:
-    return "verifying" if progress.phase is Phase.VERIFYING else progress.note
-
-
-def shortened(name: str) -> str:
-    """The end of a long name, which tells more than its beginning."""
-    return name if len(name) <= NAME_CHARACTERS else "…" + name[1 - NAME_CHARACTERS :]
 
 
 def size_text(count: int) -> str:

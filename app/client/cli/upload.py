@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -11,7 +13,7 @@ from app.client.cli.common import (
     connected,
     error_document,
     exit_code,
-    print_json,
+    json_line,
     transfer_options,
 )
 from app.client.cli.display import plain, progress_display, say, size_text
@@ -38,15 +40,16 @@ def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: 
       python -m app.client upload film.mp4 --json | jq -r .url
     """  # noqa: D301
     report = _Report(as_json)
-    files = []
+    files: list[LocalFile] = []
     for found in find_files(paths):
         if isinstance(found, Left):
             report.left(found)
         else:
             files.append(found)
     if files:
-        with connected(config=config, **given) as client, progress_display() as listener:
-            client.upload_many(files, on_outcome=report.outcome, on_progress=listener)
+        with connected(config=config, **given) as client, progress_display() as display:
+            report.result, report.note = display.result, display.note
+            client.upload_many(files, on_outcome=report.outcome, on_progress=display)
     report.close()
     return exit_code(report.errors)
 
@@ -58,6 +61,8 @@ class _Report:
         self.errors: list[SluiceError] = []
         self._as_json = as_json
         self._done = 0
+        self.result: Callable[[str], None] = click.echo
+        self.note: Callable[[str], None] = say
 
     def left(self, left: Left) -> None:
         if left.is_failure:
@@ -78,28 +83,18 @@ class _Report:
     def _succeeded(self, uploaded: Uploaded) -> None:
         self._done += 1
         if self._as_json:
-            print_json(
-                {
-                    "path": uploaded.path,
-                    "name": uploaded.name,
-                    "id": uploaded.id,
-                    "length": uploaded.length,
-                    "sha256": uploaded.sha256,
-                    "media": uploaded.media,
-                    "url": uploaded.url,
-                    "sent": uploaded.sent,
-                    "verified": uploaded.is_verified,
-                }
-            )
+            document = asdict(uploaded)
+            document["verified"] = document.pop("is_verified")
+            self.result(json_line(document))
         else:
-            click.echo(f"{plain(uploaded.path)}  {uploaded.url}  {_remark(uploaded)}")
+            self.result(f"{plain(uploaded.path)}  {uploaded.url}  {_remark(uploaded)}")
 
     def _failed(self, path: str, error: SluiceError) -> None:
         self.errors.append(error)
         if self._as_json:
-            print_json({"path": path, "error": error_document(error)})
+            self.result(json_line({"path": path, "error": error_document(error)}))
         text = str(error)
-        say(plain(text if text.startswith(path) else f"{path}: {text}"))
+        self.note(plain(text if text.startswith(path) else f"{path}: {text}"))
 
 
 def _remark(uploaded: Uploaded) -> str:

@@ -20,7 +20,7 @@ SENT_AT_ONCE = 3 * 1024 * 1024
 (nginx: 16 KiB) must not be what swallows it."""
 
 LOOK_SECONDS = 0.25
-SEEN_WITHIN_SECONDS = 8.0
+SEEN_WITHIN_SECONDS = 6.0
 """Well beyond the second after which the server records what it has."""
 
 SIZES = tuple(

@@ -1,6 +1,7 @@
 /** <interrupted-panel>: uploads whose file has to be chosen again. Emits `files-chosen` (detail: files). */
 
-import { formatBytes, formatUntil, percentage } from "../helpers/format.js";
+import { keepFocus } from "../helpers/focus.js";
+import { formatBytes, formatUntil, isolated, percentage } from "../helpers/format.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
 
@@ -16,9 +17,15 @@ export class InterruptedPanel extends HTMLElement {
   }
 
   #draw() {
-    const { list } = this.interrupted;
-    this.#parts.panel.hidden = list.length === 0;
-    this.#parts.list.replaceChildren(...list.map(rowOf));
+    const { panel, list } = this.#parts;
+    const old = [...list.children];
+    const rows = this.interrupted.list.map(rowOf);
+    list.append(...rows);
+    panel.hidden = rows.length === 0;
+    for (const row of old) {
+      const same = rows.find(({ interrupted }) => interrupted.id === row.interrupted.id);
+      keepFocus(row, () => row.remove(), [same, rows[0], this.querySelector("h2")]);
+    }
   }
 
   #act({ target }) {
@@ -42,14 +49,14 @@ export class InterruptedPanel extends HTMLElement {
       this.dispatchEvent(new CustomEvent("files-chosen", { detail: [file] }));
       return;
     }
-    this.#say(row, `That is another file: this upload belongs to ${name}, ${formatBytes(size)}.`);
+    this.#say(row, `That is another file: this upload belongs to ${isolated(name)}, ${formatBytes(size)}.`);
   }
 
   async #discard(row) {
     const { id, name, received } = row.interrupted;
     const isAgreed = await this.confirm({
       title: "Discard this upload?",
-      text: `${formatBytes(received)} of ${name} are on the server and would be deleted.`,
+      text: `${formatBytes(received)} of ${isolated(name)} are on the server and would be deleted.`,
       yes: "Discard",
       no: "Keep",
     });

@@ -1,6 +1,7 @@
 /** <upload-panel>: the list of this page's uploads with its totals and the buttons for all of them. */
 
-import { countOf, formatBytes, formatSpeed, formatTimeLeft, percentage } from "../helpers/format.js";
+import { keepFocus } from "../helpers/focus.js";
+import { countOf, formatBytes, formatSpeed, formatTimeLeft, isolated, percentage } from "../helpers/format.js";
 import { RowGroups } from "../helpers/row_groups.js";
 import { aFewTimesASecond, SlicedWork } from "../helpers/sliced_work.js";
 import { partsOf, setText } from "../helpers/template.js";
@@ -60,8 +61,17 @@ export class UploadPanel extends HTMLElement {
   #forget(upload) {
     const row = this.#rows.get(upload);
     this.#rows.delete(upload);
-    if (row) this.#groups.remove(row);
+    if (row) this.#removeRow(row);
     this.#drawTotalsSoon();
+  }
+
+  #removeRow(row) {
+    const rest = this.#rows.size > 0 ? [row.nextElementSibling, row.previousElementSibling, this.#heading] : [];
+    keepFocus(row, () => this.#groups.remove(row), rest);
+  }
+
+  get #heading() {
+    return this.querySelector("h2");
   }
 
   #refresh() {
@@ -73,7 +83,7 @@ export class UploadPanel extends HTMLElement {
   #drawTotalsSoon() {
     this.#totalsTimer ??= setTimeout(() => {
       this.#totalsTimer = null;
-      this.#drawTotals();
+      keepFocus(this, () => this.#drawTotals(), [this.#parts.clear.parentElement, this.#heading]);
     }, TOTALS_INTERVAL);
   }
 
@@ -125,7 +135,6 @@ export class UploadPanel extends HTMLElement {
     else if (button.dataset.action === "cancel-all") await this.#cancelAll();
     else if (button.dataset.action === "clear") this.queue.dismissCompleted();
     else await this.#actOn(upload, button.dataset.action);
-    keepFocus(button, this);
   }
 
   async #actOn(upload, action) {
@@ -139,7 +148,7 @@ export class UploadPanel extends HTMLElement {
   #agrees(upload) {
     return this.confirm({
       title: "Cancel this upload?",
-      text: `${formatBytes(upload.received)} of ${upload.name} are on the server already and would be deleted.`,
+      text: `${formatBytes(upload.received)} of ${isolated(upload.name)} are on the server already and would be deleted.`,
       yes: "Cancel the upload",
       no: "Keep it",
     });
@@ -154,16 +163,6 @@ export class UploadPanel extends HTMLElement {
     });
     if (isAgreed) await this.queue.forAll("cancel");
   }
-}
-
-/** A button that disappears under the keyboard's focus would throw the person back to the top of the page. */
-function keepFocus(button, panel) {
-  requestAnimationFrame(() => {
-    if (document.activeElement !== document.body && button.isConnected && !button.hidden) return;
-    const row = button.closest("upload-row");
-    const next = row?.querySelector(".row-actions > :not([hidden])") ?? panel.querySelector("h2");
-    next.focus({ preventScroll: true });
-  });
 }
 
 customElements.define("upload-panel", UploadPanel);

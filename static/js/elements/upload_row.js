@@ -1,6 +1,7 @@
 /** <upload-row>: one upload. Shows what its `upload` says each time `render()` is called. */
 
 import { formatBytes, formatSpeed, formatTimeLeft, percentage } from "../helpers/format.js";
+import { keepFocus } from "../helpers/focus.js";
 import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
 import { wordsForProblem, wordsForWaiting } from "../helpers/words.js";
 
@@ -24,7 +25,7 @@ export class UploadRow extends HTMLElement {
   render() {
     const { upload } = this;
     const parts = this.#parts;
-    if (this.dataset.state !== upload.state) this.#renderState();
+    if (this.dataset.state !== upload.state) keepFocus(this, () => this.#renderState());
     parts.progress.value = percentage(upload.received, upload.size);
     setText(parts.status, this.#status());
   }

@@ -1,6 +1,6 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays and deletes. */
 
-import { formatBytes, formatDate } from "../helpers/format.js";
+import { formatBytes, formatDate, isolated } from "../helpers/format.js";
 import { localiseDates } from "../helpers/local_dates.js";
 import { RowGroups } from "../helpers/row_groups.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
@@ -91,7 +91,7 @@ export class VideoLibrary extends HTMLElement {
     const name = partsOf(row).name.textContent.trim();
     const isAgreed = await this.confirm({
       title: "Delete this video?",
-      text: `${name} will be deleted from the server. This cannot be undone.`,
+      text: `${isolated(name)} will be deleted from the server. This cannot be undone.`,
       yes: "Delete",
       no: "Keep",
     });

@@ -50,6 +50,14 @@ export function formatDate(iso) {
   return DATE.format(new Date(iso));
 }
 
+/** Characters that turn the direction of the text behind them. */
+const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A file name for the middle of a sentence: its letters may run from the right, the words around it must not. */
+export function isolated(name) {
+  return `\u2068${name.replace(DIRECTIONS, "")}\u2069`;
+}
+
 /** The time until an ISO time as "6 days". */
 export function formatUntil(iso, now = Date.now()) {
   const hours = (new Date(iso) - now) / 3_600_000;

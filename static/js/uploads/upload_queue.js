@@ -103,8 +103,8 @@ export class UploadQueue extends EventTarget {
     if (upload.isOpen) throw new Error("an upload that is under way cannot be dismissed");
     this.#uploads.delete(upload);
     this.#waiting.delete(upload);
-    this.#view.remove(upload);
     this.#emit("removed", upload);
+    this.#view.remove(upload);
   }
 
   /** Applies `pause`, `resume`, `retry` or `cancel` to every upload that allows it. */

@@ -1,0 +1,181 @@
+"""The page for those who use a keyboard, a screen reader, a phone or dark colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.films import Films
+from tests.browser.test_library import put
+from tests.browser.upload_page import MIB, UploadPage
+from tests.server import Server
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., UploadPage]
+
+NAMED_ROLES = {"button", "link", "textbox", "progressbar", "dialog", "list", "Video", "image"}
+"""What needs a name; as Chromium writes them."""
+
+LONG_NAME = "An afternoon in the mountains with everyone who could come, second part, " * 2 + ".mp4"
+
+
+def test_everything_that_can_be_used_has_a_name(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    put_everything(site, films)
+    page = open_page(site)
+    page.throttle(4 * MIB)
+    page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 5)
+    assert nameless(page.page) == []
+    page.button("Pause middle.mp4").click()
+    page.button("Cancel middle.mp4").click()
+    assert nameless(page.page) == []
+    page.confirm("Cancel the upload")
+    page.choose(films.small)
+    page.wait_for_success(films.small)
+    assert nameless(page.page) == []
+    page.videos.locator(".video-row__name").first.click()
+    expect(page.page.locator("player-dialog video")).to_be_visible()
+    assert nameless(page.page) == []
+    page.page.goto(f"{site.url}/watch/{page.videos.first.get_attribute('data-id')}")
+    assert nameless(page.page) == []
+
+
+def put_everything(site: Server, films: Films) -> str:
+    """A video, one that no browser plays, one with a long name, an interrupted upload."""
+    put(site, "papers.zip", films.small)
+    site.post("/api/uploads", json={"name": LONG_NAME, "size": 5_000_000_000})
+    put(site, "film.mp4", films.small)
+    return put(site, LONG_NAME, films.small)
+
+
+def nameless(page: Page) -> list[str]:
+    """Role of everything that needs a name for people who cannot see it, and has none."""
+    tools = page.context.new_cdp_session(page)
+    nodes = tools.send("Accessibility.getFullAXTree")["nodes"]
+    tools.detach()
+    present = [node for node in nodes if not node["ignored"]]
+    roles = {str(node["role"]["value"]) for node in present}
+    assert roles & NAMED_ROLES, f"nothing usable among {roles}"
+    return [
+        str(node["role"]["value"])
+        for node in present
+        if node["role"]["value"] in NAMED_ROLES and not text_of(node)
+    ]
+
+
+def text_of(node: dict[str, Any]) -> str:
+    name: str = node.get("name", {}).get("value", "")
+    return name.strip()
+
+
+def test_files_are_uploaded_paused_and_deleted_with_the_keyboard_alone(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(site)
+    page.throttle(4 * MIB)
+    tab_to(page.page, "Choose files")
+    with page.page.expect_file_chooser() as chooser:
+        page.page.keyboard.press("Enter")
+    chooser.value.set_files(films.middle)
+    page.wait_for_progress(page.row(films.middle), 10)
+    tab_to(page.page, "Pause middle.mp4")
+    page.page.keyboard.press("Space")
+    expect(page.row(films.middle)).to_contain_text("paused")
+    page.throttle(-1)
+    expect(page.button("Resume middle.mp4")).to_be_focused()
+    page.page.keyboard.press("Enter")
+    page.wait_for_success(films.middle)
+    tab_to(page.page, "Delete middle.mp4")
+    page.page.keyboard.press("Enter")
+    expect(page.button("Keep")).to_be_focused()
+    tab_to(page.page, "Delete")
+    page.page.keyboard.press("Enter")
+    expect(page.videos).to_have_count(0)
+    focused = page.page.evaluate("document.activeElement.closest('video-library') !== null")
+    assert focused, "the focus is lost after deleting"
+
+
+def test_the_focus_is_kept_when_what_has_it_goes_away(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    site.post("/api/uploads", json={"name": "a.mp4", "size": 1000})
+    site.post("/api/uploads", json={"name": "b.mp4", "size": 1000})
+    page = open_page(site)
+    page.throttle(4 * MIB)
+    page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 5)
+    page.button("Pause all").press("Enter")
+    expect(page.button("Resume all")).to_be_focused()
+    page.button("Cancel middle.mp4").press("Enter")
+    page.button("Cancel the upload").press("Enter")
+    expect(page.page.locator("main")).to_be_focused()
+    page.button("Discard the upload of a.mp4").press("Enter")
+    page.button("Discard").press("Enter")
+    expect(page.button("Choose the file for b.mp4")).to_be_focused()
+    page.button("Discard the upload of b.mp4").press("Enter")
+    page.button("Discard").press("Enter")
+    expect(page.page.locator("main")).to_be_focused()
+
+
+def tab_to(page: Page, name: str) -> None:
+    """Press Tab until the control of that name has the focus, which is always visible."""
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        focus = page.evaluate(
+            """() => {
+              const element = document.activeElement;
+              const { outlineStyle, outlineWidth } = getComputedStyle(element);
+              const isVisible = outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
+              const name = element.getAttribute("aria-label") ?? element.textContent.trim();
+              return { name, isVisible, isPage: element === document.body };
+            }"""
+        )
+        assert focus["isVisible"] or focus["isPage"], f"the focus on {focus['name']} is not visible"
+        if focus["name"] == name:
+            return
+    pytest.fail(f"Tab does not reach {name}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_every_page_without_scrolling_sideways(
+    scheme: str, site: Server, open_page: OpenPage, films: Films
+) -> None:
+    upload_id = put_everything(site, films)
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+    page = open_page(site, color_scheme=scheme, **phone)
+    page.throttle(4 * MIB)
+    page.choose(films.middle, films.small)
+    page.wait_for_progress(page.row(films.middle), 5)
+    expect(page.waiting_rows).to_have_count(1)
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.button("Delete film.mp4").click()
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.confirm("Keep")
+    page.page.goto(f"{site.url}/watch/{upload_id}")
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_dark_mode_is_dark_and_light_mode_is_light(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    put(site, "film.mp4", films.small)
+    page = open_page(site, color_scheme="light").page
+    assert brightness(page, "html", "backgroundColor") > 200
+    assert brightness(page, ".video-row__name", "color") < 80
+    page.emulate_media(color_scheme="dark")
+    assert brightness(page, "html", "backgroundColor") < 60
+    assert brightness(page, ".panel:not([hidden])", "backgroundColor") < 80
+    assert brightness(page, ".video-row__name", "color") > 180
+
+
+def brightness(page: Page, selector: str, attribute: str) -> float:
+    """0 is black, 255 white."""
+    script = "(element, name) => getComputedStyle(element)[name].match(/[0-9.]+/g).map(Number)"
+    channels = page.locator(selector).first.evaluate(script, attribute)
+    return float(sum(channels[:3])) / 3

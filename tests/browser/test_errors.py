@@ -1,0 +1,129 @@
+"""Failures are told in words, stop what has no use, and can be tried again where that helps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films, sha256_of
+from tests.browser.stored import digests_of, open_uploads_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.server import Server
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., UploadPage]
+
+
+def problem(status: int, code: str, *, retryable: bool) -> Callable[[Route], None]:
+    """Answers a request with a problem document."""
+    document = {"status": status, "title": code, "code": code, "retryable": retryable}
+
+    def answer(route: Route) -> None:
+        content_type = "application/problem+json"
+        route.fulfill(status=status, content_type=content_type, body=json.dumps(document))
+
+    return answer
+
+
+def test_a_file_that_is_too_large_is_refused_before_anything_is_sent(
+    start_server: Callable[..., Server], open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(start_server(SLUICE_MAX_UPLOAD_BYTES=str(MIB)))
+    page.choose(films.middle, films.small)
+    row = page.row(films.middle)
+    expect(row).to_contain_class("dz-error")
+    expect(row).to_contain_text("too large. The largest file this server takes is 1 MB.")
+    expect(page.button("Try again: middle.mp4")).to_be_hidden()
+    page.wait_for_success(films.small)
+    sent = [request for request in page.requests if request.startswith("POST")]
+    assert sent == ["POST /api/uploads", "POST /upload"]
+
+
+def test_a_full_disk_is_told_and_the_upload_can_be_tried_again(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_page(site)
+    page.page.route("**/api/uploads", problem(507, "no_room", retryable=False))
+    page.choose(films.small)
+    row = page.row(films.small)
+    expect(row).to_contain_class("dz-error")
+    expect(row).to_contain_text("The server has no room for this file at present.")
+    assert page.offsets == []
+    page.page.unroute("**/api/uploads")
+    page.button("Try again: small.mp4").click()
+    page.wait_for_success(films.small)
+    expect(row).not_to_contain_class("dz-error")
+
+
+def test_a_final_refusal_stops_the_other_chunks_of_the_file_and_of_no_other(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints, tmp_path: Path
+) -> None:
+    complaints.allow_failed_requests()
+    other = tmp_path / "other.mp4"
+    other.write_bytes(films.middle.read_bytes() + b"x")
+    page = open_page(site)
+    page.throttle(5 * MIB)
+    page.choose(films.middle, other)
+    row = page.row(films.middle)
+    page.wait_for_progress(row, 10)
+    ids = {upload["filename"]: upload["id"] for upload in open_uploads_of(site)}
+    site.delete(f"/api/uploads/{ids['middle.mp4']}")
+    expect(row).to_contain_class("dz-error")
+    expect(row).to_contain_text("expired or was cancelled elsewhere")
+    page.throttle(-1)
+    page.wait_for_success(other)
+    offsets_until_now = len(page.offsets)
+    page.page.wait_for_timeout(1000)
+    assert len(page.offsets) == offsets_until_now
+    assert offsets_until_now < 2 * films.middle.stat().st_size / MIB
+    page.button("Try again: middle.mp4").click()
+    page.wait_for_success(films.middle)
+    digests = {"middle.mp4": sha256_of(films.middle), "other.mp4": sha256_of(other)}
+    assert digests_of(site) == digests
+
+
+def test_a_busy_server_is_asked_again_without_anyone_doing_anything(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_page(site)
+    page.page.route("**/upload", problem(503, "server_busy", retryable=True), times=2)
+    page.choose(films.small)
+    expect(page.row(films.small)).to_contain_text("The server is busy")
+    page.wait_for_success(films.small)
+
+
+def test_a_login_page_of_the_network_in_between_is_no_acknowledgement(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(site)
+    login = "<!doctype html><title>Log in to the hotel's network</title>"
+    page.page.route(
+        "**/upload", lambda route: route.fulfill(content_type="text/html", body=login), times=1
+    )
+    page.choose(films.small)
+    page.wait_for_success(films.small)
+    assert digests_of(site) == {"small.mp4": sha256_of(films.small)}
+
+
+def test_a_file_that_changes_while_it_is_sent_is_told_so(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints, tmp_path: Path
+) -> None:
+    complaints.allow_failed_requests()
+    changing = tmp_path / "changing.mp4"
+    changing.write_bytes(films.middle.read_bytes())
+    page = open_page(site)
+    page.throttle(5 * MIB)
+    page.choose(changing)
+    page.wait_for_progress(page.row(changing), 10)
+    with changing.open("ab") as file:
+        file.write(b"more")
+    expect(page.row(changing)).to_contain_class("dz-error")
+    expect(page.row(changing)).to_contain_text("can no longer be read")

@@ -1,0 +1,108 @@
+"""The server goes away; the browser goes away."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films, sha256_of
+from tests.browser.stored import digests_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.server import Server
+
+pytestmark = pytest.mark.browser
+
+LINE = 5 * MIB
+
+OpenPage = Callable[..., UploadPage]
+
+
+def test_an_upload_goes_on_by_itself_after_the_server_was_killed(
+    start_server: Callable[..., Server],
+    open_page: OpenPage,
+    films: Films,
+    complaints: Complaints,
+) -> None:
+    complaints.allow_failed_requests()
+    server = start_server(SLUICE_CHUNK_BYTES=str(MIB))
+    page = open_page(server)
+    page.throttle(LINE)
+    page.choose(films.middle)
+    row = page.row(films.middle)
+    page.wait_for_progress(row, 30)
+    server.stop(signal.SIGKILL)
+    expect(page.notice).to_contain_text("The server cannot be reached")
+    expect(row).to_contain_text("Waiting for the connection")
+    server.start()
+    page.throttle(-1)
+    page.wait_for_success(films.middle)
+    expect(page.notice).to_be_hidden()
+    assert digests_of(server) == {"middle.mp4": sha256_of(films.middle)}
+
+
+def test_another_browser_goes_on_with_the_same_file(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    first = open_page(site)
+    first.throttle(LINE)
+    first.choose(films.middle)
+    first.wait_for_progress(first.row(films.middle), 40)
+    first.context.close()
+    second = open_page(site)
+    expect(second.waiting_rows).to_contain_text("middle.mp4")
+    second.drop(films.middle)
+    second.wait_for_success(films.middle)
+    expect(second.waiting_rows).to_have_count(0)
+    assert min(second.offsets) > 0
+    assert len(second.offsets) <= 0.65 * films.middle.stat().st_size / MIB
+    assert digests_of(site) == {"middle.mp4": sha256_of(films.middle)}
+
+
+def test_another_file_is_not_taken_for_the_interrupted_one(
+    site: Server, open_page: OpenPage, films: Films, tmp_path: Path
+) -> None:
+    site.post("/api/uploads", json={"name": "middle.mp4", "size": 26_000_000})
+    page = open_page(site)
+    with page.page.expect_file_chooser() as chooser:
+        page.button("Choose the file for middle.mp4").click()
+    chooser.value.set_files(films.small)
+    expect(page.waiting_rows.get_by_role("alert")).to_contain_text("That is another file")
+    expect(page.rows).to_have_count(0)
+    assert page.offsets == []
+
+
+def test_a_second_tab_does_not_call_interrupted_what_the_first_one_sends(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(site)
+    page.throttle(LINE)
+    page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 5)
+    other = page.context.new_page()
+    with other.expect_response("**/api/uploads"):
+        other.goto(site.url)
+    other.wait_for_timeout(1000)
+    expect(other.locator("interrupted-panel [role=listitem]")).to_have_count(0)
+    page.page.close()
+    other.reload()
+    expect(other.locator("interrupted-panel [role=listitem]")).to_contain_text("middle.mp4")
+
+
+def test_leaving_while_something_is_sent_asks_first(
+    site: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(site)
+    questions: list[str] = []
+    page.page.on("dialog", lambda dialog: questions.append(dialog.type))
+    page.reload()
+    assert questions == []
+    page.throttle(LINE)
+    page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 5)
+    page.reload()
+    assert questions == ["beforeunload"]

@@ -1,0 +1,79 @@
+"""A thousand files at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.films import sha256_of
+from tests.browser.stored import digests_of
+from tests.browser.upload_page import UploadPage
+from tests.server import Server
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+FILES = 1000
+"""Each file takes three requests, together 40 ms of two cores with the browser on them: half of
+the two thousand that one may choose keeps this test below a minute."""
+
+FROZEN_SECONDS = 3
+"""A page that draws nothing for so long is frozen on any machine."""
+
+TIMES_IDLE = 30
+"""A gap is also fine up to so many times the longest one while nothing happens."""
+
+COUNT_FRAMES = """() => {
+  const frames = (window.frames_ = { count: 0, longestGap: 0 });
+  let last = performance.now();
+  const tick = (now) => {
+    frames.count += 1;
+    frames.longestGap = Math.max(frames.longestGap, (now - last) / 1000);
+    last = now;
+    requestAnimationFrame(tick);
+  };
+  requestAnimationFrame(tick);
+}"""
+
+
+def test_a_thousand_files_arrive_while_the_page_keeps_answering(
+    start_server: Callable[..., Server], open_page: Callable[..., UploadPage], tmp_path: Path
+) -> None:
+    paths = list(make_files(tmp_path / "many"))
+    server = start_server()
+    page = open_page(server)
+    page.page.evaluate(COUNT_FRAMES)
+    page.page.wait_for_timeout(2000)
+    idle_gap = page.page.evaluate("frames_.longestGap")
+    page.choose(*paths)
+    totals = page.page.locator(".totals__text")
+    frames = list(frames_each_second(page, lambda: "1,000 files uploaded" in totals.inner_text()))
+    assert all(later > earlier for earlier, later in pairwise(frames))
+    longest_gap = page.page.evaluate("frames_.longestGap")
+    assert longest_gap < max(FROZEN_SECONDS, TIMES_IDLE * idle_gap)
+    expect(page.page.locator("upload-row.dz-success")).to_have_count(FILES)
+    assert digests_of(server) == {path.name: sha256_of(path) for path in paths}
+    page.button("Clear finished").click()
+    expect(page.rows).to_have_count(0)
+
+
+def make_files(folder: Path) -> Iterator[Path]:
+    """Of a kilobyte, no two alike."""
+    folder.mkdir()
+    for number in range(FILES):
+        path = folder / f"clip {number:04}.mp4"
+        path.write_bytes(f"{number:08}".encode() * 128)
+        yield path
+
+
+def frames_each_second(page: UploadPage, is_over: Callable[[], bool]) -> Iterator[int]:
+    """The number of frames drawn so far, until it is over."""
+    patience = 200
+    while not is_over():
+        yield page.page.evaluate("frames_.count")
+        page.page.wait_for_timeout(1000)
+        patience -= 1
+        assert patience, "the uploads do not end"

@@ -1,0 +1,181 @@
+"""Files, names, records and settings on this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.client import FileProblem, Options, find_files, load_options
+from app.client.errors import SluiceError
+from app.client.file_names import name_in, safe_name
+from app.client.local_file import LocalFile
+from app.client.options import BadSetting, variable_of
+from app.client.resume_store import EXPIRY_SECONDS, ResumeStore, UploadRecord
+from app.client.sources import Left
+
+RECORD = UploadRecord("http://a", "print", "0a1b", "/film.mp4", 10)
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_a_name_from_a_server_stays_in_its_folder(name: str) -> None:
+    safe = safe_name(name, "fallback.bin")
+    assert safe
+    assert "/" not in safe
+    assert "\\" not in safe
+    assert safe not in {".", ".."}
+    assert not safe.startswith(".")
+    assert safe.isprintable()
+    assert len(safe.encode()) <= 200
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ('attachment; filename="film.mp4"', "film.mp4"),
+        ("inline; filename=\"?l.mp4\"; filename*=UTF-8''%C3%96l.mp4", "Öl.mp4"),
+        ('attachment; filename="../../etc/passwd"', "passwd"),
+        ('attachment; filename="..\\\\..\\\\run.bat"', "run.bat"),
+        ('attachment; filename=".bashrc"', "bashrc"),
+        ('attachment; filename="con.mp4"', "id.bin"),
+        ("attachment; filename*=UTF-8''a%2F..%2F%1B%5B31m.mp4", "_[31m.mp4"),
+        ("attachment", "id.bin"),
+        ("", "id.bin"),
+    ],
+)
+def test_names_are_taken_from_the_header_and_made_safe(header: str, name: str) -> None:
+    assert safe_name(name_in(header), "id.bin") == name
+
+
+def test_a_record_survives_and_is_forgotten(tmp_path: Path) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    assert store.load("http://a", "print") == RECORD
+    assert store.load("http://b", "print") is None
+    assert list(store.all()) == [RECORD]
+    store.forget("http://a", "print")
+    assert list(store.all()) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"[]", b"null", b'{"id": 5}', b"\xff\xfe", b'{"server": "x"}'],
+)
+def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, damage: bytes) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    (path,) = (tmp_path / "uploads").iterdir()
+    path.write_bytes(damage)
+    assert store.load("http://a", "print") is None
+    assert list(store.all()) == []
+    store.save(RECORD)
+    assert store.load("http://a", "print") == RECORD
+
+
+def test_an_id_that_would_change_an_address_is_not_taken_from_a_record(tmp_path: Path) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(replace(RECORD, id="../../api/videos/x"))
+    assert store.load("http://a", "print") is None
+
+
+def test_old_records_and_drafts_are_swept(tmp_path: Path) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    store.save(replace(RECORD, fingerprint="old"))
+    folder = tmp_path / "uploads"
+    (folder / "left.tmp").write_bytes(b"")
+    old = time.time() - EXPIRY_SECONDS - 60
+    for path in folder.iterdir():
+        if path.suffix == ".tmp" or b'"old"' in path.read_bytes():
+            os.utime(path, (old, old))
+    store.sweep()
+    assert list(store.all()) == [RECORD]
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = ResumeStore(tmp_path / "file")
+    store.save(RECORD)
+    store.sweep()
+    assert store.load("http://a", "print") is None
+
+
+def test_a_fingerprint_changes_with_name_time_size_and_sampled_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "film.mp4"
+    path.write_bytes(bytes(1_000_000))
+    prints = {fingerprint(path), fingerprint(path, "other.mp4")}
+    os.utime(path, ns=(1, 1))
+    prints.add(fingerprint(path))
+    path.write_bytes(bytes(1_000_001))
+    os.utime(path, ns=(1, 1))
+    prints.add(fingerprint(path))
+    path.write_bytes(b"x" + bytes(1_000_000))
+    os.utime(path, ns=(1, 1))
+    prints.add(fingerprint(path))
+    assert len(prints) == 5
+    assert fingerprint(path) in prints
+    assert all(0 < len(text) <= 200 and text.isprintable() for text in prints)
+
+
+def fingerprint(path: Path, name: str | None = None) -> str:
+    file = LocalFile.at(path, name)
+    with file.open() as descriptor:
+        return file.fingerprint(descriptor)
+
+
+def test_a_pipe_or_a_folder_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, word in ((tmp_path / "pipe", "a pipe"), (tmp_path, "a folder")):
+        with pytest.raises(FileProblem, match=word):
+            LocalFile.at(path)
+
+
+def test_files_are_found_once_and_named_after_their_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "trip" / "day"
+    folder.mkdir(parents=True)
+    (folder / "a.mov").write_bytes(b"a")
+    (folder / "b.mov").write_bytes(b"b")
+    words = [str(tmp_path / "trip"), str(folder / "a.mov"), str(folder / "*.mov")]
+    found = [file for file in find_files(words) if isinstance(file, LocalFile)]
+    assert [file.name for file in found] == ["trip/day/a.mov", "trip/day/b.mov"]
+
+
+def test_an_empty_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    found = list(find_files([str(tmp_path / "empty"), str(tmp_path / "none")]))
+    assert [(left.is_failure, left.reason) for left in found if isinstance(left, Left)] == [
+        (False, "the folder is empty"),
+        (True, "there is no such file or folder"),
+    ]
+
+
+def test_every_setting_is_documented_with_its_variable_and_default() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    for name, item in Options.__dataclass_fields__.items():
+        assert f"| `{name}` | `{variable_of(name)}` | `{item.metadata['default']}` |" in text
+
+
+@pytest.mark.parametrize("code", [kind.exit_code for kind in SluiceError.__subclasses__()])
+def test_every_exit_code_is_documented(code: int) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    assert f"\n| {code} | " in text
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SLUICE_URL", "ftp://x"),
+        ("SLUICE_CLIENT_PARALLEL", "0"),
+        ("SLUICE_CLIENT_GIVE_UP_SECONDS", "soon"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(variable: str, value: str) -> None:
+    with pytest.raises(BadSetting, match=variable):
+        load_options({variable: value})

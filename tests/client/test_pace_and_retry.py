@@ -1,0 +1,171 @@
+"""How much to send at once, and when to send it again."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+
+import pytest
+
+from app.client.errors import (
+    ConnectionFailed,
+    FileProblem,
+    Interrupted,
+    Refused,
+    ServerUnreachable,
+    SluiceError,
+    problem_of,
+)
+from app.client.pace import SLOW_SECONDS, Pace
+from app.client.retry import LONGEST_DELAY_SECONDS, Patience, delay_seconds, is_worth_retrying
+from app.client.spans import ChunkLadder
+
+MIB = 1 << 20
+
+
+class Clock:
+    """A time that passes only when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_pace(clock: Clock | None = None, parallel: int = 6) -> Pace:
+    ladder = ChunkLadder.around(16 * MIB, smallest=64 << 10, largest=90_000_000)
+    pace = Pace(ladder, chunk_bytes=16 * MIB, parallel=parallel, clock=clock or Clock())
+    pace.sent(MIB, seconds=0.01, size=MIB)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("seconds", "then"), [(0.01, 16 * MIB), (1.0, 2 * MIB), (8.0, MIB // 4), (1000, 64 << 10)]
+)
+def test_a_small_first_chunk_shows_how_large_the_next_may_be(seconds: float, then: int) -> None:
+    ladder = ChunkLadder.around(16 * MIB, smallest=64 << 10, largest=90_000_000)
+    pace = Pace(ladder, chunk_bytes=16 * MIB, parallel=6)
+    assert pace.chunk_bytes == MIB
+    pace.sent(MIB, seconds=seconds, size=MIB)
+    assert pace.chunk_bytes == then
+
+
+def send(pace: Pace, seconds: float, times: int = 1) -> None:
+    for _ in range(times):
+        pace.sent(pace.chunk_bytes, seconds=seconds, size=pace.chunk_bytes)
+
+
+def test_fast_clean_sends_grow_the_chunk_to_the_bound() -> None:
+    pace = make_pace()
+    send(pace, 0.1, times=3)
+    assert pace.chunk_bytes == 32 * MIB
+    send(pace, 0.1, times=100)
+    assert pace.chunk_bytes == 64 * MIB
+
+
+def test_a_chunk_that_took_long_is_halved() -> None:
+    pace = make_pace()
+    send(pace, SLOW_SECONDS + 1)
+    assert pace.chunk_bytes == 8 * MIB
+
+
+def test_chunks_that_fail_together_count_as_one_failure() -> None:
+    pace = make_pace()
+    for _ in range(4):
+        pace.failed(16 * MIB)
+    assert pace.chunk_bytes == 8 * MIB
+
+
+def test_it_does_not_shrink_below_the_smallest() -> None:
+    pace = make_pace()
+    for _ in range(50):
+        pace.failed(pace.chunk_bytes)
+    assert pace.chunk_bytes == pace.ladder.unit == 64 << 10
+    assert not pace.can_shrink_below(pace.chunk_bytes)
+
+
+def test_a_size_that_failed_is_tried_again_only_after_many_clean_sends() -> None:
+    pace = make_pace()
+    pace.failed(16 * MIB)
+    send(pace, 0.1, times=20)
+    assert pace.chunk_bytes == 8 * MIB
+    send(pace, 0.1, times=10)
+    assert pace.chunk_bytes > 8 * MIB
+
+
+def test_a_size_that_a_proxy_refused_is_never_tried_again() -> None:
+    pace = make_pace()
+    pace.failed(16 * MIB, is_too_large=True)
+    send(pace, 0.1, times=500)
+    assert pace.chunk_bytes == 8 * MIB
+
+
+@pytest.mark.parametrize(("gain_up_to", "settles_at"), [(1, 2), (4, 5), (99, 6)])
+def test_connections_are_added_as_long_as_they_bring_more(gain_up_to: int, settles_at: int) -> None:
+    clock = Clock()
+    pace = make_pace(clock)
+    most = 0
+    for _ in range(60):
+        clock.now += 1 / min(pace.parallel, gain_up_to)
+        send(pace, 5.0)
+        most = max(most, pace.parallel)
+    assert most in {settles_at, min(6, settles_at + 1)}
+
+
+def test_failures_take_connections_away_but_the_last() -> None:
+    pace = make_pace()
+    for _ in range(10):
+        pace.was_refused_for_now()
+    assert pace.parallel == 1
+
+
+def refused(status: int, **members: object) -> Refused:
+    return Refused(status, **{**problem_of(members, status), "retry_after": None})
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionFailed(""), True),
+        (ServerUnreachable(""), False),
+        (FileProblem(""), False),
+        (Interrupted(""), False),
+        (refused(503), True),
+        (refused(502), True),
+        (refused(400), False),
+        (refused(400, code="digest_mismatch", retryable=True), True),
+        (refused(500, code="bug", retryable=False), False),
+        (refused(413), False),
+    ],
+)
+def test_only_what_may_succeed_later_is_tried_again(error: SluiceError, expected: bool) -> None:
+    assert is_worth_retrying(error) is expected
+
+
+def test_delays_double_with_full_jitter_up_to_a_bound() -> None:
+    random = Random(1)
+    for failures in range(1, 40):
+        upper = min(LONGEST_DELAY_SECONDS, 0.5 * 2.0 ** (failures - 1))
+        drawn = [delay_seconds(failures, random) for _ in range(200)]
+        assert 0 <= min(drawn) < upper / 4
+        assert upper * 3 / 4 < max(drawn) <= upper
+
+
+def test_patience_ends_after_a_time_without_progress_and_not_before() -> None:
+    clock, stop = Clock(), threading.Event()
+    patience = Patience(60, stop, clock=clock, random=Random(1))
+    clock.now = 50
+    patience.progressed()
+    clock.now = 100
+    patience.wait_after(ConnectionFailed("cut"), 1)
+    clock.now = 111
+    with pytest.raises(ServerUnreachable, match="60 seconds"):
+        patience.wait_after(ConnectionFailed("cut"), 1)
+
+
+def test_a_wait_ends_when_the_client_is_stopped() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Interrupted):
+        Patience(60, stop).wait_after(ConnectionFailed("cut"), 1)

@@ -1,0 +1,147 @@
+"""Ways in which bytes could be acknowledged that are not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.dropzone_client import (
+    BOUNDARY,
+    ChunkedFile,
+    form_body,
+    form_headers,
+    random_bytes,
+    read_json,
+    request_bytes,
+    send_all,
+    send_chunk,
+    stored_sha256,
+)
+from tests.server import ROOT, Server
+
+
+def test_a_part_shorter_than_its_fields_say_is_refused_unread(server: Server) -> None:
+    file = ChunkedFile(random_bytes(300_000, 50), 300_000)
+    short = form_body(file.fields(0), [(file.filename, file.content[:-10])])
+    response = server.post("/upload", data=short, headers=form_headers())
+    assert (response.status_code, response.json()["code"]) == (400, "chunk_mismatch")
+    assert send_chunk(server, file, 0).json()["complete"] is True
+    assert stored_sha256(server, send_chunk(server, file, 0).json()["id"]) == file.sha256
+
+
+def test_a_short_part_with_more_parts_behind_it_is_kept_only_once_it_is_verified(
+    server: Server,
+) -> None:
+    file = ChunkedFile(random_bytes(2_000_000, 51), 2_000_000)
+    closing = f"--{BOUNDARY}--\r\n".encode()
+    short = form_body(file.fields(0), [(file.filename, file.content[:-500])])
+    body = short.removesuffix(closing) + form_body({"later": "x" * 1000}, [])
+    request = request_bytes(server, "/upload", body, Content_Type=form_headers()["Content-Type"])
+    with server.connect() as connection:
+        connection.sendall(request[:1_500_000])
+        time.sleep(2.5)  # Long enough for a checkpoint, if there were any.
+        connection.sendall(request[1_500_000:])
+        status, problem = read_json(connection)
+    assert (status, problem["code"]) == (400, "malformed_body")
+    upload_id = send_chunk(server, file, 0).json()["id"]
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
+def test_a_staged_file_removed_under_its_writer_is_not_acknowledged(server: Server) -> None:
+    file = ChunkedFile(random_bytes(400_000, 52), 200_000)
+    body = {"name": file.filename, "size": len(file.content)}
+    file.key = server.post("/api/uploads", json=body).json()["id"]
+    request = request_bytes(
+        server, "/upload", file.body(0), Content_Type=form_headers()["Content-Type"]
+    )
+    with server.connect() as writer:
+        writer.sendall(request[:100_000])
+        time.sleep(0.5)
+        (server.staging / file.key).unlink()
+        assert send_chunk(server, file, 1).status_code == 200
+        writer.sendall(request[100_000:])
+        status, problem = read_json(writer)
+    assert (status, problem["retryable"]) == (500, True)
+    assert send_chunk(server, file, 0).json()["complete"] is True
+    assert stored_sha256(server, file.key) == file.sha256
+
+
+def test_a_chunked_body_of_another_length_than_told_is_refused(server: Server) -> None:
+    file = ChunkedFile(random_bytes(3000, 53), 1000)
+    for content in (file.chunk(0) + b"x", file.chunk(0)[:-1]):
+        response = server.post(
+            "/upload",
+            params=file.fields(0),
+            data=iter([content]),
+            headers={"Content-Type": "video/mp4"},
+        )
+        assert (response.status_code, response.json()["code"]) == (400, "chunk_mismatch")
+    answer = send_all(server, file)
+    assert stored_sha256(server, answer["id"]) == file.sha256
+
+
+def test_an_empty_body_leaves_the_connection_patient(server: Server) -> None:
+    empty = ChunkedFile(b"", 10)
+    query = "&".join(f"{name}={value}" for name, value in empty.fields(0).items())
+    with server.connect() as connection:
+        connection.sendall(request_bytes(server, f"/upload?{query}", b""))
+        assert read_json(connection)[0] == 200
+        connection.sendall(b"GET /healthz HTT")
+        time.sleep(1.2)
+        connection.sendall(b"P/1.1\r\nHost: test\r\n\r\n")
+        assert read_json(connection)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:3000", "Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_no_page_but_our_own_may_change_anything(server: Server, headers: dict[str, str]) -> None:
+    refused = server.post("/upload", files={"file": ("a.mp4", b"x")}, headers=headers)
+    assert refused.status_code == 403
+    ours = server.post("/upload", files={"file": ("a.mp4", b"x")}, headers={"Origin": server.url})
+    assert ours.status_code == 200
+
+
+def test_two_mounts_of_one_file_system_are_published_across(
+    tmp_path: Path, start_server: Callable[..., Server]
+) -> None:
+    staging, other = tmp_path / "staging", tmp_path / "other"
+    staging.mkdir()
+    other.mkdir()
+    bind = ["mount", "--bind", str(other), str(staging)]
+    mounted = subprocess.run(bind, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"this machine does not let this user mount: {mounted.stderr.strip()}")
+    try:
+        server = start_server(SLUICE_STAGING_DIR=str(staging))
+        file = ChunkedFile(random_bytes(3_000_000, 54), 1_000_000)
+        answer = send_all(server, file)
+        assert answer["complete"] is True
+        assert stored_sha256(server, answer["id"]) == file.sha256
+        assert list(staging.iterdir()) == []
+    finally:
+        subprocess.run(["umount", "-l", str(staging)], check=True)
+
+
+def test_a_worker_has_descriptors_for_all_its_connections() -> None:
+    script = (
+        "import resource, app.gunicorn_conf as c;"
+        "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE);"
+        "print(soft, hard, c.threads, c.worker_connections)"
+    )
+    limited = ["bash", "-c", 'ulimit -n 1024; exec "$0" -c "$1"', sys.executable, script]
+    output = subprocess.run(limited, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    soft, hard, threads, connections = (int(word) for word in output.split())
+    assert soft == hard == 1024
+    assert threads < connections < soft - 4 * threads
