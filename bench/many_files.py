@@ -43,7 +43,7 @@ def run(lab: Lab) -> list[Table]:
         for batch, folder in folders.items():
             measure_cp(lab, number, batch.name, folder)
             for parallel in (1, 4) if lab.is_quick else PARALLEL:
-                for settings in SETTINGS:
+                for settings in ["default"] if lab.is_quick else SETTINGS:
                     _measure(lab, number, f"{batch.name}, {parallel} at once, {settings}", folder)
     return [_table(lab, batch) for batch in folders]
 

@@ -163,10 +163,10 @@ def test_settings_come_from_a_file_below_the_environment_below_the_command_line(
     assert command.run("ls", "--limit", "1").code == 0
     command.url = "http://127.0.0.1:1"
     assert command.run("ls", "--server", server.url).code == 0
-    config.write_text("paralel = 2\n")
+    config.write_text("nonsense = 2\n")
     ended = command.run("ls")
     assert ended.code == 2
-    assert "unknown settings: paralel" in ended.err
+    assert "unknown settings: nonsense" in ended.err
 
 
 def test_a_redirect_is_told_and_not_followed(line: BadLine, slow_command: CommandLine) -> None:

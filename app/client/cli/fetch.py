@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from app.client.cli.common import OK, connected, print_json, transfer_options
 from app.client.cli.display import plain, progress_display, say, size_text
 from app.client.client import Client, server_in
+from app.client.downloader import Fetched
 
 
 @click.command()
@@ -46,22 +48,19 @@ def fetch(
             return _to_stdout(client, video)
         with progress_display() as listener:
             fetched = client.fetch(video, output, on_progress=listener)
+    _print(fetched, as_json)
+    return OK
+
+
+def _print(fetched: Fetched, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "path": fetched.path,
-                "id": fetched.id,
-                "length": fetched.length,
-                "sha256": fetched.sha256,
-                "resumed": fetched.resumed,
-                "verified": fetched.is_verified,
-            }
-        )
+        document = asdict(fetched)
+        document["verified"] = document.pop("is_verified")
+        print_json(document)
     else:
         click.echo(f"{plain(fetched.path)}  ({size_text(fetched.length)})")
     if not fetched.is_verified:
         say("The server had no checksum to compare with.")
-    return OK
 
 
 def _to_stdout(client: Client, video: str) -> int:
