@@ -16,7 +16,7 @@ from app.access_log import configure_logging
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
 
-DIGEST_SECONDS = 1.0
+DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
 
 BACKGROUND_NICENESS = 19

@@ -55,6 +55,7 @@ uploads = Table(
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
     Index("uploads_by_fingerprint", "owner", "fingerprint"),
     Index("uploads_by_activity", "state", "active_at"),
+    Index("uploads_by_digest", "state", "sha256", "active_at"),
     Index("uploads_by_publication", "owner", "state", "published_at", "id"),
 )
 

@@ -105,6 +105,7 @@ def test_closing_the_player_ends_the_video_and_uploads_go_on_behind_it(
     page = open_page(site)
     page.throttle(6_000_000)
     page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 5)
     page.page.get_by_role("link", name="film.mp4", exact=True).click()
     expect(page.page.locator("player-dialog video")).to_be_visible()
     page.wait_for_progress(page.row(films.middle), 30)

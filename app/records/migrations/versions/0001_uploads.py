@@ -26,6 +26,7 @@ def upgrade() -> None:
     )
     op.create_index("uploads_by_fingerprint", "uploads", ["owner", "fingerprint"])
     op.create_index("uploads_by_activity", "uploads", ["state", "active_at"])
+    op.create_index("uploads_by_digest", "uploads", ["state", "sha256", "active_at"])
     op.create_index("uploads_by_publication", "uploads", ["owner", "state", "published_at", "id"])
     op.create_table(
         "received_ranges",
