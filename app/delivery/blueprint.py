@@ -18,8 +18,12 @@ from app.wire.context import current_owner, current_services, note_upload
 
 blueprint = Blueprint("delivery", __name__)
 
-SANDBOX = "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; sandbox"
-"""For a stored file that is opened as a page: it may play, and nothing else."""
+PLAYER_ONLY = "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'"
+"""For a film that is opened by itself: the browser's own player and its style, and nothing else."""
+
+SANDBOX = "default-src 'none'; sandbox"
+"""For all other files, should a browser show one after all. A film would not play in it: a
+sandboxed page has no origin of its own to load the film from."""
 
 
 @blueprint.get("/media/<upload_id>")
@@ -78,7 +82,9 @@ def _with_headers(response: Response, video: Upload, validators: Validators) -> 
         is_attachment="download" in request.args or not is_playable(video.filename),
     )
     response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Content-Security-Policy"] = SANDBOX
+    response.headers["Content-Security-Policy"] = (
+        PLAYER_ONLY if is_playable(video.filename) else SANDBOX
+    )
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
     return response
 

@@ -38,6 +38,8 @@ class UploadPage:
         self.page = context.new_page()
         self.page.on("request", self._note_request)
         self.page.on("dialog", lambda dialog: dialog.accept())
+        # Playwright begins to catch choosers with the first listener, and a key may be faster.
+        self.page.on("filechooser", lambda _: None)
         self._devtools = context.new_cdp_session(self.page)
         self._devtools.send("Network.enable")
         self._upload_rate = -1
