@@ -17,8 +17,9 @@ settings = from_env(os.environ)
 DESCRIPTORS_A_THREAD = 5
 """A running request holds its connection, a file, a pipe and a connection to the database."""
 
-SEND_IDLE_SECONDS = 60
-"""A client that takes nothing of an answer for so long loses its connection."""
+SEND_IDLE_SECONDS = 30
+"""A client that takes nothing of an answer for twice so long loses its connection: when the time
+is up send() first returns what it had placed, and only the next one fails."""
 
 
 def _descriptors() -> int:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from flask import Blueprint, request
+from werkzeug.exceptions import PreconditionFailed, RequestedRangeNotSatisfiable
 from werkzeug.wrappers import Response
 
 from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
@@ -33,15 +34,14 @@ def media(upload_id: str) -> Response:
     video = note_upload(library.get(owner, parse_upload_id(upload_id)))
     validators = _validators(video)
     outcome = evaluate(dict(request.headers), validators)
-    if outcome is not Outcome.SEND:
-        status = 304 if outcome is Outcome.NOT_MODIFIED else 412
-        return _with_headers(Response(status=status), video, validators)
+    if outcome is Outcome.NOT_MODIFIED:
+        return _with_headers(Response(status=304), video, validators)
+    if outcome is Outcome.PRECONDITION_FAILED:
+        raise PreconditionFailed("The file is not the one the request is about.")
     try:
         span = _requested_span(video, validators)
-    except RangeNotSatisfiable:
-        response = Response(status=416)
-        response.headers["Content-Range"] = content_range(None, video.known_length)
-        return _with_headers(response, video, validators)
+    except RangeNotSatisfiable as error:
+        raise RequestedRangeNotSatisfiable(video.known_length) from error
     return _with_headers(_send(video, span), video, validators)
 
 

@@ -30,8 +30,6 @@ def requested_span(header: str | None, length: int) -> ByteRange | None:
     return ByteRange(start, length if end is None else min(end, length))
 
 
-def content_range(span: ByteRange | None, length: int) -> str:
-    """The Content-Range header of a 206, or of a 416 where `span` is None; inclusive there."""
-    if span is None:
-        return f"bytes */{length}"
+def content_range(span: ByteRange, length: int) -> str:
+    """The Content-Range header of a 206; inclusive there."""
     return f"bytes {span.start}-{span.end - 1}/{length}"

@@ -4,6 +4,7 @@
     |-- InvalidRequest          400
     |   |-- MalformedBody       400
     |   |-- ChunkMismatch       400
+    |   |-- TooManyGaps         400
     |   |-- DigestMismatch      400  retryable
     |   `-- BodyTruncated       400  retryable
     |-- UploadNotFound          404
@@ -56,6 +57,13 @@ class ChunkMismatch(InvalidRequest):
 
     code = "chunk_mismatch"
     title = "The chunk does not fit the upload"
+
+
+class TooManyGaps(InvalidRequest):
+    """The chunks of an upload lie so scattered that no further one is taken between them."""
+
+    code = "too_many_gaps"
+    title = "The upload has too many gaps"
 
 
 class DigestMismatch(InvalidRequest):

@@ -7,11 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NewType
 
-from app.domain.errors import ChunkMismatch, UploadConflict, UploadGone, UploadNotFound
+from app.domain.errors import (
+    ChunkMismatch,
+    TooManyGaps,
+    UploadConflict,
+    UploadGone,
+    UploadNotFound,
+)
 from app.domain.lifecycle import GONE, UploadState, check_transition
 from app.domain.ranges import ByteRange, RangeSet
 
 UploadId = NewType("UploadId", str)
+
+MAX_RANGES = 10_000
+"""Separate ranges of one upload. Every chunk costs a little for each of them; clients that send a
+few chunks at once make a handful."""
 
 _ID_FORM = re.compile(r"[0-9a-f]{32}")
 
@@ -76,10 +86,15 @@ class Upload:
     def with_received(self, span: ByteRange, now: datetime) -> Upload:
         """The upload after `span` became durable; the last missing byte starts verification.
 
+        Raises `TooManyGaps` where it would become too fragmented to keep account of.
+
         An empty file is covered from the start, so it too moves on only here: with its first
         (empty) chunk.
         """
-        return replace(self, received=self.received.add(span), active_at=now)._verified(now)
+        received = self.received.add(span)
+        if len(received) > MAX_RANGES:
+            raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")
+        return replace(self, received=received, active_at=now)._verified(now)
 
     def with_length(self, length: int, now: datetime) -> Upload:
         """The upload after its client told the length; `UploadConflict` if it told another one."""

@@ -65,7 +65,7 @@ class FormReader:
         after = remaining - (length - len(head))
         if len(head) < length and after < self._closing_bytes:
             raise ChunkMismatch(f"The file part has fewer than {length} bytes.")
-        is_certain = after <= self._closing_bytes + len(b"\r\n")
+        is_certain = len(head) < length and after == self._closing_bytes + len(b"\r\n")
         return _ExactPayload(self, self._body, head, length, is_certain=is_certain)
 
     def end_payload(self) -> None:

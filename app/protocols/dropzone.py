@@ -49,6 +49,9 @@ FIELDS = (
     "dzchunkbyteoffset",
 )
 
+MAX_FILES = 1000
+"""Whole files in one plain form; they are all held until it ends."""
+
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -156,6 +159,8 @@ class _FormUpload:
         if is_told and (chunk := parse_chunk(self._fields)) is not None:
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
             self._uploads.append(_append(chunk, part.filename, source))
+        elif len(self._waiting) == MAX_FILES:
+            raise InvalidRequest(f"A form has at most {MAX_FILES} files; use /batch.")
         elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
             source = digest_source(part.whole(), self._fields.get("digest"))
             file = current_services().whole_files.receive(

@@ -222,7 +222,7 @@ def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeS
 
 
 def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> None:
-    """Write only what differs, so that a chunk costs the same however many came before."""
+    """Write only what differs: of a chunk beside others, two rows."""
     old, new = set(before), set(upload.received)
     for item in old - new:
         key = {"range_of": upload.id, "range_start": item.start}

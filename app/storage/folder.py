@@ -63,9 +63,11 @@ class Folder:
             return self._descriptor
 
     @property
-    def device(self) -> int:
-        """The file system the folder is on."""
-        return os.fstat(self.descriptor).st_dev
+    def device(self) -> tuple[int, str]:
+        """The file system the folder is on, and its mount: rename() crosses neither."""
+        descriptor = self.descriptor
+        facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+        return os.fstat(descriptor).st_dev, facts.partition("mnt_id:")[2].split()[0]
 
     @property
     def free_bytes(self) -> int:

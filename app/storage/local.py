@@ -128,13 +128,16 @@ class LocalStore:
             copy = FileCopy(descriptor, ByteRange(0, limit), limits)
             copy.run(source, lambda: None)
             os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
+            # Before its record: a power cut must not leave one that claims what is not there.
+            if self._durability is not Durability.NONE:
+                os.fdatasync(descriptor)
             return copy.position
 
     def publish(self, key: str, length: int) -> None:
         """See `UploadStore.publish`. Takes no longer for a longer file on one file system."""
         try:
             with self._staged_file(key) as descriptor:
-                lock_range(descriptor, WHOLE_FILE)
+                lock_range(descriptor, WHOLE_FILE, gives_way=False)
                 self._publish_locked(key, length, descriptor)
         except BytesLost:
             if not self._library.has(key):

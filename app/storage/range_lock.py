@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.domain.errors import ServerBusy
+from app.domain.errors import ServerBusy, WriterSuperseded
 from app.domain.ranges import ByteRange
 
 KNOCK_OFFSET = 1 << 62
@@ -24,7 +24,12 @@ HAND_OVER_SECONDS = 20.0
 """How long to wait for an older writer. It looks for knocks twice a second, then makes what it
 has durable; beyond this the disk hangs and the newcomer is told to come again."""
 
+ARRIVAL_OFFSET = KNOCK_OFFSET + (1 << 61)
+"""Where those who wait lock the microsecond they came at."""
+
+_LAST_ARRIVAL = 1 << 60
 _POLL_SECONDS = 0.005
+_LEAVING_POLLS = 100
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid
 
 
@@ -50,25 +55,53 @@ def _try_lock(descriptor: int, span: ByteRange) -> bool:
     return True
 
 
+def _has_newer(descriptor: int, span: ByteRange, arrival: int) -> bool:
+    """Whether someone who came later waits too.
+
+    Arrivals are of the whole file; the knock tells that another waits for these bytes.
+    """
+    later = ByteRange(arrival + 1, _LAST_ARRIVAL)
+    found = _lock_call(descriptor, fcntl.F_OFD_GETLK, fcntl.F_WRLCK, ARRIVAL_OFFSET, later)
+    return found != fcntl.F_UNLCK and is_knocked(descriptor, span)
+
+
 @contextmanager
-def _knocking(descriptor: int, span: ByteRange) -> Iterator[None]:
+def _knocking(descriptor: int, span: ByteRange) -> Iterator[int]:
+    """Knock on `span`; gives the moment of arrival, which is locked too, for others to compare."""
+    arrival = time.monotonic_ns() // 1000  # One clock for all processes of the machine.
+    mine = ByteRange(arrival, arrival + 1)
+    _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, ARRIVAL_OFFSET, mine)
     _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, KNOCK_OFFSET, span)
     try:
-        yield
+        yield arrival
     finally:
         _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, KNOCK_OFFSET, span)
+        _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ARRIVAL_OFFSET, mine)
 
 
-def lock_range(descriptor: int, span: ByteRange) -> None:
+def lock_range(descriptor: int, span: ByteRange, *, gives_way: bool = True) -> None:
     """Lock `span` of a file open for reading and writing; closing the descriptor unlocks it.
 
+    Of several who wait the newest gets it; one that `gives_way` raises `WriterSuperseded` then.
     Raises `ServerBusy` when the older writer has not let go after `HAND_OVER_SECONDS`.
     """
     if _try_lock(descriptor, span):
         return
     deadline = time.monotonic() + HAND_OVER_SECONDS
-    with _knocking(descriptor, span):
+    with _knocking(descriptor, span) as arrival:
         while not _try_lock(descriptor, span):
+            if gives_way and _has_newer(descriptor, span, arrival):
+                raise WriterSuperseded("A newer request waits for the same bytes.")
             if time.monotonic() > deadline:
                 raise ServerBusy("An older request still writes these bytes.")
             time.sleep(_POLL_SECONDS)
+        if gives_way:
+            _let_older_ones_leave(descriptor, span)
+
+
+def _let_older_ones_leave(descriptor: int, span: ByteRange) -> None:
+    # Their knocks would look like those of newer writers; they see ours within a poll.
+    for _ in range(_LEAVING_POLLS):
+        if not is_knocked(descriptor, span):
+            return
+        time.sleep(_POLL_SECONDS)

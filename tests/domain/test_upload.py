@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import ChunkMismatch, UploadConflict, UploadGone, UploadNotFound
+from app.domain.errors import (
+    ChunkMismatch,
+    TooManyGaps,
+    UploadConflict,
+    UploadGone,
+    UploadNotFound,
+)
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.domain.upload import MAX_RANGES, Upload, UploadId, parse_upload_id
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -134,3 +140,12 @@ def test_presence_is_demanded_of_ended_uploads_only(state: UploadState) -> None:
             upload.require_present()
     else:
         assert upload.require_present() is upload
+
+
+def test_an_upload_takes_no_more_separate_ranges_than_it_can_keep_account_of() -> None:
+    scattered = RangeSet(tuple(ByteRange(n * 2, n * 2 + 1) for n in range(MAX_RANGES)))
+    upload = replace(upload_of(10 * MAX_RANGES), received=scattered)
+    with pytest.raises(TooManyGaps):
+        upload.with_received(ByteRange(9 * MAX_RANGES, 9 * MAX_RANGES + 1), NOW)
+    joined = upload.with_received(ByteRange(1, 2), NOW)
+    assert len(joined.received) == MAX_RANGES - 1

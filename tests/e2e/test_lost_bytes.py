@@ -34,6 +34,22 @@ def test_a_part_shorter_than_its_fields_say_is_refused_unread(server: Server) ->
     assert stored_sha256(server, send_chunk(server, file, 0).json()["id"]) == file.sha256
 
 
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_part_a_little_too_short_is_not_completed_with_its_delimiter(
+    server: Server, missing: int
+) -> None:
+    file = ChunkedFile(random_bytes(2_000_000, 55 + missing), 2_000_000)
+    body = form_body(file.fields(0), [(file.filename, file.content[:-missing])])
+    request = request_bytes(server, "/upload", body, Content_Type=form_headers()["Content-Type"])
+    with server.connect() as connection:
+        connection.sendall(request[:1_500_000])
+        time.sleep(1.5)
+        connection.sendall(request[1_500_000:])
+        assert read_json(connection)[0] == 400
+    upload_id = send_chunk(server, file, 0).json()["id"]
+    assert stored_sha256(server, upload_id) == file.sha256
+
+
 def test_a_short_part_with_more_parts_behind_it_is_kept_only_once_it_is_verified(
     server: Server,
 ) -> None:
