@@ -94,9 +94,10 @@ def test_a_busy_server_is_asked_again_without_anyone_doing_anything(
 ) -> None:
     complaints.allow_failed_requests()
     page = open_page(site)
-    page.page.route("**/upload", problem(503, "server_busy", retryable=True), times=2)
+    page.page.route("**/upload", problem(503, "server_busy", retryable=True))
     page.choose(films.small)
     expect(page.row(films.small)).to_contain_text("The server is busy")
+    page.page.unroute("**/upload")
     page.wait_for_success(films.small)
 
 
