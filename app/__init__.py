@@ -4,6 +4,7 @@ Read downwards; each package imports only what stands below it:
 
     serve, worker, factory    the processes and the wiring of the web application
     web, api, delivery, protocols    Flask blueprints: pages, JSON, stored bytes, upload protocols
+    admin       the operator's commands
     wire        what the blueprints share: errors as problem+json, headers, request bodies
     services    builds everything below from the settings
     uploads     the use cases: create, append, complete, cancel, expire

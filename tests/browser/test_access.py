@@ -91,6 +91,7 @@ def test_files_are_uploaded_paused_and_deleted_with_the_keyboard_alone(
     expect(page.button("Resume middle.mp4")).to_be_focused()
     page.page.keyboard.press("Enter")
     page.wait_for_success(films.middle)
+    expect(page.button("Delete middle.mp4")).to_be_visible()
     tab_to(page.page, "Delete middle.mp4")
     page.page.keyboard.press("Enter")
     expect(page.button("Keep")).to_be_focused()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.complaints import Complaints
 from tests.browser.films import Films
 from tests.browser.stored import videos_of
 from tests.browser.test_library import put
@@ -138,7 +137,7 @@ def test_an_uploaded_page_is_handed_out_and_not_opened(
 
 
 def test_an_uploaded_page_that_calls_itself_a_video_does_not_run(
-    site: Server, open_page: OpenPage, complaints: Complaints, tmp_path: Path
+    site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
     path = tmp_path / "page.html.mp4"
     path.write_text(f"<!doctype html>{SCRIPT}")
