@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from app.ingest.copy import BodyLimits
 from app.records.base import UploadRecords
@@ -20,8 +21,11 @@ from app.storage.local import LocalStore
 from app.uploads.completion import Completion
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
+from app.uploads.receiver import Receiver
 from app.uploads.service import UploadService
 from app.uploads.whole import WholeFiles
+
+R = TypeVar("R", bound=Receiver)
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -62,26 +66,22 @@ def build_services(settings: Settings) -> Services:
     store = LocalStore(settings.staging_dir, settings.library_dir, durability)
     completion = Completion(records, store, clock=_now)
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+
+    def receiver(kind: type[R]) -> R:
+        return kind(
+            records,
+            store,
+            completion,
+            policy=settings.policy,
+            limits=limits,
+            clock=_now,
+            new_id=_new_id,
+        )
+
     return Services(
         settings=settings,
-        uploads=UploadService(
-            records,
-            store,
-            completion,
-            policy=settings.policy,
-            limits=limits,
-            clock=_now,
-            new_id=_new_id,
-        ),
-        whole_files=WholeFiles(
-            records,
-            store,
-            completion,
-            policy=settings.policy,
-            limits=limits,
-            clock=_now,
-            new_id=_new_id,
-        ),
+        uploads=receiver(UploadService),
+        whole_files=receiver(WholeFiles),
         library=VideoLibrary(records, store, clock=_now),
         housekeeping=Housekeeping(
             records,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from app.domain.errors import (
     StorageFailed,
@@ -15,14 +13,13 @@ from app.domain.errors import (
     WriterSuperseded,
 )
 from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import UploadPolicy, check_chunk, check_client_key, check_fingerprint
+from app.domain.policy import check_chunk, check_client_key, check_fingerprint
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.source import BodySource
-from app.records.base import UploadRecords
-from app.storage.base import BytesLost, RangeWriter, UploadStore
-from app.uploads.completion import Completion
+from app.storage.base import BytesLost, RangeWriter
+from app.uploads.receiver import Receiver
 
 TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
 """For the rest of a body whose bytes a newer request brings: a dead connection goes at once."""
@@ -42,27 +39,8 @@ class NewUpload:
     fingerprint: str | None = None
 
 
-class UploadService:
+class UploadService(Receiver):
     """Everything a protocol does to an upload under way."""
-
-    def __init__(  # noqa: PLR0913 - called once, by the composition root, with names
-        self,
-        records: UploadRecords,
-        store: UploadStore,
-        completion: Completion,
-        *,
-        policy: UploadPolicy,
-        limits: BodyLimits,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._records = records
-        self._store = store
-        self._completion = completion
-        self._policy = policy
-        self._limits = limits
-        self._clock = clock
-        self._new_id = new_id
 
     def create(self, new: NewUpload) -> tuple[Upload, bool]:
         """The upload for a file, with its room reserved, and whether it is a new one.
@@ -171,7 +149,7 @@ class UploadService:
             except BytesLost as error:
                 # Not made yet, published, ended, or really lost: the caller's knowledge is old.
                 upload = self._records.get(upload.id).require_present()
-                if source.remaining != before:
+                if before is None or source.remaining != before:
                     raise StorageFailed("The file was removed while it was written.") from error
         if _needs(upload, chunk):
             return self._write_again(upload, chunk, source)

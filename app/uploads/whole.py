@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from io import RawIOBase
 
 from app.domain.lifecycle import UploadState
-from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
-from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource, HashingSource
-from app.records.base import UploadRecords
-from app.storage.base import UploadStore
-from app.uploads.completion import Completion
+from app.uploads.receiver import Receiver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,27 +23,8 @@ class ReceivedFile:
     sha256: str
 
 
-class WholeFiles:
+class WholeFiles(Receiver):
     """Receives files first and records them after, in one step: all of a file or nothing of it."""
-
-    def __init__(  # noqa: PLR0913 - called once, by the composition root, with names
-        self,
-        records: UploadRecords,
-        store: UploadStore,
-        completion: Completion,
-        *,
-        policy: UploadPolicy,
-        limits: BodyLimits,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._records = records
-        self._store = store
-        self._completion = completion
-        self._policy = policy
-        self._limits = limits
-        self._clock = clock
-        self._new_id = new_id
 
     def receive(
         self, source: BodySource, *, owner: str, filename: str, room: int = 0
