@@ -6,7 +6,7 @@ ARG PYTHON_VERSION=3.13
 FROM node:24-slim AS assets
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --ignore-scripts \
+RUN npm ci --omit=dev --ignore-scripts \
     && mkdir -p vendor/dropzone \
     && cp node_modules/dropzone/dist/dropzone.mjs node_modules/dropzone/dist/dropzone.css \
         node_modules/dropzone/LICENSE vendor/dropzone/
