@@ -10,6 +10,7 @@
     |-- UploadNotFound          404
     |-- BodyStalled             408  retryable
     |-- UploadConflict          409
+    |   |-- OffsetMismatch      409
     |   |-- WriterSuperseded    409  retryable
     |   `-- UploadComplete      409
     |-- UploadGone              410
@@ -105,6 +106,23 @@ class UploadConflict(UploadError):
     code = "upload_conflict"
     title = "The request contradicts the upload"
     status_hint = 409
+
+
+class OffsetMismatch(UploadConflict):
+    """The bytes do not begin where those that have arrived end; both offsets in bytes."""
+
+    code = "offset_mismatch"
+    title = "The offset is not the upload's"
+
+    expected = 0
+    provided = 0
+
+    @classmethod
+    def of(cls, *, expected: int, provided: int) -> OffsetMismatch:
+        """The error that names both."""
+        error = cls(f"The upload goes on at byte {expected}, not at {provided}.")
+        error.expected, error.provided = expected, provided
+        return error
 
 
 class WriterSuperseded(UploadConflict):

@@ -1,12 +1,15 @@
 """The states of an upload and the steps between them, as one table.
 
     receiving ----> verifying ----> complete ----> deleted
-        |     <----     |
-        |               |
-        +---------------+----> cancelled, expired
+      ^ |     <----     |
+      | |               |
+      | +---------------+----> cancelled, expired
+      v |
+     held
 
-A crash may leave an upload in `verifying`; anyone may finish it. Back to `receiving` it goes when
-a power cut took bytes that were never forced to the disk.
+A crash may leave an upload in `verifying`; anyone may finish it. Back to `receiving` an upload
+goes when a power cut took bytes that were never forced to the disk. `held` is for uploads that are
+one part of a file: they wait there for the others and never become a video.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ class UploadState(StrEnum):
 
     RECEIVING = "receiving"
     """Bytes are missing; chunks are taken."""
+    HELD = "held"
+    """Every byte of a part has arrived; it waits to be concatenated with others."""
     VERIFYING = "verifying"
     """Every byte has arrived; the file is being published."""
     COMPLETE = "complete"
@@ -33,7 +38,15 @@ class UploadState(StrEnum):
 
 TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {
     UploadState.RECEIVING: frozenset(
-        {UploadState.VERIFYING, UploadState.CANCELLED, UploadState.EXPIRED}
+        {
+            UploadState.VERIFYING,
+            UploadState.HELD,
+            UploadState.CANCELLED,
+            UploadState.EXPIRED,
+        }
+    ),
+    UploadState.HELD: frozenset(
+        {UploadState.RECEIVING, UploadState.CANCELLED, UploadState.EXPIRED}
     ),
     UploadState.VERIFYING: frozenset(
         {
@@ -49,7 +62,7 @@ TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {
     UploadState.DELETED: frozenset(),
 }
 
-ACTIVE = frozenset({UploadState.RECEIVING, UploadState.VERIFYING})
+ACTIVE = frozenset({UploadState.RECEIVING, UploadState.HELD, UploadState.VERIFYING})
 """States in which the upload holds room in the staging folder."""
 
 GONE = frozenset({UploadState.CANCELLED, UploadState.EXPIRED, UploadState.DELETED})

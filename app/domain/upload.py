@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import NewType
 
 from app.domain.errors import (
@@ -37,6 +38,25 @@ def parse_upload_id(text: str) -> UploadId:
     return UploadId(text)
 
 
+class UploadKind(StrEnum):
+    """What becomes of an upload once its bytes are there; the value is what the record shows."""
+
+    FILE = "file"
+    """It is published."""
+    PARTIAL = "partial"
+    """It is held until it is concatenated with others."""
+    CONCATENATION = "concatenation"
+    """It gets its bytes from partial uploads, and is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the uploads a concatenation is made of, and what its client calls it (a URL)."""
+
+    upload_id: UploadId
+    reference: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
     """One file on its way in, or a published one: they share the id for life.
@@ -45,7 +65,9 @@ class Upload:
     `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique for its
     owner; uploads created through the API have their id there. `fingerprint` names the file on
     the person's disk, so that a page which was reloaded finds its upload again. `length` is None
-    until the client has told it.
+    until the client has told it. `metadata` is what its protocol tells of the file besides, given
+    back as it came. `repr_digest` is the digest the file must have, as "sha256:1f2e...": an
+    algorithm of hashlib, and hexadecimal.
     """
 
     id: UploadId
@@ -60,6 +82,9 @@ class Upload:
     received: RangeSet = RangeSet()
     published_at: datetime | None = None
     sha256: str | None = None
+    kind: UploadKind = UploadKind.FILE
+    metadata: str | None = None
+    repr_digest: str | None = None
 
     @property
     def offset(self) -> int:
@@ -94,7 +119,7 @@ class Upload:
         received = self.received.add(span)
         if len(received) > MAX_RANGES:
             raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")
-        return replace(self, received=received, active_at=now)._verified(now)
+        return replace(self, received=received, active_at=now)._moved_on(now)
 
     def with_length(self, length: int, now: datetime) -> Upload:
         """The upload after its client told the length; `UploadConflict` if it told another one."""
@@ -102,12 +127,17 @@ class Upload:
             raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
         if self.received.end > length:
             raise ChunkMismatch(f"{self.received.end} bytes are there already.")
-        return replace(self, length=length, active_at=now)._verified(now)
+        return replace(self, length=length, active_at=now)._moved_on(now)
 
-    def _verified(self, now: datetime) -> Upload:
-        if self.state is UploadState.RECEIVING and self.is_covered:
-            return self.moved_to(UploadState.VERIFYING, now)
-        return self
+    def with_parts(self, length: int, now: datetime) -> Upload:
+        """The concatenation after all of its parts, `length` bytes together, have arrived."""
+        return self.with_length(length, now).with_received(ByteRange(0, length), now)
+
+    def _moved_on(self, now: datetime) -> Upload:
+        if self.state is not UploadState.RECEIVING or not self.is_covered:
+            return self
+        is_part = self.kind is UploadKind.PARTIAL
+        return self.moved_to(UploadState.HELD if is_part else UploadState.VERIFYING, now)
 
     def moved_to(self, target: UploadState, now: datetime) -> Upload:
         """The upload after a legal step; raises `IllegalTransition` for any other."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import new as new_hash
 from typing import Protocol
 
 from app.domain.errors import (
@@ -12,6 +11,7 @@ from app.domain.errors import (
     DigestMismatch,
     MalformedBody,
 )
+from app.ingest.checksum import new_checksum
 
 IDLE_TICK_SECONDS = 0.5
 """A source that waits for the client returns at least this often, so that its reader can look
@@ -120,7 +120,8 @@ class HashingSource:
 
     def __init__(self, source: BodySource, algorithm: str = "sha256") -> None:
         self._source = source
-        self._hash = new_hash(algorithm, usedforsecurity=False)
+        self._algorithm = algorithm
+        self._checksum = new_checksum(algorithm)
 
     @property
     def remaining(self) -> int | None:
@@ -131,7 +132,7 @@ class HashingSource:
         """Read and hash."""
         count = self._source.readinto(buffer)
         if count:
-            self._hash.update(buffer[:count])
+            self._checksum.update(buffer[:count])
         return count
 
     def finish(self) -> None:
@@ -140,7 +141,7 @@ class HashingSource:
 
     def hexdigest(self) -> str:
         """The digest of the bytes so far, in hexadecimal."""
-        return self._hash.hexdigest()
+        return self._checksum.digest().hex()
 
 
 class DigestSource(HashingSource):
@@ -155,5 +156,5 @@ class DigestSource(HashingSource):
     def finish(self) -> None:
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
         self._source.finish()
-        if self._hash.digest() != self._expected:
-            raise DigestMismatch(f"The {self._hash.name} digest of the bytes is another one.")
+        if self._checksum.digest() != self._expected:
+            raise DigestMismatch(f"The {self._algorithm} digest of the bytes is another one.")

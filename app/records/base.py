@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
+from app.domain.upload import Part, Upload, UploadId
 
 
 class UploadRecords(Protocol):
     """Every call is one transaction; concurrent callers see it whole or not at all."""
 
-    def add(self, upload: Upload) -> tuple[Upload, bool]:
+    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
         """Store a new upload with what it has received, unless its owner has that client key.
+
+        With it the `parts` of a concatenation, in order.
 
         Returns the stored one, and whether it is the new one.
         """
@@ -42,6 +44,21 @@ class UploadRecords(Protocol):
 
         Raises `UploadGone` if it was cancelled or has expired meanwhile.
         """
+        ...
+
+    def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
+        """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
+
+        Harmless where it has moved on already; raises `UploadGone` if it has ended.
+        """
+        ...
+
+    def parts(self, upload_id: UploadId) -> list[Part]:
+        """What a concatenation is made of, in order; none of any other upload."""
+        ...
+
+    def waiting_for(self, part_id: UploadId) -> list[Upload]:
+        """Concatenations that do not have all of their parts yet, this one among them."""
         ...
 
     def forget_received(self) -> None:

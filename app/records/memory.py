@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
+from app.domain.upload import Part, Upload, UploadId
 
 
 class MemoryRecords:
@@ -18,21 +18,24 @@ class MemoryRecords:
 
     def __init__(self) -> None:
         self._uploads: dict[UploadId, Upload] = {}
+        self._parts: dict[UploadId, list[Part]] = {}
         self._lock = threading.RLock()
 
-    def add(self, upload: Upload) -> tuple[Upload, bool]:
+    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
         """See `UploadRecords.add`."""
         with self._lock:
             existing = self.find(upload.owner, upload.client_key)
             if existing is not None:
                 return existing, False
             self._uploads[upload.id] = upload
+            self._parts[upload.id] = list(parts)
             return upload, True
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""
         with self._lock:
             self._uploads.pop(upload_id, None)
+            self._parts.pop(upload_id, None)
 
     def get(self, upload_id: UploadId) -> Upload:
         """See `UploadRecords.get`."""
@@ -62,6 +65,28 @@ class MemoryRecords:
             upload = self.get(upload_id).require_present().with_received(span, now)
             self._uploads[upload_id] = upload
             return upload
+
+    def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
+        """See `UploadRecords.add_parts`."""
+        with self._lock:
+            upload = self.get(upload_id).require_present()
+            if upload.state is UploadState.RECEIVING:
+                self._uploads[upload_id] = upload.with_parts(length, now)
+            return self._uploads[upload_id]
+
+    def parts(self, upload_id: UploadId) -> list[Part]:
+        """See `UploadRecords.parts`."""
+        with self._lock:
+            return self._parts.get(upload_id, [])
+
+    def waiting_for(self, part_id: UploadId) -> list[Upload]:
+        """See `UploadRecords.waiting_for`."""
+        return self._where(
+            lambda u: (
+                u.state is UploadState.RECEIVING
+                and any(part.upload_id == part_id for part in self.parts(u.id))
+            )
+        )
 
     def forget_received(self) -> None:
         """See `UploadRecords.forget_received`."""

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Row,
     Select,
     delete,
+    insert,
     literal,
     select,
     tuple_,
@@ -22,7 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
+from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.records.engine import Database
 from app.records.statements import (
     BY_CLIENT_KEY,
@@ -34,6 +35,7 @@ from app.records.statements import (
     UPDATE_UPLOAD,
 )
 from app.records.tables import Instant, received_ranges, uploads
+from app.records.tables import parts as parts_table
 
 
 class SqlRecords:
@@ -42,12 +44,13 @@ class SqlRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, upload: Upload) -> tuple[Upload, bool]:
+    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
         """See `UploadRecords.add`."""
         try:
             with self._database.write() as connection:
                 connection.execute(INSERT_UPLOAD, _to_row(upload))
                 _store_ranges(connection, RangeSet(), upload)
+                _store_parts(connection, upload, parts)
         except IntegrityError:
             existing = self.find(upload.owner, upload.client_key)
             if existing is None:
@@ -95,6 +98,36 @@ class SqlRecords:
             _store_state(connection, after)
             return after
 
+    def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
+        """See `UploadRecords.add_parts`."""
+        with self._database.write() as connection:
+            before = _get(connection, upload_id, for_update=True).require_present()
+            if before.state is not UploadState.RECEIVING:
+                return before
+            after = before.with_parts(length, now)
+            _store_ranges(connection, before.received, after)
+            _store_state(connection, after)
+            return after
+
+    def parts(self, upload_id: UploadId) -> list[Part]:
+        """See `UploadRecords.parts`."""
+        query = (
+            select(parts_table)
+            .where(parts_table.c.upload_id == upload_id)
+            .order_by(parts_table.c.position)
+        )
+        with self._database.read() as connection:
+            return [Part(row.part_id, row.reference) for row in connection.execute(query)]
+
+    def waiting_for(self, part_id: UploadId) -> list[Upload]:
+        """See `UploadRecords.waiting_for`."""
+        made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
+        return self._list(
+            select(uploads).where(
+                uploads.c.id.in_(made_of_it), uploads.c.state == UploadState.RECEIVING
+            )
+        )
+
     def forget_received(self) -> None:
         """See `UploadRecords.forget_received`."""
         unfinished = select(uploads.c.id).where(uploads.c.state.in_(ACTIVE))
@@ -104,7 +137,7 @@ class SqlRecords:
             )
             connection.execute(
                 update(uploads)
-                .where(uploads.c.state == UploadState.VERIFYING)
+                .where(uploads.c.state.in_([UploadState.HELD, UploadState.VERIFYING]))
                 .values(state=UploadState.RECEIVING)
             )
 
@@ -232,6 +265,17 @@ def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> N
         connection.execute(INSERT_RANGE, row)
 
 
+def _store_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
+    for position, part in enumerate(parts):
+        row = {
+            "upload_id": upload.id,
+            "position": position,
+            "part_id": part.upload_id,
+            "reference": part.reference,
+        }
+        connection.execute(insert(parts_table), row)
+
+
 def _store_state(connection: Connection, upload: Upload) -> None:
     values = {
         "upload_id": upload.id,
@@ -249,4 +293,5 @@ def _to_row(upload: Upload) -> dict[str, Any]:
 
 def _from_row(row: Row[Any], received: RangeSet) -> Upload:
     values = {name: getattr(row, name) for name in uploads.columns.keys()}  # noqa: SIM118
-    return Upload(**{**values, "state": UploadState(row.state), "received": received})
+    values |= {"state": UploadState(row.state), "kind": UploadKind(row.kind), "received": received}
+    return Upload(**values)

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
+    Integer,
     MetaData,
     String,
     Table,
@@ -52,12 +53,25 @@ uploads = Table(
     Column("active_at", Instant, nullable=False),
     Column("published_at", Instant),
     Column("sha256", String(64)),
+    Column("kind", String(16), nullable=False),
+    Column("metadata", Text),
+    Column("repr_digest", String(200)),
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
     Index("uploads_by_fingerprint", "owner", "fingerprint"),
     Index("uploads_by_activity", "state", "active_at"),
     Index("uploads_by_digest", "state", "sha256", "active_at"),
     Index("uploads_by_publication", "owner", "state", "published_at", "id"),
 )
+
+parts = Table(
+    "parts",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("part_id", String(32), nullable=False, index=True),
+    Column("reference", Text, nullable=False),
+)
+"""What concatenations are made of, in order; a part may be forgotten before the whole."""
 
 received_ranges = Table(
     "received_ranges",

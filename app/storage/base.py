@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,6 +67,14 @@ class UploadStore(Protocol):
         """
         ...
 
+    def settle(self, key: str, position: int) -> None:
+        """Return once nobody writes the byte at `position`.
+
+        A writer that is about to end is given a moment, any other is told to stop. Raises as
+        `exclusive` does.
+        """
+        ...
+
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Take all of `source`, but no more than `limit` bytes, as a new file; its length.
 
@@ -93,6 +101,18 @@ class UploadStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove whatever there is under the key, published or not. Repeatable."""
+        ...
+
+
+class ConcatenatingStore(UploadStore, Protocol):
+    """Capability: files are put together without their bytes passing through the program."""
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Fill the room under `key` with unpublished files, given with their lengths in bytes.
+
+        They stay as they are. Repeatable; does nothing where the file is published already.
+        Raises `BytesLost` where one of them, or the room, is not there.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -22,11 +22,15 @@ from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
 from app.storage.base import BytesLost, Checkpoint, Durability, Problem, StagedFile
 from app.storage.folder import Folder, disk_errors, folder_problems
+from app.storage.kernel_copy import copy_range
 from app.storage.range_lock import is_knocked, lock_range
 
 CHECKPOINT_BYTES = 64 * 1024 * 1024
 CHECKPOINT_SECONDS = 1.0
 """A killed worker loses at most so many bytes, or what came in so many seconds, of a request."""
+
+SETTLING_SECONDS = 0.3
+"""A request whose client has gone reads what the network still holds, and ends, well within it."""
 
 WHOLE_FILE = ByteRange(0, 1 << 61)
 """Covers any file, and stays below the offset of knocks."""
@@ -120,6 +124,23 @@ class LocalStore:
         with self._staged_file(key) as descriptor:
             lock_range(descriptor, span)
             yield LocalRangeWriter(descriptor, span, limits, self._durability)
+
+    def settle(self, key: str, position: int) -> None:
+        """See `UploadStore.settle`."""
+        with self._staged_file(key) as descriptor, suppress(WriterSuperseded):
+            byte = ByteRange(position, position + 1)
+            lock_range(descriptor, byte, patience_seconds=SETTLING_SECONDS)
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """See `ConcatenatingStore.concatenate`."""
+        try:
+            with self._staged_file(key) as descriptor, disk_errors():
+                lock_range(descriptor, WHOLE_FILE, gives_way=False)
+                if self._staging.has(key):
+                    self._fill(descriptor, parts)
+        except BytesLost:
+            if not self._library.has(key):
+                raise
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """See `UploadStore.receive`."""
@@ -218,6 +239,14 @@ class LocalStore:
             if self._durability is not Durability.NONE:
                 self._library.sync()
 
+    def _fill(self, descriptor: int, parts: Sequence[tuple[str, int]]) -> None:
+        position = 0
+        for part, length in parts:
+            with self._staged_file(part, os.O_RDONLY) as source:
+                if copy_range(source, descriptor, position, length) < length:
+                    raise BytesLost(f"{part} has fewer than {length} bytes")
+            position += length
+
     def _bring_over(self, key: str, length: int, descriptor: int) -> None:
         try:
             self._staging.move(key, self._library, key)
@@ -231,9 +260,8 @@ class LocalStore:
         target = self._library.open(_incoming(key), os.O_WRONLY | os.O_CREAT)
         try:
             os.ftruncate(target, length)
-            position = 0
-            while position < length:
-                position += os.sendfile(target, descriptor, position, length - position)
+            if copy_range(descriptor, target, 0, length) < length:
+                raise BytesLost(f"{key} was cut short while it was copied")
             if self._durability is not Durability.NONE:
                 os.fsync(target)
         finally:

@@ -79,13 +79,16 @@ def _knocking(descriptor: int, span: ByteRange) -> Iterator[int]:
         _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ARRIVAL_OFFSET, mine)
 
 
-def lock_range(descriptor: int, span: ByteRange, *, gives_way: bool = True) -> None:
+def lock_range(
+    descriptor: int, span: ByteRange, *, gives_way: bool = True, patience_seconds: float = 0.0
+) -> None:
     """Lock `span` of a file open for reading and writing; closing the descriptor unlocks it.
 
-    Of several who wait the newest gets it; one that `gives_way` raises `WriterSuperseded` then.
-    Raises `ServerBusy` when the older writer has not let go after `HAND_OVER_SECONDS`.
+    A writer that holds it is told to stop once `patience_seconds` are over. Of several who wait
+    the newest gets it; one that `gives_way` raises `WriterSuperseded` then. Raises `ServerBusy`
+    when the older writer has not let go after `HAND_OVER_SECONDS`.
     """
-    if _try_lock(descriptor, span):
+    if _try_lock(descriptor, span) or _waited(descriptor, span, patience_seconds):
         return
     deadline = time.monotonic() + HAND_OVER_SECONDS
     with _knocking(descriptor, span) as arrival:
@@ -97,6 +100,16 @@ def lock_range(descriptor: int, span: ByteRange, *, gives_way: bool = True) -> N
             time.sleep(_POLL_SECONDS)
         if gives_way:
             _let_older_ones_leave(descriptor, span)
+
+
+def _waited(descriptor: int, span: ByteRange, seconds: float) -> bool:
+    """Wait quietly; whether the range was let go of and is locked."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        if _try_lock(descriptor, span):
+            return True
+    return False
 
 
 def _let_older_ones_leave(descriptor: int, span: ByteRange) -> None:

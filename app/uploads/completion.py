@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
-from app.domain.errors import UploadGone
+from app.domain.errors import DigestMismatch, UploadError, UploadGone
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.upload import Upload
+from app.domain.upload import Upload, UploadKind
+from app.ingest.checksum import digest_of
 from app.records.base import UploadRecords
-from app.storage.base import BytesLost, UploadStore
+from app.storage.base import BytesLost, ConcatenatingStore
+from app.uploads.concatenation import Concatenation
 
 ANSWER_WITHIN_SECONDS = 20.0
 """Proxies give up on a silent server after 30 to 60 s. Publishing across file systems copies, and
@@ -23,6 +26,8 @@ PUBLISHING_THREADS = 4
 
 Listener = Callable[[UploadCompleted], None]
 
+log = logging.getLogger(__name__)
+
 
 class Completion:
     """Publishes uploads whose bytes are all there."""
@@ -30,7 +35,7 @@ class Completion:
     def __init__(
         self,
         records: UploadRecords,
-        store: UploadStore,
+        store: ConcatenatingStore,
         *,
         clock: Callable[[], datetime],
         listeners: Sequence[Listener] = (),
@@ -39,10 +44,23 @@ class Completion:
         self._store = store
         self._clock = clock
         self._listeners = listeners
+        self._concatenation = Concatenation(records, store, clock=clock)
         self._pool = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
 
     def finish(self, upload: Upload) -> Upload:
-        """The published upload, or the upload as it stands if that takes long."""
+        """The published upload, or the upload as it stands if that takes long, or cannot be yet.
+
+        A part that is held may be the last one of a concatenation: that is then published too,
+        but not waited for.
+        """
+        if upload.state is UploadState.HELD:
+            for whole in self._concatenation.waiting_for(upload):
+                self._pool.submit(self._finish_whole, whole)
+            return upload
+        if upload.state is UploadState.RECEIVING and upload.kind is UploadKind.CONCATENATION:
+            upload = self._concatenation.begin(upload)
+        if upload.state is not UploadState.VERIFYING:
+            return upload
         task = self._pool.submit(self.publish, upload)
         try:
             return task.result(timeout=ANSWER_WITHIN_SECONDS)
@@ -52,9 +70,13 @@ class Completion:
     def publish(self, upload: Upload) -> Upload:
         """Publish an upload in `verifying`; harmless if another does so too, or has done.
 
-        Raises `UploadGone` where it was cancelled meanwhile or its bytes are lost.
+        Raises `UploadGone` where it was cancelled meanwhile or its bytes are lost, and
+        `DigestMismatch` where they are not those the client meant: that ends the upload.
         """
         try:
+            if upload.kind is UploadKind.CONCATENATION:
+                self._concatenation.assemble(upload)
+            self._check_digest(upload)
             self._store.publish(upload.id, upload.known_length)
         except BytesLost:
             self.give_up(upload)
@@ -62,6 +84,8 @@ class Completion:
             published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
         except IllegalTransition:
             return self._published_by_another(upload)
+        if upload.kind is UploadKind.CONCATENATION:
+            self._concatenation.release(upload)
         for listener in self._listeners:
             listener(UploadCompleted(published))
         return published
@@ -73,6 +97,33 @@ class Completion:
             self._store.delete(upload.id)
         self._records.get(upload.id).require_present()
         raise UploadGone("The server has lost the bytes of this upload.")
+
+    def _finish_whole(self, upload: Upload) -> None:
+        """Where it fails, whoever asks for the concatenation next tries again."""
+        try:
+            begun = self._concatenation.begin(upload)
+            if begun.state is UploadState.VERIFYING:
+                self.publish(begun)
+        except UploadError as error:
+            log.warning("parts cannot be put together: %s", error, extra={"upload_id": upload.id})
+
+    def _check_digest(self, upload: Upload) -> None:
+        if upload.repr_digest is None:
+            return
+        algorithm, _, expected = upload.repr_digest.partition(":")
+        try:
+            file = self._store.open_staged(upload.id)
+        except BytesLost:
+            return  # Published by another, who has checked; or lost, and publishing says so.
+        with file:
+            found = digest_of(file, algorithm, upload.known_length)
+        if found != expected:
+            with suppress(IllegalTransition):
+                self._records.move(upload.id, UploadState.CANCELLED, self._clock())
+                self._store.delete(upload.id)
+            raise DigestMismatch(f"The {algorithm} digest of the file is another one.")
+        if algorithm == "sha256":
+            self._records.set_sha256(upload.id, found)
 
     def _published_by_another(self, upload: Upload) -> Upload:
         current = self._records.get(upload.id)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from io import RawIOBase
 from itertools import islice
 
 from app.domain.errors import UploadError, UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.ingest.checksum import digest_of
 from app.records.base import UploadRecords
 from app.storage.base import Inspectable, UploadStore
 from app.uploads.completion import Completion
@@ -62,10 +61,11 @@ class Housekeeping:
     def expire(self) -> None:
         """End every upload without activity for the expiry time, and free its room."""
         cutoff = self._clock() - self._expiry
-        while found := self._records.in_state(UploadState.RECEIVING, BATCH, idle_since=cutoff):
-            for upload in found:
-                with suppress(IllegalTransition, UploadNotFound):
-                    self.expire_one(upload.id, idle_since=cutoff)
+        for state in (UploadState.RECEIVING, UploadState.HELD):
+            while found := self._records.in_state(state, BATCH, idle_since=cutoff):
+                for upload in found:
+                    with suppress(IllegalTransition, UploadNotFound):
+                        self.expire_one(upload.id, idle_since=cutoff)
 
     def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
         """End one upload, and free its room, unless it was active after the time given.
@@ -124,7 +124,7 @@ class Housekeeping:
     def _digest_one(self, upload: Upload) -> None:
         try:
             with self._store.open(upload.id, ByteRange(0, upload.known_length)) as file:
-                digest = _sha256(file)
+                digest = digest_of(file, "sha256", upload.known_length)
         except OSError as error:
             log.error("video cannot be read: %s", error, extra={"upload_id": upload.id})
             self._unreadable.add(upload.id)
@@ -136,13 +136,6 @@ class Housekeeping:
         while upload_ids := list(islice(wanted, BATCH)):
             states = self._records.states(upload_ids)
             yield from ((upload_id, states.get(upload_id)) for upload_id in upload_ids)
-
-
-def _sha256(file: RawIOBase) -> str:
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(1024 * 1024))
-    while count := file.readinto(buffer):
-        digest.update(buffer[:count])
-    return digest.hexdigest()
 
 
 def _is_upload_id(key: str) -> bool:

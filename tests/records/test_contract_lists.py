@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from app.domain.lifecycle import UploadState
+from app.domain.lifecycle import ACTIVE, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.records.base import UploadRecords
@@ -44,6 +44,7 @@ def test_a_fingerprint_finds_no_upload_that_is_gone(
     upload, _ = records.add(new_upload(fingerprint="f"))
     steps = {
         UploadState.RECEIVING: [],
+        UploadState.HELD: [UploadState.HELD],
         UploadState.VERIFYING: [UploadState.VERIFYING],
         UploadState.COMPLETE: [UploadState.VERIFYING, UploadState.COMPLETE],
         UploadState.DELETED: [UploadState.VERIFYING, UploadState.COMPLETE, UploadState.DELETED],
@@ -53,7 +54,7 @@ def test_a_fingerprint_finds_no_upload_that_is_gone(
     for step in steps[state]:
         records.move(upload.id, step, NOW)
     found = records.find_fingerprint("someone", "f", 100)
-    is_expected = state in {UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE}
+    is_expected = state in ACTIVE | {UploadState.COMPLETE}
     assert (found is not None) == is_expected
 
 

@@ -21,7 +21,7 @@ from app.domain.upload import Upload
 from app.ingest.copy import BodyLimits
 from app.storage.base import Durability
 from app.storage.local import LocalStore
-from app.uploads import completion, service
+from app.uploads import append, completion
 from tests.storage.sources import StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, in_threads
 
@@ -188,7 +188,7 @@ def send_slowly(
 def test_a_returning_client_takes_over_from_its_dead_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "TAKEN_OVER", BodyLimits(0.05, 0.0))
+    monkeypatch.setattr(append, "TAKEN_OVER", BodyLimits(0.05, 0.0))
     upload = world.create(1000)
     thread, outcomes = send_slowly(world, upload, StallingSource(pattern(0, 1000), before=400))
     done = world.service.append(upload, 0, body(0, 1000))
@@ -215,7 +215,7 @@ def test_a_living_request_that_is_taken_over_answers_with_the_newer_ones_success
 def test_a_living_request_is_told_to_come_again_where_the_newer_one_fails(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "NEWER_WRITER_SECONDS", 0.05)
+    monkeypatch.setattr(append, "NEWER_WRITER_SECONDS", 0.05)
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = send_slowly(world, upload, source)

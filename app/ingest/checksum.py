@@ -1,0 +1,64 @@
+"""Sums over the bytes that pass: hashlib's algorithms, and CRC-32."""
+
+from __future__ import annotations
+
+from hashlib import new as new_hash
+from io import RawIOBase
+from typing import Protocol
+from zlib import crc32
+
+ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
+"""What `new_checksum` knows. The weak ones find damage on the way, which is all that is asked."""
+
+
+READ_BYTES = 1024 * 1024
+
+
+class Checksum(Protocol):
+    """A sum under way, as hashlib has them."""
+
+    @property
+    def digest_size(self) -> int:
+        """Length of the digest in bytes."""
+        ...
+
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes."""
+        ...
+
+    def digest(self) -> bytes:
+        """The sum of the bytes so far."""
+        ...
+
+
+class Crc32:
+    """The CRC-32 of zlib and Ethernet; its digest is big-endian."""
+
+    digest_size = 4
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes."""
+        self._sum = crc32(data, self._sum)
+
+    def digest(self) -> bytes:
+        """The sum of the bytes so far."""
+        return self._sum.to_bytes(self.digest_size, "big")
+
+
+def new_checksum(algorithm: str) -> Checksum:
+    """A sum of no bytes yet; `ValueError` unless `algorithm` is one of `ALGORITHMS`."""
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"unknown checksum algorithm {algorithm!r}")
+    return Crc32() if algorithm == "crc32" else new_hash(algorithm, usedforsecurity=False)
+
+
+def digest_of(file: RawIOBase, algorithm: str, length: int) -> str:
+    """The digest, in hexadecimal, of the next `length` bytes of a file, or of all if fewer."""
+    checksum, buffer = new_checksum(algorithm), memoryview(bytearray(READ_BYTES))
+    while count := file.readinto(buffer[: min(length, READ_BYTES)]):
+        checksum.update(buffer[:count])
+        length -= count
+    return checksum.digest().hex()

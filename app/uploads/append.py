@@ -1,0 +1,214 @@
+"""Bytes of a request into an upload: once, wherever they belong, whoever else brings them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from app.domain.errors import (
+    OffsetMismatch,
+    StorageFailed,
+    UploadComplete,
+    UploadConflict,
+    WriterSuperseded,
+)
+from app.domain.lifecycle import UploadState
+from app.domain.policy import check_chunk
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadKind
+from app.ingest.copy import BodyLimits, discard
+from app.ingest.source import BodySource
+from app.storage.base import BytesLost, RangeWriter
+from app.uploads.receiver import Receiver
+
+TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
+"""For the rest of a body whose bytes a newer request brings: a dead connection goes at once."""
+
+NEWER_WRITER_SECONDS = 10.0
+"""How long a superseded request waits to answer with the newer one's success."""
+
+Progress = Callable[[int], None]
+"""Told the upload's offset whenever more of its bytes are durable and recorded."""
+
+
+def _no_progress(_offset: int) -> None:
+    """For requests that are answered once, at their end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """The bytes of one request on their way to where they belong.
+
+    One that `is_at_offset` is only right where it begins at the upload's offset.
+    """
+
+    chunk: ByteRange
+    source: BodySource
+    is_at_offset: bool
+    progress: Progress = _no_progress
+
+    def is_needed_by(self, upload: Upload) -> bool:
+        """Whether it has anything to bring; the one chunk of an empty file has no bytes."""
+        return upload.state is UploadState.RECEIVING and (
+            self.chunk.length == 0 or not upload.received.covers(self.chunk)
+        )
+
+    def check_offset(self, upload: Upload) -> None:
+        """Raise `UploadComplete` or `OffsetMismatch` where the bytes must not go there."""
+        if not self.is_at_offset:
+            return
+        if upload.offset != self.chunk.start:
+            raise OffsetMismatch.of(expected=upload.offset, provided=self.chunk.start)
+        if upload.state is not UploadState.RECEIVING and self.source.remaining != 0:
+            raise UploadComplete("Every byte of the upload has arrived already.")
+
+
+class Appender(Receiver):
+    """Takes request bodies. Bytes first, record second: see `_write_gaps`."""
+
+    def append(self, upload: Upload, start: int, source: BodySource) -> Upload:
+        """Take all of `source` as the bytes from `start`; the upload as it is afterwards.
+
+        Bytes that are there already are not written again. The last missing ones complete the
+        upload, whoever brings them. Where it raises, whatever arrived is kept, unless the source
+        has a digest to match. Raises `ChunkMismatch`, `BodyTruncated`, `BodyStalled`,
+        `DigestMismatch`, `UploadGone`, `TooLarge`, `NoRoom`, `StorageFailed`.
+        """
+        chunk = self._chunk(upload, start, source.remaining)
+        check_chunk(chunk, upload.length)
+        arrival = Arrival(chunk=chunk, source=source, is_at_offset=False)
+        try:
+            upload = self._receive(upload, arrival)
+        except WriterSuperseded:
+            upload = self._await_newer_writer(upload, arrival)
+        return self._finish_if_covered(upload)
+
+    def append_at_offset(
+        self,
+        upload: Upload,
+        offset: int,
+        source: BodySource,
+        *,
+        progress: Progress = _no_progress,
+    ) -> Upload:
+        """Take all of `source` as what follows the bytes that are there; raises as `append` does.
+
+        Besides, `OffsetMismatch` unless `offset` is where the upload stands once older requests
+        have ended, `UploadComplete` where it wants no bytes, and `WriterSuperseded` as soon as a
+        newer request takes over.
+        """
+        chunk = self._chunk(upload, offset, source.remaining)
+        arrival = Arrival(chunk=chunk, source=source, is_at_offset=True, progress=progress)
+        arrival.check_offset(upload)
+        check_chunk(chunk, None if source.remaining is None else upload.length)
+        if upload.length is None and source.remaining:
+            self._store.reserve(upload.id, chunk.end)
+        return self._finish_if_covered(self._receive(upload, arrival))
+
+    def settle(self, upload: Upload) -> Upload:
+        """The upload with no request writing at its offset, which is exact to the byte.
+
+        One that does is given a moment to end by itself, and then made to. A concatenation whose
+        parts are all there is published.
+        """
+        if upload.kind is UploadKind.CONCATENATION:
+            return self._completion.finish(upload)
+        if upload.state is not UploadState.RECEIVING:
+            return upload
+        with suppress(BytesLost):  # Published or ended meanwhile: the record knows.
+            self._store.settle(upload.id, upload.offset)
+        return self._records.get(upload.id).require_present()
+
+    def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
+        """What a request will write; one of unknown length may fill the file, or the limit."""
+        if upload.kind is UploadKind.CONCATENATION:
+            raise UploadConflict("The upload gets its bytes from other uploads.")
+        if length is None:
+            limit = self._policy.max_length + 1 if upload.length is None else upload.length
+            return ByteRange(start, max(start, limit))
+        chunk = ByteRange(start, start + length)
+        self._policy.check_length(chunk.end)
+        return chunk
+
+    def _finish_if_covered(self, upload: Upload) -> Upload:
+        if upload.state in {UploadState.VERIFYING, UploadState.HELD}:
+            return self._completion.finish(upload)
+        return upload
+
+    def _receive(self, upload: Upload, arrival: Arrival) -> Upload:
+        if arrival.is_needed_by(upload):
+            before = arrival.source.remaining
+            try:
+                return self._write(upload, arrival)
+            except BytesLost as error:
+                # Not made yet, published, ended, or really lost: the caller's knowledge is old.
+                upload = self._records.get(upload.id).require_present()
+                if before is None or arrival.source.remaining != before:
+                    raise StorageFailed("The file was removed while it was written.") from error
+        if arrival.is_needed_by(upload):
+            return self._write_again(upload, arrival)
+        arrival.check_offset(upload)
+        discard(arrival.source, limits=self._limits, watch=_no_watch)
+        arrival.source.finish()
+        return self._records.get(upload.id).require_present()
+
+    def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
+        """After the file was not there: make it if no byte is missed, else give the upload up."""
+        if not upload.received:
+            self._store.reserve(upload.id, upload.length or 0)
+        try:
+            return self._write(upload, arrival)
+        except BytesLost:
+            self._completion.give_up(upload)
+
+    def _write(self, upload: Upload, arrival: Arrival) -> Upload:
+        chunk = arrival.chunk
+        with self._store.exclusive(upload.id, chunk, self._limits) as writer:
+            # Another request may have brought some of the bytes while this one waited its turn.
+            upload = self._records.get(upload.id).require_present()
+            arrival.check_offset(upload)
+            gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
+            end = self._write_gaps(upload, arrival, gaps, writer)
+            self._policy.check_length(end)
+            arrival.source.finish()
+            arrived = ByteRange(chunk.start, end)
+            return self._records.add_received(upload.id, arrived, self._clock())
+
+    def _write_gaps(
+        self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
+    ) -> int:
+        """Bytes first, record second: a crash between loses knowledge of bytes, not bytes."""
+        chunk, source = arrival.chunk, arrival.source
+
+        def checkpoint(span: ByteRange) -> None:
+            if not source.is_verified_at_end:
+                recorded = self._records.add_received(upload.id, span, self._clock())
+                arrival.progress(recorded.offset)
+
+        position = chunk.start
+        for gap in gaps:
+            writer.skip(gap.start - position, source)
+            position = writer.write(gap, source, checkpoint)
+            if position < chunk.end:
+                checkpoint(ByteRange(gap.start, position))
+            if position < gap.end:
+                return position
+        writer.skip(chunk.end - position, source)
+        return chunk.end
+
+    def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
+        """Two living requests bring the same bytes: answer with what the newer one achieves."""
+        discard(arrival.source, limits=TAKEN_OVER, watch=_no_watch)
+        deadline = time.monotonic() + NEWER_WRITER_SECONDS
+        while time.monotonic() < deadline:
+            upload = self._records.get(upload.id).require_present()
+            if not arrival.is_needed_by(upload):
+                return upload
+            time.sleep(0.02)
+        raise WriterSuperseded("A newer request writes the same bytes.")
+
+
+def _no_watch() -> None:
+    """For bytes that are dropped: nothing can take them over."""

@@ -1,0 +1,56 @@
+"""One file out of several partial uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+
+from app.domain.errors import UploadNotFound
+from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.upload import Upload
+from app.records.base import UploadRecords
+from app.storage.base import ConcatenatingStore
+
+
+class Concatenation:
+    """The steps of a concatenation; each may be repeated, by whomever."""
+
+    def __init__(
+        self, records: UploadRecords, store: ConcatenatingStore, *, clock: Callable[[], datetime]
+    ) -> None:
+        self._records = records
+        self._store = store
+        self._clock = clock
+
+    def waiting_for(self, part: Upload) -> list[Upload]:
+        """Concatenations that `part` belongs to and that do not have all of their parts yet."""
+        return self._records.waiting_for(part.id)
+
+    def begin(self, upload: Upload) -> Upload:
+        """The upload in `verifying` with its room reserved, if every part is held by now.
+
+        Raises `UploadNotFound` where a part is forgotten, `NoRoom`.
+        """
+        parts = self._parts(upload)
+        if any(part.state is not UploadState.HELD for part in parts):
+            return upload
+        length = sum(part.known_length for part in parts)
+        self._store.reserve(upload.id, length)
+        return self._records.add_parts(upload.id, length, self._clock())
+
+    def assemble(self, upload: Upload) -> None:
+        """Put the bytes of the parts into the upload; raises `BytesLost` where some are gone."""
+        lengths = [(part.id, part.known_length) for part in self._parts(upload)]
+        self._store.concatenate(upload.id, lengths)
+
+    def release(self, upload: Upload) -> None:
+        """Let the parts of a published upload expire, but for those that others wait for."""
+        for part in self._parts(upload):
+            if not self._records.waiting_for(part.id):
+                with suppress(IllegalTransition, UploadNotFound):
+                    self._records.move(part.id, UploadState.EXPIRED, self._clock())
+                    self._store.delete(part.id)
+
+    def _parts(self, upload: Upload) -> list[Upload]:
+        return [self._records.get(part.upload_id) for part in self._records.parts(upload.id)]
