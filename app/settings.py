@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from app.domain.policy import UploadPolicy
 
 PREFIX = "SLUICE_"
 
+IPNetwork = IPv4Network | IPv6Network
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years; dates before the calendar begins cannot be computed with."""
@@ -69,6 +72,19 @@ def _extensions(text: str) -> frozenset[str]:
     return frozenset(word for word in words if word)
 
 
+def _origins(text: str) -> frozenset[str]:
+    origins = frozenset(word.strip().rstrip("/") for word in text.split(",") if word.strip())
+    for origin in origins - {"*"}:
+        parts = urlsplit(origin)
+        if not parts.scheme or not parts.netloc or parts.path or parts.query:
+            raise ValueError(f"{origin!r} is not an origin, as in https://example.org")
+    return origins
+
+
+def _networks(text: str) -> tuple[IPNetwork, ...]:
+    return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
+
+
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
     return field(
         default_factory=lambda: parse(default),
@@ -124,6 +140,22 @@ class Settings:
     )
     graceful_seconds: float = _option(
         _seconds, "30", "How long running requests may take to finish when the server stops."
+    )
+    cors_origins: frozenset[str] = _option(
+        _origins,
+        "",
+        "Origins of other sites whose pages may upload here, as in `https://a.example`; `*` for "
+        "all, empty for none.",
+    )
+    trusted_proxies: tuple[IPNetwork, ...] = _option(
+        _networks,
+        "127.0.0.1,::1",
+        "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
+    )
+    location: str = _option(
+        _one_of("path", "url"),
+        "path",
+        "What a `Location` holds: a `path`, right behind any proxy, or a whole `url`.",
     )
     log_level: str = _option(
         _one_of("debug", "info", "warning", "error"), "info", "What the log says."

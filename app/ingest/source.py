@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from app.domain.errors import (
@@ -11,7 +12,7 @@ from app.domain.errors import (
     DigestMismatch,
     MalformedBody,
 )
-from app.ingest.checksum import new_checksum
+from app.ingest.checksum import ALGORITHMS, new_checksum
 
 IDLE_TICK_SECONDS = 0.5
 """A source that waits for the client returns at least this often, so that its reader can look
@@ -158,3 +159,37 @@ class DigestSource(HashingSource):
         self._source.finish()
         if self._checksum.digest() != self._expected:
             raise DigestMismatch(f"The {self._algorithm} digest of the bytes is another one.")
+
+
+class TrailingDigestSource:
+    """A source whose bytes must have a digest that is known only once they have come.
+
+    Neither is the algorithm before, so that it sums the bytes up with every one of them.
+    """
+
+    is_verified_at_end = True
+
+    def __init__(self, source: BodySource, expected: Callable[[], tuple[str, bytes]]) -> None:
+        self._source = source
+        self._expected = expected
+        self._checksums = {algorithm: new_checksum(algorithm) for algorithm in ALGORITHMS}
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes still to come, or None."""
+        return self._source.remaining
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Read and sum up."""
+        count = self._source.readinto(buffer)
+        if count:
+            for checksum in self._checksums.values():
+                checksum.update(buffer[:count])
+        return count
+
+    def finish(self) -> None:
+        """Raise `DigestMismatch` unless the bytes are those the client meant."""
+        self._source.finish()
+        algorithm, expected = self._expected()
+        if self._checksums[algorithm].digest() != expected:
+            raise DigestMismatch(f"The {algorithm} digest of the bytes is another one.")

@@ -113,10 +113,10 @@ class Appender(Receiver):
         One that does is given a moment to end by itself, and then made to. A concatenation whose
         parts are all there is published.
         """
-        if upload.kind is UploadKind.CONCATENATION:
-            return self._completion.finish(upload)
         if upload.state is not UploadState.RECEIVING:
             return upload
+        if upload.kind is UploadKind.CONCATENATION:
+            return self._completion.finish(upload)
         with suppress(BytesLost):  # Published or ended meanwhile: the record knows.
             self._store.settle(upload.id, upload.offset)
         return self._records.get(upload.id).require_present()

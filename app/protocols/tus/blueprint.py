@@ -1,0 +1,268 @@
+"""The requests of tus. Views parse, call and print; every rule is the upload service's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from flask import Blueprint, Response, redirect, request, url_for
+from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.domain.errors import (
+    DigestMismatch,
+    InvalidRequest,
+    TypeNotAllowed,
+    UploadComplete,
+    UploadError,
+)
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload, UploadKind, parse_upload_id
+from app.ingest.checksum import ALGORITHMS
+from app.protocols.tus.checksum import can_see_trailers, checked
+from app.protocols.tus.headers import (
+    PARTIAL,
+    file_name,
+    format_concat,
+    format_date,
+    format_metadata,
+    parse_concat,
+    parse_metadata,
+    parse_number,
+)
+from app.uploads.service import NewUpload
+from app.wire.context import current_owner, current_services, note_upload
+from app.wire.location import location_of
+from app.wire.problems import Problem, answer
+from app.wire.request_body import drain_body, open_body
+
+blueprint = Blueprint("tus", __name__, url_prefix="/tus")
+
+VERSION = "1.0.0"
+
+EXTENSIONS = (
+    "creation",
+    "creation-with-upload",
+    "creation-defer-length",
+    "expiration",
+    "checksum",
+    "termination",
+    "concatenation",
+    "concatenation-unfinished",
+)
+"""Announced to everyone; `checksum-trailer` only where trailers arrive."""
+
+CHUNK_TYPE = "application/offset+octet-stream"
+
+CHECKSUM_MISMATCH = 460
+"""tus has a status of its own for it (section Checksum)."""
+
+Action = Callable[[], BaseResponse]
+
+
+# ---- around every request ------------------------------------------------------------------------
+
+
+def _method() -> str:
+    """Some environments cannot send PATCH or DELETE: the header stands above the method."""
+    return request.headers.get("X-HTTP-Method-Override", request.method)
+
+
+@blueprint.before_request
+def _check_version() -> None:
+    if _method() not in {"OPTIONS", "GET"} and request.headers.get("Tus-Resumable") != VERSION:
+        raise PreconditionFailed(f"Send the header Tus-Resumable: {VERSION}.")
+
+
+@blueprint.after_request
+def _add_headers(response: Response) -> Response:
+    response.headers["Tus-Resumable"] = VERSION
+    response.headers["Cache-Control"] = "no-store"
+    if response.status_code == PreconditionFailed.code or _method() == "OPTIONS":
+        response.headers["Tus-Version"] = VERSION
+    return response
+
+
+@blueprint.errorhandler(DigestMismatch)
+def _checksum_mismatch(error: DigestMismatch) -> Response:
+    drain_body()
+    response = answer(replace(Problem.of(error), status=CHECKSUM_MISMATCH))
+    response.status = f"{CHECKSUM_MISMATCH} Checksum Mismatch"
+    return response
+
+
+# ---- /tus/ ---------------------------------------------------------------------------------------
+
+
+@blueprint.route("/", methods=["POST", "OPTIONS"], provide_automatic_options=False)
+def collection() -> BaseResponse:
+    """Create an upload, or tell what the server can do."""
+    actions = {"POST": _create, "OPTIONS": _options}
+    return _action(actions)()
+
+
+def _options() -> Response:
+    trailer = ("checksum-trailer",) if can_see_trailers() else ()
+    response = _empty(204)
+    response.headers["Tus-Extension"] = ",".join((*EXTENSIONS, *trailer))
+    response.headers["Tus-Checksum-Algorithm"] = ",".join(ALGORITHMS)
+    response.headers["Tus-Max-Size"] = str(current_services().settings.max_upload_bytes)
+    return response
+
+
+def _create() -> Response:
+    concat = request.headers.get("Upload-Concat")
+    parts = None if concat is None else parse_concat(concat)
+    if parts is not None:
+        _refuse_length_and_body()
+        upload = current_services().uploads.concatenate(_new_upload(UploadKind.FILE, None), parts)
+    else:
+        kind = UploadKind.FILE if concat is None else UploadKind.PARTIAL
+        upload, _ = current_services().uploads.create(_new_upload(kind, _length_to_create()))
+        upload = _take_first_bytes(note_upload(upload))
+    response = _printed(note_upload(upload), 201)
+    response.headers["Location"] = location_of("tus.one", upload.id)
+    return response
+
+
+def _new_upload(kind: UploadKind, length: int | None) -> NewUpload:
+    metadata = request.headers.get("Upload-Metadata", "")
+    filename = file_name(parse_metadata(metadata))
+    return NewUpload(
+        owner=current_owner(), filename=filename, length=length, kind=kind, metadata=metadata
+    )
+
+
+def _length_to_create() -> int | None:
+    deferred = request.headers.get("Upload-Defer-Length")
+    if deferred is None:
+        return parse_number("Upload-Length", request.headers.get("Upload-Length"))
+    if deferred != "1" or "Upload-Length" in request.headers:
+        raise InvalidRequest("Upload-Defer-Length must be 1, and Upload-Length then not be there.")
+    return None
+
+
+def _refuse_length_and_body() -> None:
+    if "Upload-Length" in request.headers or open_body().remaining != 0:
+        raise InvalidRequest("A final upload gets its length and bytes from its parts.")
+
+
+def _take_first_bytes(upload: Upload) -> Upload:
+    """Bytes in the request of creation; an empty file is complete with it.
+
+    Where they fail nobody learns the URL, and the upload is ended.
+    """
+    source = open_body()
+    if source.remaining == 0 and upload.length != 0:
+        return upload
+    try:
+        if source.remaining != 0:
+            _check_type()
+        return current_services().uploads.append_at_offset(upload, 0, checked(source))
+    except UploadError:
+        _terminate(upload.id)
+        raise
+
+
+# ---- /tus/<id> -----------------------------------------------------------------------------------
+
+
+@blueprint.route(
+    "/<upload_id>",
+    methods=["GET", "HEAD", "PATCH", "DELETE", "POST", "OPTIONS"],
+    provide_automatic_options=False,
+)
+def one(upload_id: str) -> BaseResponse:
+    """Look at an upload, go on with it, end it; a GET leads to the finished file."""
+    actions: dict[str, Action] = {
+        "HEAD": lambda: _head(upload_id),
+        "PATCH": lambda: _patch(upload_id),
+        "DELETE": lambda: _delete(upload_id),
+        "GET": lambda: redirect(url_for("delivery.media", upload_id=upload_id)),
+        "OPTIONS": _options,
+    }
+    return _action(actions)()
+
+
+def _head(upload_id: str) -> Response:
+    uploads = current_services().uploads
+    upload = uploads.settle(uploads.get(current_owner(), parse_upload_id(upload_id)))
+    response = _printed(note_upload(upload), 200)
+    metadata = upload.metadata
+    if metadata is None:
+        metadata = format_metadata(upload.filename)
+    _set(response, "Upload-Metadata", metadata or None)
+    _set(response, "Upload-Length", upload.length)
+    is_deferred = upload.length is None and upload.kind is not UploadKind.CONCATENATION
+    _set(response, "Upload-Defer-Length", 1 if is_deferred else None)
+    _set(response, "Upload-Concat", _concat(upload))
+    return response
+
+
+def _patch(upload_id: str) -> Response:
+    _check_type()
+    offset = parse_number("Upload-Offset", request.headers.get("Upload-Offset"))
+    uploads = current_services().uploads
+    upload = note_upload(uploads.get(current_owner(), parse_upload_id(upload_id)))
+    if upload.kind is UploadKind.CONCATENATION:
+        raise Forbidden("A final upload gets its bytes from its parts.")
+    if "Upload-Length" in request.headers:
+        length = parse_number("Upload-Length", request.headers["Upload-Length"])
+        upload = uploads.declare_length(upload, length)
+    return _printed(uploads.append_at_offset(upload, offset, checked(open_body())), 204)
+
+
+def _delete(upload_id: str) -> Response:
+    _terminate(upload_id)
+    return _empty(204)
+
+
+def _terminate(upload_id: str) -> None:
+    services, owner, known_id = current_services(), current_owner(), parse_upload_id(upload_id)
+    try:
+        services.uploads.cancel(owner, known_id)
+    except UploadComplete:
+        services.library.delete(owner, known_id)
+
+
+# ---- what they share -----------------------------------------------------------------------------
+
+
+def _action(actions: Mapping[str, Action]) -> Action:
+    if _method() not in actions:
+        raise MethodNotAllowed(list(actions))
+    return actions[_method()]
+
+
+def _check_type() -> None:
+    if request.mimetype != CHUNK_TYPE:
+        raise TypeNotAllowed(f"The body must be of the type {CHUNK_TYPE}.")
+
+
+def _printed(upload: Upload, status: int) -> Response:
+    """Where the upload stands, and until when it is kept without activity."""
+    response = _empty(status)
+    is_whole = upload.kind is not UploadKind.CONCATENATION or upload.state is UploadState.COMPLETE
+    _set(response, "Upload-Offset", upload.offset if is_whole else None)
+    if upload.state in {UploadState.RECEIVING, UploadState.HELD}:
+        lifetime = timedelta(seconds=current_services().settings.expiry_seconds)
+        _set(response, "Upload-Expires", format_date(upload.active_at + lifetime))
+    return response
+
+
+def _empty(status: int) -> Response:
+    response = Response(status=status)
+    del response.headers["Content-Type"]
+    return response
+
+
+def _concat(upload: Upload) -> str | None:
+    if upload.kind is UploadKind.CONCATENATION:
+        return format_concat(current_services().uploads.parts(upload))
+    return PARTIAL if upload.kind is UploadKind.PARTIAL else None
+
+
+def _set(response: Response, name: str, value: int | str | None) -> None:
+    if value is not None:
+        response.headers[name] = str(value)

@@ -1,0 +1,39 @@
+"""The digest a client gives with a body: in a header before it, or in a trailer behind it."""
+
+from __future__ import annotations
+
+from flask import request
+
+from app.domain.errors import InvalidRequest
+from app.ingest.gunicorn_socket import trailers
+from app.ingest.source import BodySource, DigestSource, TrailingDigestSource
+from app.protocols.tus.headers import parse_checksum
+
+HEADER = "Upload-Checksum"
+
+PROXY_HEADERS = ("Via", "Forwarded", "X-Forwarded-For")
+"""Proxies drop trailers; a request with one of these came through one."""
+
+
+def checked(source: BodySource) -> BodySource:
+    """`source`, verified at its end against what the client gives, if it does."""
+    header = request.headers.get(HEADER)
+    if header is not None:
+        return DigestSource(source, *parse_checksum(header))
+    announced = request.headers.get("Trailer", "").lower().split(",")
+    if HEADER.lower() in (name.strip() for name in announced):
+        return TrailingDigestSource(source, _digest_behind_the_body)
+    return source
+
+
+def can_see_trailers() -> bool:
+    """Whether the trailers of a chunked request would reach this program."""
+    came_directly = not any(name in request.headers for name in PROXY_HEADERS)
+    return came_directly and trailers(request.environ) is not None
+
+
+def _digest_behind_the_body() -> tuple[str, bytes]:
+    for name, value in trailers(request.environ) or ():
+        if name.lower() == HEADER.lower():
+            return parse_checksum(value)
+    raise InvalidRequest("The checksum that was to follow the body has not come.")

@@ -1,0 +1,104 @@
+"""Header values of tus, from and to what they mean. Pure; every error is an `InvalidRequest`."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from werkzeug.http import http_date
+
+from app.domain.errors import InvalidRequest, UploadNotFound
+from app.domain.upload import Part, parse_upload_id
+from app.ingest.checksum import ALGORITHMS, new_checksum
+
+PARTIAL = "partial"
+_FINAL = "final;"
+_NUMBER = re.compile(r"[0-9]{1,30}")
+_METADATA_KEY = re.compile(r"[!-+\--~]+")
+"""ASCII without spaces and commas."""
+
+
+def parse_number(name: str, text: str | None) -> int:
+    """The bytes in Upload-Offset or Upload-Length: digits alone, neither sign nor space."""
+    if text is None:
+        raise InvalidRequest(f"The header {name} is missing.")
+    if not _NUMBER.fullmatch(text):
+        raise InvalidRequest(f"The header {name} is not a number of bytes.")
+    return int(text)
+
+
+def parse_metadata(text: str) -> dict[str, bytes]:
+    """The pairs of Upload-Metadata; a key may stand alone, but not twice."""
+    pairs: dict[str, bytes] = {}
+    for item in text.split(",") if text else ():
+        key, _, value = item.strip(" ").partition(" ")
+        if not _METADATA_KEY.fullmatch(key) or key in pairs:
+            raise InvalidRequest("The header Upload-Metadata has a malformed or repeated key.")
+        pairs[key] = _decode("Upload-Metadata", value)
+    return pairs
+
+
+def file_name(metadata: dict[str, bytes]) -> str:
+    """What clients call the file there; empty where they do not."""
+    name = metadata.get("filename") or metadata.get("name") or b""
+    return name.decode("utf-8", errors="replace")
+
+
+def format_metadata(filename: str) -> str:
+    """Upload-Metadata of an upload that was begun in another protocol."""
+    return f"filename {b64encode(filename.encode()).decode()}"
+
+
+def parse_checksum(text: str) -> tuple[str, bytes]:
+    """The algorithm and the digest of Upload-Checksum."""
+    algorithm, _, encoded = text.partition(" ")
+    if algorithm not in ALGORITHMS:
+        raise InvalidRequest(f"The server does not know the checksum algorithm {algorithm!r}.")
+    digest = _decode("Upload-Checksum", encoded)
+    if len(digest) != new_checksum(algorithm).digest_size:
+        raise InvalidRequest(f"The checksum has {len(digest)} bytes, too few or too many.")
+    return algorithm, digest
+
+
+def parse_concat(text: str) -> list[Part] | None:
+    """The parts of a final upload, or None for a partial one; `UploadNotFound` for a foreign URL.
+
+    The references may be whole URLs or paths; the id is their last segment.
+    """
+    if text == PARTIAL:
+        return None
+    if not text.startswith(_FINAL):
+        raise InvalidRequest("The header Upload-Concat is neither partial nor final.")
+    references = text.removeprefix(_FINAL).split()
+    if not references:
+        raise InvalidRequest("The header Upload-Concat names no uploads.")
+    return [Part(_id_in(reference), reference) for reference in references]
+
+
+def format_concat(parts: Sequence[Part]) -> str:
+    """Upload-Concat of a final upload, with the references as they came."""
+    return _FINAL + " ".join(part.reference for part in parts)
+
+
+def format_date(moment: datetime) -> str:
+    """Upload-Expires: an HTTP date (RFC 9110, section 5.6.7)."""
+    return http_date(moment)
+
+
+def _id_in(reference: str) -> str:
+    try:
+        path = urlsplit(reference).path
+    except ValueError as error:
+        raise UploadNotFound("No upload has this URL.") from error
+    return parse_upload_id(path.rpartition("/")[2])
+
+
+def _decode(name: str, text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise InvalidRequest(f"The header {name} has a value that is not Base64.") from error
