@@ -17,12 +17,14 @@ anything looks different, `take_over` declines and the caller reads through `wsg
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from gunicorn.http.body import Body, LengthReader
+from gunicorn.http.body import Body, ChunkedReader, LengthReader
 
 from app.domain.errors import BodyTruncated
 from app.ingest.source import IDLE_TICK_SECONDS
@@ -130,6 +132,45 @@ def take_over(environ: dict[str, Any]) -> GunicornSocketSource | None:
         head = head[:length]
     reader.length = 0
     return GunicornSocketSource(body, connection, head, length)
+
+
+def trailers(environ: dict[str, Any]) -> list[tuple[str, str]] | None:
+    """Header fields behind a chunked body, once it was read to its end; None on other servers."""
+    body: Any = environ.get("wsgi.input")
+    if type(body) is not Body or environ.get("HTTP_VERSION") == "2":
+        return None
+    return list(body.reader.req.trailers) if type(body.reader) is ChunkedReader else []
+
+
+def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str]) -> bool:
+    """Send an interim response (RFC 9110, section 15.2) now; whether it was sent.
+
+    It is not to clients of HTTP/1.0, which do not know them, over HTTP/2, where many requests
+    share the socket, and to a client that takes nothing, which would stop its own upload.
+    gunicorn has answered `Expect: 100-continue` before the application runs, so 100 comes first.
+    """
+    connection = environ.get("gunicorn.socket")
+    if not isinstance(connection, socket.socket) or environ["SERVER_PROTOCOL"] != "HTTP/1.1":
+        return False
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
+    message = "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1")
+    try:
+        if not _has_room(connection):
+            return False
+        connection.sendall(message)
+    except OSError:
+        # Half a message would be read as the beginning of the answer.
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+        return False
+    return True
+
+
+def _has_room(connection: socket.socket) -> bool:
+    """Whether a third of the send buffer is free, as poll() has it for TCP."""
+    poll = select.poll()
+    poll.register(connection, select.POLLOUT)
+    return any(event == select.POLLOUT for _, event in poll.poll(0))
 
 
 def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
