@@ -1,25 +1,51 @@
-"""gunicorn's threaded worker, with a deadline for the headers of a request."""
+"""gunicorn's threaded worker, for clients that take their time.
+
+A thread a connection, as many as there are connections; but only `threads` requests run at once.
+One that waits for its client's bytes, or for its client to take the answer, does not count: so a
+thousand slow uploads hold up nobody. And headers have a deadline.
+"""
 
 from __future__ import annotations
 
+import gc
 import socket
 import time
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from threading import Semaphore
+from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
+
+from app.ingest.gunicorn_socket import TURNS_KEY
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
 
 HEADER_SECONDS = 30.0
 """From the first byte of a request to the end of its headers. A client that drips them, a byte
 every few seconds, would hold its thread for ever: gunicorn itself has no such limit."""
 
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
-class DeadlineWorker(ThreadWorker):  # type: ignore[misc]
-    """Ends connections whose headers do not end. Each hook runs what it overrides besides."""
+
+class PatientWorker(ThreadWorker):  # type: ignore[misc]
+    """Waits for slow clients without making others wait. Hooks run what they override besides."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._reading_headers: dict[Any, float] = {}
+
+    def get_thread_pool(self) -> Executor:
+        """Threads are made as they are needed, and reused."""
+        return ThreadPoolExecutor(self.cfg.worker_connections, thread_name_prefix="request")
+
+    def load_wsgi(self) -> None:
+        """Runs once, before requests are served."""
+        super().load_wsgi()
+        gc.freeze()  # What the program consists of need not be looked at in each collection.
+        self.wsgi: Any = TurnTaking(self.wsgi, self.cfg.threads)
 
     def handle(self, conn: Any) -> Any:
         """Runs in a thread, for one request; before its headers are read."""
@@ -42,3 +68,23 @@ class DeadlineWorker(ThreadWorker):  # type: ignore[misc]
             if now > deadline:
                 with suppress(OSError):
                     conn.sock.shutdown(socket.SHUT_RD)
+
+
+class TurnTaking:
+    """Middleware: lets so many requests run at once, of those that read and of those that write.
+
+    Writers wait for the disk and for each other; who only wants to look waits for neither. The
+    body's source gives its turn up while it waits. The answer is sent after the turn.
+    """
+
+    def __init__(self, app: WSGIApplication, count: int) -> None:
+        self._app = app
+        self._reading = Semaphore(count)
+        self._writing = Semaphore(count)
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Run the request when it is its turn."""
+        is_read = environ["REQUEST_METHOD"] in READ_METHODS
+        turns = environ[TURNS_KEY] = self._reading if is_read else self._writing
+        with turns:
+            return self._app(environ, start_response)

@@ -14,8 +14,9 @@ from app.settings import from_env
 
 settings = from_env(os.environ)
 
-DESCRIPTORS_A_THREAD = 5
-"""A running request holds its connection, a file, a pipe and a connection to the database."""
+DESCRIPTORS_A_CONNECTION = 2
+DESCRIPTORS_A_THREAD = 4
+"""A request holds its connection and a file; while it runs, a pipe and one to the database."""
 
 SEND_IDLE_SECONDS = 30
 """A client that takes nothing of an answer for twice so long loses its connection: when the time
@@ -32,11 +33,10 @@ def _descriptors() -> int:
 bind = f"{settings.host}:{settings.port}"
 workers = settings.workers
 # Threads, since the sync worker is killed in mid-body by its own time-out.
-worker_class = "app.gthread.DeadlineWorker"
+worker_class = "app.gthread.PatientWorker"
 threads = settings.threads
-worker_connections = max(
-    threads + 1, min(2000, _descriptors() - DESCRIPTORS_A_THREAD * threads - 100)
-)
+_for_connections = _descriptors() - DESCRIPTORS_A_THREAD * threads - 100
+worker_connections = max(threads + 1, min(2000, _for_connections // DESCRIPTORS_A_CONNECTION))
 backlog = 2048
 keepalive = 75  # Above the 60 s after which AWS's load balancer drops an idle connection.
 timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.

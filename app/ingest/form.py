@@ -146,12 +146,19 @@ class _ExactPayload:
     def can_splice(self) -> bool:
         return not self._head and self._splicing is not None and self._splicing.can_splice
 
-    def splice_into(self, pipe: int, count: int) -> int | None:
+    def wait(self) -> bool:
+        return self._body_to_splice.wait()
+
+    def splice_into(self, pipe: int, count: int) -> int:
+        moved = self._body_to_splice.splice_into(pipe, min(count, self._remaining))
+        self._remaining -= moved
+        return moved
+
+    @property
+    def _body_to_splice(self) -> SpliceSource:
         if self._splicing is None:
             raise TypeError("the body of this form cannot be spliced")
-        moved = self._splicing.splice_into(pipe, min(count, self._remaining))
-        self._remaining -= moved or 0
-        return moved
+        return self._splicing
 
     def finish(self) -> None:
         self._reader.end_payload()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,8 +32,15 @@ class SpliceSource(BodySource, Protocol):
         """Whether no bytes wait in the program, to be taken with `readinto` first."""
         ...
 
-    def splice_into(self, pipe: int, count: int) -> int | None:
-        """Like `readinto`, for at most `count` bytes, into a pipe that is empty."""
+    def wait(self) -> bool:
+        """Whether bytes, or the end, have come; False after a tick without any."""
+        ...
+
+    def splice_into(self, pipe: int, count: int) -> int:
+        """Once they have: at most `count` bytes into an empty pipe; 0 at the end.
+
+        Raises as `readinto` does.
+        """
         ...
 
 
@@ -51,15 +59,31 @@ class Pipe:
             count -= moved
             position += moved
 
+    def close(self) -> None:
+        """Give it back to the system, with whatever is in it."""
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+_idle: deque[Pipe] = deque()
+"""Empty pipes of this process: there need only be as many as threads move bytes at once, and not
+as many as bodies are under way."""
+
 
 @contextmanager
-def open_pipe() -> Iterator[Pipe]:
-    """A pipe for one body. It is closed after it: leftovers would head the next one."""
-    reader, writer = os.pipe()
+def empty_pipe() -> Iterator[Pipe]:
+    """A pipe to be left empty. After an error it is closed: leftovers would head another body."""
+    pipe = _idle.pop() if _idle else _open_pipe()
     try:
-        with suppress(OSError):
-            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        yield Pipe(reader, writer, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
-    finally:
-        os.close(reader)
-        os.close(writer)
+        yield pipe
+    except BaseException:
+        pipe.close()
+        raise
+    _idle.append(pipe)
+
+
+def _open_pipe() -> Pipe:
+    reader, writer = os.pipe()
+    with suppress(OSError):
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return Pipe(reader, writer, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))

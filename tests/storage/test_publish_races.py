@@ -12,7 +12,7 @@ import pytest
 from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
-from app.storage.local import LocalRangeWriter
+from app.storage.range_writer import LocalRangeWriter
 from tests.storage.conftest import Place
 from tests.storage.processes import publish
 from tests.storage.sources import pattern
@@ -159,7 +159,7 @@ def test_publishing_can_be_repeated_after_a_kill_at_any_step(
 def is_waited_for(writer: LocalRangeWriter) -> bool:
     """Whether someone asks for the range this writer holds."""
     try:
-        writer._stop_if_superseded()
+        writer.stop_if_superseded()
     except WriterSuperseded:
         return True
     return False

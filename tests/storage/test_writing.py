@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 from threading import Thread
 
@@ -10,7 +11,7 @@ import pytest
 from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
 from app.domain.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
-from app.storage import local
+from app.storage import range_writer
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from tests.storage.conftest import Place
@@ -61,7 +62,7 @@ def test_a_cut_connection_leaves_exactly_what_arrived(store: LocalStore, cut_at:
 def test_checkpoints_come_as_bytes_do_and_never_twice(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "CHECKPOINT_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", BLOCK_BYTES)
     told: list[ByteRange] = []
     span = ByteRange(0, 3 * BLOCK_BYTES)
     with store.exclusive(KEY, span, LIMITS) as writer:
@@ -74,7 +75,7 @@ def test_checkpoints_come_as_bytes_do_and_never_twice(
 def test_a_slow_body_is_checkpointed_by_time(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
     told: list[ByteRange] = []
     span = ByteRange(0, 2 * BLOCK_BYTES)
     with store.exclusive(KEY, span, LIMITS) as writer:
@@ -85,7 +86,7 @@ def test_a_slow_body_is_checkpointed_by_time(
 def test_what_a_checkpoint_tells_is_in_the_file_already(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", 1)
     seen: list[bool] = []
 
     def compare(span: ByteRange) -> None:
@@ -101,7 +102,7 @@ def test_what_a_checkpoint_tells_is_in_the_file_already(
 def test_a_checkpoint_that_raises_ends_the_writing(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", 1)
 
     def refuse(_span: ByteRange) -> None:
         raise UploadGone("cancelled meanwhile")
@@ -236,3 +237,39 @@ def test_a_failed_sync_is_not_followed_by_one_that_is_believed(
     with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(StorageFailed):
         writer.write(span, PiecesSource(pattern(0, 100), (100,)), told.append)
     assert told == []
+
+
+def test_bytes_begin_their_way_to_the_disk_while_others_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[ByteRange] = []
+    monkeypatch.setattr(range_writer, "WRITEBACK_BYTES", 2 * BLOCK_BYTES)
+    monkeypatch.setattr(
+        range_writer,
+        "begin_writeback",
+        lambda _, start, length: begun.append(ByteRange(start, start + length)),
+    )
+    span = ByteRange(0, 7 * BLOCK_BYTES)
+    for durability in Durability:
+        store = LocalStore(tmp_path / durability / "staging", tmp_path / "library", durability)
+        store.reserve(KEY, span.end)
+        with store.exclusive(KEY, span, LIMITS) as writer:
+            writer.write(span, body(0, span.end), ignore)
+    once = [ByteRange(n * BLOCK_BYTES, (n + 2) * BLOCK_BYTES) for n in (0, 2, 4)]
+    assert begun == once * 2, "for chunk and file, and not where the kernel decides"
+
+
+def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
+    told: list[ByteRange] = []
+    span = ByteRange(0, 4 * BLOCK_BYTES)
+
+    def record_slowly(span: ByteRange) -> None:
+        told.append(span)
+        time.sleep(0.5)
+
+    with store.exclusive(KEY, span, LIMITS) as writer:
+        writer.write(span, body(0, span.end), record_slowly)
+    assert told == [ByteRange(0, BLOCK_BYTES)]

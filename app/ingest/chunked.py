@@ -1,0 +1,129 @@
+"""The chunked transfer coding (RFC 9112, section 7.1), taken off without input or output.
+
+Strict where two readers could see two different requests: a line ends with CRLF and nothing else,
+a size is hexadecimal digits and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from app.domain.errors import MalformedBody
+
+MAX_LINE_BYTES = 8190
+"""Longest line with the size of a chunk and its extensions."""
+
+MAX_TRAILER_BYTES = 64 * 1024
+"""Longest trailer section. Beyond either the body is refused."""
+
+# The size, and extensions, which nobody uses and which may hold no control character.
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+
+
+class _Expected(Enum):
+    SIZE = auto()
+    DATA = auto()
+    END_OF_DATA = auto()
+    TRAILERS = auto()
+    NOTHING = auto()
+
+
+class ChunkedDecoder:
+    """Knows what the next bytes from the connection are.
+
+    What is in front of the payload is given to `feed`. While `data_left` is above 0 payload comes
+    next: first what `take` has of it, then bytes that need not pass through here but must be
+    counted with `passed`.
+    """
+
+    def __init__(self) -> None:
+        self.data_left = 0
+        self.trailers = b""
+        self._expected = _Expected.SIZE
+        self._buffer = bytearray()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the body and its trailers are complete."""
+        return self._expected is _Expected.NOTHING
+
+    @property
+    def leftover(self) -> bytes:
+        """What was fed and not taken: behind the end of the body, the next request."""
+        return bytes(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the connection; raises `MalformedBody`."""
+        self._buffer += data
+        self._advance()
+
+    def take(self, wanted: memoryview) -> int:
+        """Move payload that was fed into `wanted`; how many bytes that were."""
+        count = min(len(wanted), self.data_left, len(self._buffer))
+        wanted[:count] = self._buffer[:count]
+        del self._buffer[:count]
+        self.passed(count)
+        return count
+
+    def passed(self, count: int) -> None:
+        """So many bytes of payload were taken."""
+        self.data_left -= count
+        if self._expected is _Expected.DATA and not self.data_left:
+            self._expected = _Expected.END_OF_DATA
+            self._advance()
+
+    def _advance(self) -> None:
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        """Take one thing from the buffer; whether it was there and more may follow."""
+        if self._expected is _Expected.SIZE:
+            return self._take_size()
+        if self._expected is _Expected.END_OF_DATA:
+            return self._take_end_of_data()
+        return self._expected is _Expected.TRAILERS and self._take_trailers()
+
+    def _take_size(self) -> bool:
+        line = self._take_until(b"\r\n", MAX_LINE_BYTES)
+        if line is None:
+            return False
+        match = _SIZE_LINE.fullmatch(line)
+        if match is None:
+            raise MalformedBody("The size of a chunk is malformed.")
+        self.data_left = int(match[1], 16)
+        self._expected = _Expected.DATA if self.data_left else _Expected.TRAILERS
+        return True
+
+    def _take_end_of_data(self) -> bool:
+        if not b"\r\n".startswith(self._buffer[:2]):
+            raise MalformedBody("A chunk does not end where its size says.")
+        if len(self._buffer) < 2:
+            return False
+        del self._buffer[:2]
+        self._expected = _Expected.SIZE
+        return True
+
+    def _take_trailers(self) -> bool:
+        if self._buffer[:2] == b"\r\n":
+            del self._buffer[:2]
+        elif len(self._buffer) < 2:
+            return False
+        else:
+            trailers = self._take_until(b"\r\n\r\n", MAX_TRAILER_BYTES)
+            if trailers is None:
+                return False
+            self.trailers = trailers
+        self._expected = _Expected.NOTHING
+        return False
+
+    def _take_until(self, end: bytes, limit: int) -> bytes | None:
+        position = self._buffer.find(end, 0, limit)
+        if position < 0:
+            if len(self._buffer) >= limit:
+                raise MalformedBody(f"A line of the body's coding is over {limit} bytes.")
+            return None
+        taken = bytes(self._buffer[:position])
+        del self._buffer[: position + len(end)]
+        return taken

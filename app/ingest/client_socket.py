@@ -1,0 +1,91 @@
+"""Waits for a client without keeping others waiting."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import socket
+import termios
+from collections.abc import Callable
+from threading import Semaphore
+from typing import TypeVar
+
+from app.domain.errors import BodyTruncated
+from app.ingest.source import IDLE_TICK_SECONDS
+
+WAIT_BYTES = 256 * 1024
+"""A thread is not woken for less, unless the body ends before or a tick is over. A client on a
+slow line sends a packet or two at a time; each would cost what a full block costs."""
+
+_TICK_MILLISECONDS = int(IDLE_TICK_SECONDS * 1000)
+
+T = TypeVar("T")
+
+
+class ClientSocket:
+    """A blocking socket that is only read once there is something to read.
+
+    `turns` is the semaphore that the reading thread holds while it runs, and gives up while it
+    waits. The socket stays blocking: settimeout() would make its descriptor non-blocking, which
+    rules out splice().
+    """
+
+    def __init__(self, connection: socket.socket, turns: Semaphore | None) -> None:
+        self._socket = connection
+        self._turns = turns
+        self._awaited = 1
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+
+    def wait(self, count: int) -> bool:
+        """Whether bytes, or the end of the connection, have come before a tick was over.
+
+        `count` is how many bytes are wanted, all of which the client is going to send.
+        """
+        self._await_bytes(min(WAIT_BYTES, count))
+        if self._poll.poll(0):
+            return True
+        return bool(self._poll_aside()) or self._has_any
+
+    def recv(self, count: int) -> bytes:
+        """At most `count` of the bytes waited for; none at the end of the connection."""
+        return self._call(lambda: self._socket.recv(count))
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """The same, into a buffer."""
+        return self._call(lambda: self._socket.recv_into(buffer))
+
+    def splice(self, pipe: int, count: int) -> int:
+        """The same, into a pipe."""
+        return self._call(lambda: os.splice(self._socket.fileno(), pipe, count))
+
+    def release(self) -> None:
+        """Leave the socket as it was."""
+        self._await_bytes(1)
+
+    def _await_bytes(self, count: int) -> None:
+        if count != self._awaited:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            self._awaited = count
+
+    def _poll_aside(self) -> list[tuple[int, int]]:
+        if self._turns is None:
+            return self._poll.poll(_TICK_MILLISECONDS)
+        self._turns.release()
+        try:
+            return self._poll.poll(_TICK_MILLISECONDS)
+        finally:
+            self._turns.acquire()
+
+    @property
+    def _has_any(self) -> bool:
+        nothing = bytes(4)
+        return fcntl.ioctl(self._socket, termios.FIONREAD, nothing) != nothing
+
+    @staticmethod
+    def _call(receive: Callable[[], T]) -> T:
+        try:
+            return receive()
+        except OSError as error:
+            raise BodyTruncated("The connection broke while the body arrived.") from error

@@ -1,0 +1,103 @@
+"""Brings bytes into one range of a file, and onto the disk while they still arrive."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from app.domain.errors import WriterSuperseded
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits, FileCopy, discard
+from app.ingest.source import BodySource
+from app.storage.base import BytesLost, Checkpoint, Durability
+from app.storage.folder import disk_errors
+from app.storage.range_lock import is_knocked
+from app.storage.writeback import WRITEBACK_BYTES, begin_writeback
+
+CHECKPOINT_BYTES = 64 * 1024 * 1024
+CHECKPOINT_SECONDS = 1.0
+"""A killed worker loses at most so many bytes, or what came in so many seconds, of a request."""
+
+CHECKPOINT_REST = 10
+"""After a checkpoint that took longer than a tenth of `CHECKPOINT_SECONDS`, so many times its
+length pass before the next: a thousand slow uploads would otherwise ask the disk for a thousand
+syncs a second, and get none done."""
+
+
+class LocalRangeWriter:
+    """Writes one range of a staged file whose lock it holds."""
+
+    def __init__(
+        self, descriptor: int, span: ByteRange, limits: BodyLimits, durability: Durability
+    ) -> None:
+        self._descriptor = descriptor
+        self._span = span
+        self._limits = limits
+        self._durability = durability
+        self._has_lost_bytes = False
+
+    def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
+        """See `RangeWriter.write`."""
+        copy = FileCopy(self._descriptor, span, self._limits)
+        flow = _Flow(self, copy, checkpoint)
+        with disk_errors():
+            try:
+                copy.run(source, flow.watch)
+            except BaseException:
+                if not self._has_lost_bytes:
+                    flow.make_durable()
+                raise
+            self.sync()
+        return copy.position
+
+    def skip(self, count: int, source: BodySource) -> None:
+        """See `RangeWriter.skip`."""
+        discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
+
+    def begin_writeback(self, start: int, length: int) -> None:
+        """Let the kernel begin with bytes that a later `sync` waits for."""
+        if self._durability is not Durability.NONE:
+            begin_writeback(self._descriptor, start, length)
+
+    def sync(self) -> None:
+        """Make what was written durable, in the file that has the name, and in no removed one."""
+        self._has_lost_bytes = True
+        if self._durability is Durability.CHUNK:
+            os.fdatasync(self._descriptor)  # After one that failed, the next one tells nothing.
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise BytesLost("the file was removed while it was written")
+        self._has_lost_bytes = False
+
+    def stop_if_superseded(self) -> None:
+        """Raise `WriterSuperseded` once a newer writer wants the range."""
+        if is_knocked(self._descriptor, self._span):
+            raise WriterSuperseded("A newer request writes the same bytes.")
+
+
+class _Flow:
+    """Follows one copy, and keeps its bytes going to the disk behind it."""
+
+    def __init__(self, writer: LocalRangeWriter, copy: FileCopy, checkpoint: Checkpoint) -> None:
+        self._writer = writer
+        self._copy = copy
+        self._checkpoint = checkpoint
+        self._begun_to = self._durable_to = copy.position
+        self._due_at = time.monotonic() + CHECKPOINT_SECONDS
+
+    def watch(self) -> None:
+        self._writer.stop_if_superseded()
+        fresh = self._copy.position - self._durable_to
+        if fresh >= CHECKPOINT_BYTES or (fresh and time.monotonic() >= self._due_at):
+            self.make_durable()
+        elif self._copy.position - self._begun_to >= WRITEBACK_BYTES:
+            self._writer.begin_writeback(self._begun_to, self._copy.position - self._begun_to)
+            self._begun_to = self._copy.position
+
+    def make_durable(self) -> None:
+        started, position = time.monotonic(), self._copy.position
+        self._writer.sync()
+        if position > self._durable_to:
+            self._checkpoint(ByteRange(self._durable_to, position))
+        self._begun_to = self._durable_to = position
+        ended = time.monotonic()
+        self._due_at = ended + max(CHECKPOINT_SECONDS, CHECKPOINT_REST * (ended - started))

@@ -1,0 +1,34 @@
+"""Tells the kernel to begin writing, so that there is little left to wait for at the end."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+WRITEBACK_BYTES = 8 * 1024 * 1024
+"""How much arrives between two calls. Chunks of 20 MiB, each followed by fdatasync, then came in
+1.35 times as fast as without; steps of 1, 4 and 8 MiB did not differ beyond the noise (median of
+interleaved rounds of `python -m bench write_path`)."""
+
+_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: begin, and do not wait
+
+
+def _find() -> Callable[[int, int, int, int], int] | None:
+    try:
+        found = ctypes.CDLL(None).sync_file_range
+    except (OSError, AttributeError):  # A C library without it, such as musl's.
+        return None
+    found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return found
+
+
+_sync_file_range = _find()
+
+
+def begin_writeback(descriptor: int, start: int, length: int) -> None:
+    """Begin to write `length` bytes from `start` to the disk, and return.
+
+    A hint: it promises nothing, and its errors are those that fdatasync reports again.
+    """
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, start, length, _SYNC_FILE_RANGE_WRITE)
