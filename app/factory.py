@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from flask import Flask, Response, request
-from werkzeug.exceptions import Forbidden
+from flask import Flask, Response
 
 from app.admin import commands
 from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
+from app.api.openapi import blueprint as api_openapi
 from app.delivery import blueprint as delivery
-from app.protocols import batch, dropzone
+from app.protocols import batch, dropzone, filepond, fineuploader, flow, resumablejs
+from app.protocols.resumable import blueprint as resumable
+from app.protocols.tus import blueprint as tus
 from app.services import Services
 from app.web import health, pages
-from app.wire import context, problems
+from app.wire import context, cors, problems
+from app.wire.proxy import TrustedProxies
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,8 +35,6 @@ PAGE_POLICY = "; ".join(
 )
 """Content-Security-Policy of our pages: nothing inline, nothing from elsewhere."""
 
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
 
 def create_app(services: Services) -> Flask:
     """The WSGI application over `services`."""
@@ -44,24 +44,17 @@ def create_app(services: Services) -> Flask:
     app.url_map.strict_slashes = False
     context.init_app(app, services)
     problems.init_app(app)
-    app.before_request(_refuse_other_sites)
+    cors.init_app(app)
     app.after_request(_protect_pages)
-    for module in (pages, health, api_uploads, api_videos, api_server, delivery, dropzone, batch):
+    for module in (pages, health, delivery, dropzone, batch, tus, resumable):
+        app.register_blueprint(module.blueprint)
+    for module in (resumablejs, flow, filepond, fineuploader):
+        app.register_blueprint(module.blueprint)
+    for module in (api_uploads, api_videos, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
     commands.init_app(app)
+    app.wsgi_app = TrustedProxies(app.wsgi_app, services.settings.trusted_proxies)  # type: ignore[method-assign]
     return app
-
-
-def _refuse_other_sites() -> None:
-    """A page elsewhere must not upload or delete here through a visitor's browser.
-
-    Browsers name the page's origin with every such request; programs send none.
-    """
-    origin = request.headers.get("Origin")
-    is_foreign = origin is not None and urlsplit(origin).netloc != request.host
-    is_foreign = is_foreign or request.headers.get("Sec-Fetch-Site") == "cross-site"
-    if is_foreign and request.method not in SAFE_METHODS:
-        raise Forbidden("This server takes no requests from pages of other sites.")
 
 
 def _protect_pages(response: Response) -> Response:

@@ -16,6 +16,9 @@ MAX_FILENAME_CHARACTERS = 1024
 MAX_KEY_CHARACTERS = 200
 """Longest client key or fingerprint; Dropzone's are 36 long."""
 
+UNNAMED = "unnamed"
+"""What a file is called whose client has not told its name."""
+
 _CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
 
 
@@ -48,7 +51,7 @@ class UploadPolicy:
         if any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
             raise InvalidRequest("The file name has control characters in it.")
         parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
-        name = "/".join(parts) or "unnamed"
+        name = "/".join(parts) or UNNAMED
         extension = PurePosixPath(name).suffix.lower().removeprefix(".")
         if self.allowed_extensions and extension not in self.allowed_extensions:
             allowed = ", ".join(sorted(self.allowed_extensions))

@@ -16,6 +16,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.lifecycle import GONE, UploadState, check_transition
+from app.domain.policy import check_chunk
 from app.domain.ranges import ByteRange, RangeSet
 
 UploadId = NewType("UploadId", str)
@@ -111,11 +112,13 @@ class Upload:
     def with_received(self, span: ByteRange, now: datetime) -> Upload:
         """The upload after `span` became durable; the last missing byte starts verification.
 
-        Raises `TooManyGaps` where it would become too fragmented to keep account of.
+        Raises `TooManyGaps` where it would become too fragmented to keep account of, and
+        `ChunkMismatch` beyond a length that the client has told meanwhile.
 
         An empty file is covered from the start, so it too moves on only here: with its first
         (empty) chunk.
         """
+        check_chunk(span, self.length)
         received = self.received.add(span)
         if len(received) > MAX_RANGES:
             raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")

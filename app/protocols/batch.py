@@ -1,20 +1,27 @@
 """POST /batch: many whole files in one multipart request, each with a receipt of its own.
 
-The files are stored one after the other as they come in. One that is refused (its name, its
-type, its size) is passed over, and says why in its receipt. Where the body itself breaks, what
-was stored before stays stored.
+The files are taken one after the other as they come in, and kept in groups, as what a disk needs
+to make sixty-four files durable is hardly more than for one. A file that is refused (its name, its
+type, its size) is passed over, and says why in its receipt. Where the body itself breaks, the files
+that came whole before are stored.
+
+A field `fingerprint` in front of a file is the client's name for its content. A client that has
+lost the answer sends the same again: what is stored already is not stored twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
 from app.domain.errors import BodyStalled, BodyTruncated, MalformedBody, TooLarge, UploadError
 from app.domain.lifecycle import UploadState
+from app.domain.policy import check_fingerprint
 from app.ingest.form import FilePart
+from app.uploads.whole import Kept, ReceivedFile
 from app.wire.context import current_owner, current_services
 from app.wire.problems import Problem
 from app.wire.request_body import open_form
@@ -24,35 +31,104 @@ blueprint = Blueprint("batch", __name__)
 MAX_FILES = 20_000
 """Files in one request; the receipts of all of them are held until its end."""
 
+GROUP_FILES = 64
+GROUP_BYTES = 32 * 1024 * 1024
+GROUP_SECONDS = 0.2
+"""Whichever comes first ends a group: on a slow line a file does not wait for the next one, and a
+crash costs no more than this of what no receipt tells of yet."""
+
 BROKEN_BODY = (BodyStalled, BodyTruncated, MalformedBody)
+
+Receipt = dict[str, Any]
 
 
 @blueprint.post("/batch")
 def batch() -> Response:
     """Store every file of the form; receipts in the order of the parts."""
-    receipts = list(_receipts())
+    receipts = _Batch().receive()
     stored = sum("id" in receipt for receipt in receipts)
     return jsonify({"stored": stored, "refused": len(receipts) - stored, "files": receipts})
 
 
-def _receipts() -> Iterator[dict[str, Any]]:
-    files = (part for part in open_form().parts() if isinstance(part, FilePart) and part.filename)
-    for number, part in enumerate(files):
-        if number == MAX_FILES:
-            raise TooLarge(f"A batch has at most {MAX_FILES} files; this many are stored.")
+class _Batch:
+    """One form: the receipts so far, and the files that wait to be kept together."""
+
+    def __init__(self) -> None:
+        self._receipts: list[Receipt] = []
+        self._group: list[tuple[ReceivedFile, Receipt]] = []
+        self._group_began = 0.0
+        self._fingerprint: str | None = None
+
+    def receive(self) -> list[Receipt]:
+        """Read the form to its end; a receipt for each of its files."""
         try:
-            yield {"name": part.filename, **_store(part)}
+            for part in open_form().parts():
+                if isinstance(part, FilePart):
+                    self._take(part)
+                elif part.name == "fingerprint":
+                    self._fingerprint = part.value
+                if self._is_group_full:
+                    self._keep_group()
+        finally:
+            self._keep_group()
+        return self._receipts
+
+    def _take(self, part: FilePart) -> None:
+        if not part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
+            return
+        if len(self._receipts) == MAX_FILES:
+            raise TooLarge(f"A batch has at most {MAX_FILES} files; this many are stored.")
+        fingerprint, self._fingerprint = self._fingerprint, None
+        receipt: Receipt = {"name": part.filename}
+        try:
+            file = _received(part, fingerprint)
         except BROKEN_BODY:
             raise
         except UploadError as error:
-            yield {"name": part.filename, "error": Problem.of(error).to_json()}
+            receipt["error"] = Problem.of(error).to_json()
+        else:
+            self._group_began = self._group_began if self._group else time.monotonic()
+            self._group.append((file, receipt))
+        self._receipts.append(receipt)
+
+    @property
+    def _is_group_full(self) -> bool:
+        return bool(self._group) and (
+            len(self._group) >= GROUP_FILES
+            or sum(file.length for file, _ in self._group) >= GROUP_BYTES
+            or time.monotonic() - self._group_began >= GROUP_SECONDS
+        )
+
+    def _keep_group(self) -> None:
+        group, self._group = self._group, []
+        if not group:
+            return
+        try:
+            outcomes = current_services().whole_files.keep_all([file for file, _ in group])
+        except UploadError as error:
+            for _, receipt in group:
+                receipt["error"] = Problem.of(error).to_json()
+        else:
+            for (_, receipt), outcome in zip(group, outcomes, strict=True):
+                receipt.update(_document(outcome))
 
 
-def _store(part: FilePart) -> dict[str, Any]:
-    whole_files = current_services().whole_files
-    file = whole_files.receive(part.whole(), owner=current_owner(), filename=part.filename)
-    upload = whole_files.keep(file)
-    receipt = {"id": upload.id, "length": upload.length, "sha256": upload.sha256}
+def _received(part: FilePart, fingerprint: str | None) -> ReceivedFile:
+    if fingerprint is not None:
+        check_fingerprint(fingerprint)
+    file = current_services().whole_files.receive(
+        part.whole(), owner=current_owner(), filename=part.filename
+    )
+    return replace(file, fingerprint=fingerprint)
+
+
+def _document(outcome: Kept | UploadError) -> Receipt:
+    if isinstance(outcome, UploadError):
+        return {"error": Problem.of(outcome).to_json()}
+    upload = outcome.upload
+    document: Receipt = {"id": upload.id, "length": upload.length, "sha256": upload.sha256}
     if upload.state is UploadState.COMPLETE:
-        receipt["media"] = f"/media/{upload.id}"
-    return receipt
+        document["media"] = f"/media/{upload.id}"
+    if not outcome.is_new:
+        document["known"] = True
+    return document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from app.domain.lifecycle import UploadState
@@ -21,6 +21,10 @@ class UploadRecords(Protocol):
 
         Returns the stored one, and whether it is the new one.
         """
+        ...
+
+    def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+        """Store several as `add` does each, all or none; of two with one key the first is new."""
         ...
 
     def remove(self, upload_id: UploadId) -> None:
@@ -58,7 +62,7 @@ class UploadRecords(Protocol):
         ...
 
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
-        """Concatenations that do not have all of their parts yet, this one among them."""
+        """Concatenations that this upload is a part of, and whose bytes are not published yet."""
         ...
 
     def forget_received(self) -> None:
@@ -85,6 +89,19 @@ class UploadRecords(Protocol):
         Raises `IllegalTransition` where the table lacks the step, or where `idle_since` is given
         and the upload was active after it.
         """
+        ...
+
+    def move_all(
+        self, upload_ids: Sequence[UploadId], target: UploadState, now: datetime
+    ) -> list[Upload]:
+        """Take the same step with several uploads, all or none; raises as `move` does.
+
+        Each is a microsecond later than the one before, so that lists by time keep their order.
+        """
+        ...
+
+    def rename(self, upload_id: UploadId, filename: str) -> Upload:
+        """Note the name of an upload created without; raises `UploadGone` if it has ended."""
         ...
 
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
@@ -114,3 +131,9 @@ class UploadRecords(Protocol):
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
         """The states of those uploads that exist."""
         ...
+
+
+def moved_one_by_one(uploads: Sequence[Upload], target: UploadState, now: datetime) -> list[Upload]:
+    """What `UploadRecords.move_all` makes of uploads as they stand."""
+    tick = timedelta(microseconds=1)
+    return [upload.moved_to(target, now + tick * number) for number, upload in enumerate(uploads)]

@@ -11,6 +11,7 @@ from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId
+from app.records.base import moved_one_by_one
 
 
 class MemoryRecords:
@@ -30,6 +31,11 @@ class MemoryRecords:
             self._uploads[upload.id] = upload
             self._parts[upload.id] = list(parts)
             return upload, True
+
+    def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+        """See `UploadRecords.add_all`."""
+        with self._lock:
+            return [self.add(upload) for upload in uploads]
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""
@@ -83,7 +89,7 @@ class MemoryRecords:
         """See `UploadRecords.waiting_for`."""
         return self._where(
             lambda u: (
-                u.state is UploadState.RECEIVING
+                u.state in {UploadState.RECEIVING, UploadState.VERIFYING}
                 and any(part.upload_id == part_id for part in self.parts(u.id))
             )
         )
@@ -118,6 +124,22 @@ class MemoryRecords:
                 raise IllegalTransition(f"the upload was active at {before.active_at}")
             self._uploads[upload_id] = before.moved_to(target, now)
             return self._uploads[upload_id]
+
+    def move_all(
+        self, upload_ids: Sequence[UploadId], target: UploadState, now: datetime
+    ) -> list[Upload]:
+        """See `UploadRecords.move_all`."""
+        with self._lock:
+            moved = moved_one_by_one([self.get(key) for key in upload_ids], target, now)
+            self._uploads.update((upload.id, upload) for upload in moved)
+            return moved
+
+    def rename(self, upload_id: UploadId, filename: str) -> Upload:
+        """See `UploadRecords.rename`."""
+        with self._lock:
+            upload = replace(self.get(upload_id).require_present(), filename=filename)
+            self._uploads[upload_id] = upload
+            return upload
 
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
         """See `UploadRecords.set_sha256`."""

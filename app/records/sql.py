@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId, UploadKind
+from app.records.base import moved_one_by_one
 from app.records.engine import Database
 from app.records.statements import (
     BY_CLIENT_KEY,
@@ -57,6 +59,15 @@ class SqlRecords:
                 raise
             return existing, False
         return upload, True
+
+    def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+        """See `UploadRecords.add_all`."""
+        try:
+            with self._database.write() as connection:
+                return _add_all(connection, uploads)
+        except IntegrityError:
+            # Another has just taken one of the keys, where the database has several writers.
+            return [self.add(upload) for upload in uploads]
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""
@@ -122,10 +133,9 @@ class SqlRecords:
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
         """See `UploadRecords.waiting_for`."""
         made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
+        unpublished = [UploadState.RECEIVING, UploadState.VERIFYING]
         return self._list(
-            select(uploads).where(
-                uploads.c.id.in_(made_of_it), uploads.c.state == UploadState.RECEIVING
-            )
+            select(uploads).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(unpublished))
         )
 
     def forget_received(self) -> None:
@@ -165,6 +175,26 @@ class SqlRecords:
             after = before.moved_to(target, now)
             _store_state(connection, after)
             return after
+
+    def move_all(
+        self, upload_ids: Sequence[UploadId], target: UploadState, now: datetime
+    ) -> list[Upload]:
+        """See `UploadRecords.move_all`."""
+        with self._database.write() as connection:
+            before = [_get(connection, upload_id, for_update=True) for upload_id in upload_ids]
+            moved = moved_one_by_one(before, target, now)
+            for upload in moved:
+                _store_state(connection, upload)
+            return moved
+
+    def rename(self, upload_id: UploadId, filename: str) -> Upload:
+        """See `UploadRecords.rename`."""
+        with self._database.write() as connection:
+            before = _get(connection, upload_id, for_update=True).require_present()
+            connection.execute(
+                update(uploads).where(uploads.c.id == upload_id).values(filename=filename)
+            )
+            return replace(before, filename=filename)
 
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
         """See `UploadRecords.set_sha256`."""
@@ -252,6 +282,23 @@ def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeS
         for row in connection.execute(query):
             found[row.upload_id].append(ByteRange(row.start, row.end))
     return {upload_id: RangeSet(tuple(found[upload_id])) for upload_id in upload_ids}
+
+
+def _add_all(connection: Connection, new: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+    stored: dict[tuple[str, str], Upload] = _with_keys_of(connection, new)
+    for upload in new:
+        if stored.setdefault((upload.owner, upload.client_key), upload) is upload:
+            connection.execute(INSERT_UPLOAD, _to_row(upload))
+            _store_ranges(connection, RangeSet(), upload)
+    found = [stored[upload.owner, upload.client_key] for upload in new]
+    return [(known, known is upload) for known, upload in zip(found, new, strict=True)]
+
+
+def _with_keys_of(connection: Connection, new: Sequence[Upload]) -> dict[tuple[str, str], Upload]:
+    query = select(uploads).where(uploads.c.client_key.in_([u.client_key for u in new]))
+    rows = connection.execute(query).all()
+    received = _received(connection, [row.id for row in rows])
+    return {(row.owner, row.client_key): _from_row(row, received[row.id]) for row in rows}
 
 
 def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> None:

@@ -58,6 +58,10 @@ class UploadStore(Protocol):
         """Make room for a file of `length` bytes, or raise `NoRoom`. Repeating it is harmless."""
         ...
 
+    def enlarge(self, key: str, length: int) -> None:
+        """Make more room for a file that is there; raises `NoRoom`, `BytesLost`. Repeatable."""
+        ...
+
     def exclusive(
         self, key: str, span: ByteRange, limits: BodyLimits
     ) -> AbstractContextManager[RangeWriter]:
@@ -78,16 +82,27 @@ class UploadStore(Protocol):
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Take all of `source`, but no more than `limit` bytes, as a new file; its length.
 
-        For a key that nobody else knows yet. The file is durable once it is published, and not
-        before. Raises what `RangeWriter.write` raises.
+        For a key that nobody else knows yet. The file is durable after `harden`, and not before.
+        Raises what `RangeWriter.write` raises.
         """
+        ...
+
+    def harden(self, keys: Sequence[str]) -> None:
+        """Make unpublished files durable, waiting for the disk about once; raises `BytesLost`."""
         ...
 
     def publish(self, key: str, length: int) -> None:
         """Make the file readable, whole or not at all, once no writer is left. Repeatable.
 
-        Room beyond `length` is given back. Raises `BytesLost` where there is neither an
-        unpublished file of at least `length` bytes nor a published one.
+        Room beyond `length` is given back. A published file is never replaced. Raises `BytesLost`
+        where there is neither an unpublished file of at least `length` bytes nor a published one.
+        """
+        ...
+
+    def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
+        """Publish several hardened files, given with their lengths, as `publish` does each.
+
+        Where it raises, some of them may be published.
         """
         ...
 

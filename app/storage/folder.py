@@ -98,12 +98,17 @@ class Folder:
         """Make a file of `length` bytes whose blocks are reserved on the disk."""
         descriptor = self.open(name, os.O_RDWR | os.O_CREAT)
         try:
-            if os.fstat(descriptor).st_size < length:
-                # Asking for more than there is would fill the disk before it fails.
-                self.require_room(length)
-                os.posix_fallocate(descriptor, 0, length)
+            self.allocate_open(descriptor, length)
         finally:
             os.close(descriptor)
+
+    def allocate_open(self, descriptor: int, length: int) -> None:
+        """Make a file of the folder that is open for writing at least `length` bytes long."""
+        missing = length - os.fstat(descriptor).st_size
+        if missing > 0:
+            # Asking for more than there is would fill the disk before it fails.
+            self.require_room(missing)
+            os.posix_fallocate(descriptor, 0, length)
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
-_NOT_HERE = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-"""How file systems say that they cannot copy a range, or not to that other file system."""
+_NOT_HERE = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
+"""How file systems say that they cannot copy a range, or not to that other file system; containers
+that do not know the call say EPERM."""
 
 MOST_AT_ONCE = 1 << 30
 """Bytes of one call; the kernel itself ends each a little below 2 GiB."""

@@ -12,87 +12,32 @@ import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
 from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
-from app.ingest.copy import BodyLimits, FileCopy, discard
+from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
-from app.storage.base import BytesLost, Checkpoint, Durability, Problem, StagedFile
+from app.storage.base import BytesLost, Durability, Problem, StagedFile
 from app.storage.folder import Folder, disk_errors, folder_problems
 from app.storage.kernel_copy import copy_range
-from app.storage.range_lock import is_knocked, lock_range
-
-CHECKPOINT_BYTES = 64 * 1024 * 1024
-CHECKPOINT_SECONDS = 1.0
-"""A killed worker loses at most so many bytes, or what came in so many seconds, of a request."""
+from app.storage.range_lock import lock_range, wait_for_range
+from app.storage.range_writer import LocalRangeWriter
 
 SETTLING_SECONDS = 0.3
 """A request whose client has gone reads what the network still holds, and ends, well within it."""
 
+TAKE_OVER_SECONDS = 2.0
+"""A request that is told to stop looks twice a second, and then makes durable what it has."""
+
+SYNCS_AT_ONCE = 8
+"""Files of one group made durable side by side."""
+
 WHOLE_FILE = ByteRange(0, 1 << 61)
 """Covers any file, and stays below the offset of knocks."""
-
-
-class LocalRangeWriter:
-    """Writes one range of a staged file whose lock it holds."""
-
-    def __init__(
-        self, descriptor: int, span: ByteRange, limits: BodyLimits, durability: Durability
-    ) -> None:
-        self._descriptor = descriptor
-        self._span = span
-        self._limits = limits
-        self._durability = durability
-        self._has_lost_bytes = False
-
-    def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
-        """See `RangeWriter.write`."""
-        copy = FileCopy(self._descriptor, span, self._limits)
-        durable_to, checked_at = span.start, time.monotonic()
-
-        def make_durable() -> None:
-            nonlocal durable_to, checked_at
-            self._sync()
-            if copy.position > durable_to:
-                checkpoint(ByteRange(durable_to, copy.position))
-            durable_to, checked_at = copy.position, time.monotonic()
-
-        def watch() -> None:
-            self._stop_if_superseded()
-            fresh = copy.position - durable_to
-            waited = time.monotonic() - checked_at
-            if fresh >= CHECKPOINT_BYTES or (fresh and waited >= CHECKPOINT_SECONDS):
-                make_durable()
-
-        with disk_errors():
-            try:
-                copy.run(source, watch)
-            except BaseException:
-                if not self._has_lost_bytes:
-                    make_durable()
-                raise
-            self._sync()
-        return copy.position
-
-    def skip(self, count: int, source: BodySource) -> None:
-        """See `RangeWriter.skip`."""
-        discard(source, count=count, limits=self._limits, watch=self._stop_if_superseded)
-
-    def _sync(self) -> None:
-        """Make what was written durable, in the file that has the name, and in no removed one."""
-        self._has_lost_bytes = True
-        if self._durability is Durability.CHUNK:
-            os.fdatasync(self._descriptor)  # After one that failed, the next one tells nothing.
-        if os.fstat(self._descriptor).st_nlink == 0:
-            raise BytesLost("the file was removed while it was written")
-        self._has_lost_bytes = False
-
-    def _stop_if_superseded(self) -> None:
-        if is_knocked(self._descriptor, self._span):
-            raise WriterSuperseded("A newer request writes the same bytes.")
 
 
 class LocalStore:
@@ -102,9 +47,11 @@ class LocalStore:
         self._staging = Folder(staging)
         self._library = Folder(library)
         self._durability = durability
+        self._syncing = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
 
     def reserve(self, key: str, length: int) -> None:
         """See `UploadStore.reserve`. Blocks are allocated, so later writes find their room."""
+        had_room = self._staging.has(key)
         try:
             with disk_errors():
                 self._staging.allocate(key, length)
@@ -112,9 +59,19 @@ class LocalStore:
                     self._library.allocate(_incoming(key), length)
                 if self._durability is Durability.CHUNK:
                     self._staging.sync()
+            if self._library.has(key):  # Published by another who was faster.
+                self.remove_staged(key)
         except BaseException:
-            self.remove_staged(key)
+            if not had_room:  # Else there may be bytes in it.
+                self.remove_staged(key)
             raise
+
+    def enlarge(self, key: str, length: int) -> None:
+        """See `UploadStore.enlarge`."""
+        with self._staged_file(key) as descriptor, disk_errors():
+            self._staging.allocate_open(descriptor, length)
+            if not self._is_one_file_system:
+                self._library.allocate(_incoming(key), length)
 
     @contextmanager
     def exclusive(
@@ -127,16 +84,23 @@ class LocalStore:
 
     def settle(self, key: str, position: int) -> None:
         """See `UploadStore.settle`."""
-        with self._staged_file(key) as descriptor, suppress(WriterSuperseded):
-            byte = ByteRange(position, position + 1)
-            lock_range(descriptor, byte, patience_seconds=SETTLING_SECONDS)
+        byte = ByteRange(position, position + 1)
+        with self._staged_file(key) as descriptor:
+            try:
+                lock_range(descriptor, byte, patience_seconds=SETTLING_SECONDS)
+            except WriterSuperseded:
+                # Another who looks, mostly: it ends the older writer for both. One that writes
+                # need not be waited for to its end.
+                wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """See `ConcatenatingStore.concatenate`."""
         try:
             with self._staged_file(key) as descriptor, disk_errors():
                 lock_range(descriptor, WHOLE_FILE, gives_way=False)
-                if self._staging.has(key):
+                if self._library.has(key):
+                    self.remove_staged(key)
+                elif self._staging.has(key):
                     self._fill(descriptor, parts)
         except BytesLost:
             if not self._library.has(key):
@@ -149,20 +113,25 @@ class LocalStore:
             copy = FileCopy(descriptor, ByteRange(0, limit), limits)
             copy.run(source, lambda: None)
             os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
-            # Before its record: a power cut must not leave one that claims what is not there.
-            if self._durability is not Durability.NONE:
-                os.fdatasync(descriptor)
             return copy.position
+
+    def harden(self, keys: Sequence[str]) -> None:
+        """See `UploadStore.harden`."""
+        if self._durability is not Durability.NONE:
+            # Side by side they share the disk's waits, as far as its file system can.
+            for _ in self._syncing.map(self._sync_staged, keys):
+                pass
 
     def publish(self, key: str, length: int) -> None:
         """See `UploadStore.publish`. Takes no longer for a longer file on one file system."""
-        try:
-            with self._staged_file(key) as descriptor:
-                lock_range(descriptor, WHOLE_FILE, gives_way=False)
-                self._publish_locked(key, length, descriptor)
-        except BytesLost:
-            if not self._library.has(key):
-                raise
+        self._bring_in(key, length, is_hard=False)
+        self._sync_library()
+
+    def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
+        """See `UploadStore.publish_all`. One sync of the library makes all their names durable."""
+        for key, length in files:
+            self._bring_in(key, length, is_hard=True)
+        self._sync_library()
 
     def open(self, key: str, span: ByteRange) -> FileIO:
         """See `UploadStore.open`."""
@@ -223,21 +192,40 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
-    def _publish_locked(self, key: str, length: int, descriptor: int) -> None:
+    def _sync_staged(self, key: str) -> None:
+        with self._staged_file(key) as descriptor, disk_errors():
+            os.fdatasync(descriptor)
+
+    def _sync_library(self) -> None:
+        if self._durability is not Durability.NONE:
+            with disk_errors():
+                self._library.sync()
+
+    def _bring_in(self, key: str, length: int, *, is_hard: bool) -> None:
+        try:
+            with self._staged_file(key) as descriptor:
+                lock_range(descriptor, WHOLE_FILE, gives_way=False)
+                if self._library.has(key):  # This is room that someone made too late.
+                    self.remove_staged(key)
+                else:
+                    self._publish_locked(key, length, descriptor, is_hard=is_hard)
+        except BytesLost:
+            if not self._library.has(key):
+                raise
+
+    def _publish_locked(self, key: str, length: int, descriptor: int, *, is_hard: bool) -> None:
         size = os.fstat(descriptor).st_size
         if size < length or not self._staging.has(key):
             raise BytesLost(f"{key} has only {size} of {length} bytes")
         with disk_errors():
             if size > length:
                 os.ftruncate(descriptor, length)
-            if self._durability is not Durability.NONE:
+            if not is_hard and self._durability is not Durability.NONE:
                 os.fsync(descriptor)
             try:
                 self._bring_over(key, length, descriptor)
             except FileNotFoundError as error:  # Cancelled or deleted a moment ago.
                 raise BytesLost(key) from error
-            if self._durability is not Durability.NONE:
-                self._library.sync()
 
     def _fill(self, descriptor: int, parts: Sequence[tuple[str, int]]) -> None:
         position = 0

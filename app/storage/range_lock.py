@@ -88,7 +88,7 @@ def lock_range(
     the newest gets it; one that `gives_way` raises `WriterSuperseded` then. Raises `ServerBusy`
     when the older writer has not let go after `HAND_OVER_SECONDS`.
     """
-    if _try_lock(descriptor, span) or _waited(descriptor, span, patience_seconds):
+    if _try_lock(descriptor, span) or wait_for_range(descriptor, span, patience_seconds):
         return
     deadline = time.monotonic() + HAND_OVER_SECONDS
     with _knocking(descriptor, span) as arrival:
@@ -102,8 +102,8 @@ def lock_range(
             _let_older_ones_leave(descriptor, span)
 
 
-def _waited(descriptor: int, span: ByteRange, seconds: float) -> bool:
-    """Wait quietly; whether the range was let go of and is locked."""
+def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
+    """Wait so long without telling anyone; whether the range was let go of and is locked."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -61,7 +61,7 @@ class Arrival:
             return
         if upload.offset != self.chunk.start:
             raise OffsetMismatch.of(expected=upload.offset, provided=self.chunk.start)
-        if upload.state is not UploadState.RECEIVING and self.source.remaining != 0:
+        if upload.state is not UploadState.RECEIVING and self.source.remaining:
             raise UploadComplete("Every byte of the upload has arrived already.")
 
 
@@ -104,7 +104,7 @@ class Appender(Receiver):
         arrival.check_offset(upload)
         check_chunk(chunk, None if source.remaining is None else upload.length)
         if upload.length is None and source.remaining:
-            self._store.reserve(upload.id, chunk.end)
+            self._enlarge(upload, chunk.end)
         return self._finish_if_covered(self._receive(upload, arrival))
 
     def settle(self, upload: Upload) -> Upload:
@@ -113,13 +113,24 @@ class Appender(Receiver):
         One that does is given a moment to end by itself, and then made to. A concatenation whose
         parts are all there is published.
         """
-        if upload.state is not UploadState.RECEIVING:
-            return upload
-        if upload.kind is UploadKind.CONCATENATION:
+        is_whole = upload.kind is UploadKind.CONCATENATION
+        if upload.state is UploadState.HELD or (is_whole and upload.state is UploadState.RECEIVING):
             return self._completion.finish(upload)
-        with suppress(BytesLost):  # Published or ended meanwhile: the record knows.
-            self._store.settle(upload.id, upload.offset)
-        return self._records.get(upload.id).require_present()
+        offset = -1
+        while upload.state is UploadState.RECEIVING and upload.offset != offset:
+            offset = upload.offset  # Where it has moved, another may write at the next byte.
+            with suppress(BytesLost):  # Published or ended meanwhile: the record knows.
+                self._store.settle(upload.id, offset)
+            upload = self._records.get(upload.id).require_present()
+        return upload
+
+    def _enlarge(self, upload: Upload, length: int) -> None:
+        """Make room for more of an upload whose length was not told when it was created.
+
+        Where the file is gone, making it anew would put zeros where its bytes were.
+        """
+        with suppress(BytesLost):  # Whoever writes or publishes next finds out why.
+            self._store.enlarge(upload.id, length)
 
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
         """What a request will write; one of unknown length may fill the file, or the limit."""
@@ -150,9 +161,18 @@ class Appender(Receiver):
         if arrival.is_needed_by(upload):
             return self._write_again(upload, arrival)
         arrival.check_offset(upload)
-        discard(arrival.source, limits=self._limits, watch=_no_watch)
-        arrival.source.finish()
+        self._drop(arrival)
         return self._records.get(upload.id).require_present()
+
+    def _drop(self, arrival: Arrival) -> None:
+        """Read bytes that are there already, for the connection's sake.
+
+        At the end of an upload there are none to be expected, told or not: one is enough to know.
+        """
+        most = 1 if arrival.is_at_offset else None
+        if discard(arrival.source, limits=self._limits, watch=_no_watch, count=most) and most:
+            raise UploadComplete("Every byte of the upload has arrived already.")
+        arrival.source.finish()
 
     def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
         """After the file was not there: make it if no byte is missed, else give the upload up."""

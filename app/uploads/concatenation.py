@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
-from app.domain.errors import UploadNotFound
-from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.upload import Upload
 from app.records.base import UploadRecords
 from app.storage.base import ConcatenatingStore
@@ -30,14 +30,18 @@ class Concatenation:
     def begin(self, upload: Upload) -> Upload:
         """The upload in `verifying` with its room reserved, if every part is held by now.
 
-        Raises `UploadNotFound` where a part is forgotten, `NoRoom`.
+        Raises `NoRoom`, and `UploadGone` where a part has ended: that ends the upload.
         """
-        parts = self._parts(upload)
-        if any(part.state is not UploadState.HELD for part in parts):
-            return upload
-        length = sum(part.known_length for part in parts)
+        states = self._part_states(upload)
+        if states != {UploadState.HELD}:
+            return self._waiting(upload, states)
+        length = sum(part.known_length for part in self._parts(upload))
         self._store.reserve(upload.id, length)
-        return self._records.add_parts(upload.id, length, self._clock())
+        try:
+            return self._records.add_parts(upload.id, length, self._clock())
+        except (UploadGone, UploadNotFound):
+            self._store.delete(upload.id)
+            raise
 
     def assemble(self, upload: Upload) -> None:
         """Put the bytes of the parts into the upload; raises `BytesLost` where some are gone."""
@@ -51,6 +55,21 @@ class Concatenation:
                 with suppress(IllegalTransition, UploadNotFound):
                     self._records.move(part.id, UploadState.EXPIRED, self._clock())
                     self._store.delete(part.id)
+
+    def _waiting(self, upload: Upload, states: set[UploadState | None]) -> Upload:
+        """The upload as it stands. Its parts end also when another has just published it."""
+        upload = self._records.get(upload.id)
+        if upload.state is UploadState.RECEIVING and states & {*GONE, None}:
+            with suppress(IllegalTransition):
+                self._records.move(upload.id, UploadState.EXPIRED, self._clock())
+            upload = self._records.get(upload.id)
+        return upload.require_present()
+
+    def _part_states(self, upload: Upload) -> set[UploadState | None]:
+        """None stands for parts that are forgotten."""
+        upload_ids = [part.upload_id for part in self._records.parts(upload.id)]
+        states = self._records.states(upload_ids)
+        return {states.get(upload_id) for upload_id in upload_ids}
 
     def _parts(self, upload: Upload) -> list[Upload]:
         return [self._records.get(part.upload_id) for part in self._records.parts(upload.id)]

@@ -8,10 +8,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 
-from app.domain.errors import UploadError, UploadNotFound
+from app.domain.errors import UploadError, UploadGone, UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import digest_of
 from app.records.base import UploadRecords
 from app.storage.base import Inspectable, UploadStore
@@ -64,8 +64,27 @@ class Housekeeping:
         for state in (UploadState.RECEIVING, UploadState.HELD):
             while found := self._records.in_state(state, BATCH, idle_since=cutoff):
                 for upload in found:
-                    with suppress(IllegalTransition, UploadNotFound):
-                        self.expire_one(upload.id, idle_since=cutoff)
+                    with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                        self._expire_idle(upload, cutoff)
+
+    def _expire_idle(self, upload: Upload, cutoff: datetime) -> None:
+        """What is to be one file lives as long as any of it is active."""
+        last = max((member.active_at for member in self._family(upload)), default=cutoff)
+        if last > cutoff:
+            self._records.add_received(upload.id, ByteRange(0, 0), last)
+        else:
+            self.expire_one(upload.id, idle_since=cutoff)
+
+    def _family(self, upload: Upload) -> list[Upload]:
+        """The concatenations it is or belongs to, and the parts of those, as far as under way."""
+        if upload.kind is UploadKind.FILE:
+            return []
+        is_whole = upload.kind is UploadKind.CONCATENATION
+        family = [upload] if is_whole else self._records.waiting_for(upload.id)
+        for part in [part for whole in family for part in self._records.parts(whole.id)]:
+            with suppress(UploadNotFound):
+                family.append(self._records.get(part.upload_id))
+        return [member for member in family if member.state in ACTIVE]
 
     def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
         """End one upload, and free its room, unless it was active after the time given.

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.domain.errors import InvalidRequest, UploadComplete, UploadConflict, UploadNotFound
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import check_client_key, check_fingerprint
+from app.domain.lifecycle import GONE, IllegalTransition, UploadState
+from app.domain.policy import UNNAMED, check_client_key, check_fingerprint
 from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
+from app.ingest.checksum import new_checksum
 from app.uploads.append import Appender
+from app.uploads.key_reuse import release_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewUpload:
-    """What a client tells of a file it is going to send; `length` in bytes, None if unknown.
+    """What a client tells of a file it is going to send; `length` in bytes.
 
-    The fields are those of `Upload`.
+    The fields are those of `Upload`. Name and length are None where they are not known yet.
     """
 
     owner: str
-    filename: str
+    filename: str | None
     length: int | None
     client_key: str | None = None
     fingerprint: str | None = None
@@ -54,12 +56,14 @@ class UploadService(Appender):
         """The file made of partial uploads, in order, some of which may still be under way.
 
         It is published once every part is there, and the parts then expire. The same parts give
-        the same file again. Raises as `create` does, and `InvalidRequest` for parts that are none.
+        the same file again, unless that has ended and they have not. Raises as `create` does, and
+        `InvalidRequest` for parts that are none.
         """
         key = _key_of(parts)
         upload = self._records.find(new.owner, key)
-        if upload is None:
+        if upload is None or upload.state in GONE:
             self._check_parts(new.owner, parts)
+            release_key(self._records, new.owner, key)
             whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
             upload, _ = self._records.add(self._upload_of(whole), parts)
         return self._completion.finish(upload.require_present())
@@ -68,19 +72,31 @@ class UploadService(Appender):
         """What a concatenation is made of, in order."""
         return self._records.parts(upload.id)
 
+    def length_of_parts(self, upload: Upload) -> int | None:
+        """How many bytes a concatenation is going to have; None while one of its parts is open."""
+        lengths = [self._records.get(part.upload_id).length for part in self.parts(upload)]
+        known = [length for length in lengths if length is not None]
+        return sum(known) if len(known) == len(lengths) else None
+
     def declare_length(self, upload: Upload, length: int) -> Upload:
         """The upload, created without a length, with its room reserved; complete if that was all.
 
         Raises `UploadConflict` where it has another length, `ChunkMismatch` where more bytes are
         there already, `TooLarge`, `NoRoom`, `UploadGone`.
         """
+        if upload.kind is UploadKind.CONCATENATION:
+            raise UploadConflict("The upload gets its length from other uploads.")
         self._policy.check_length(length)
         if upload.length is None:
             upload.with_length(length, self._clock())  # Whether it may be; nothing is kept yet.
-            self._store.reserve(upload.id, length)
+            self._enlarge(upload, length)
         return self._finish_if_covered(
             self._records.declare_length(upload.id, length, self._clock())
         )
+
+    def rename(self, upload: Upload, filename: str) -> Upload:
+        """The upload, created without a name; raises what `create` has against the name."""
+        return self._records.rename(upload.id, self._policy.check_filename(filename))
 
     def get(self, owner: str, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound` or `UploadGone`."""
@@ -111,13 +127,16 @@ class UploadService(Appender):
     def _find_file(self, new: NewUpload) -> Upload | None:
         if new.fingerprint is None or new.length is None:
             return None
-        fingerprint = check_fingerprint(new.fingerprint)
-        return self._records.find_fingerprint(new.owner, fingerprint, new.length)
+        return self._records.find_fingerprint(new.owner, new.fingerprint, new.length)
 
     def _upload_of(self, new: NewUpload) -> Upload:
         """Not stored yet; raises what the policy has against it."""
-        filename = self._policy.check_filename(new.filename)
+        filename = UNNAMED if new.filename is None else self._policy.check_filename(new.filename)
         self._policy.check_length(new.length or 0)
+        if new.fingerprint is not None:
+            check_fingerprint(new.fingerprint)
+        if new.repr_digest is not None:
+            _check_digest(new.repr_digest)
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
         key = upload_id if new.client_key is None else check_client_key(new.client_key)
         return Upload(
@@ -152,6 +171,16 @@ def _key_of(parts: Sequence[Part]) -> str:
     """A client whose answer was lost asks for the same parts again, which are gone by then."""
     upload_ids = " ".join(part.upload_id for part in parts)
     return f"parts:{hashlib.sha256(upload_ids.encode()).hexdigest()}"
+
+
+def _check_digest(text: str) -> None:
+    algorithm, _, digest = text.partition(":")
+    try:
+        is_known = len(bytes.fromhex(digest)) == new_checksum(algorithm).digest_size
+    except ValueError:
+        is_known = False
+    if not is_known or digest != digest.lower():
+        raise InvalidRequest("The digest of the file is not one the server can compare.")
 
 
 def _same_length(upload: Upload, length: int | None) -> Upload:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from io import RawIOBase
 
-from app.domain.lifecycle import UploadState
+from app.domain.errors import StorageFailed, UploadError
+from app.domain.lifecycle import GONE, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.source import BodySource, HashingSource
+from app.storage.base import BytesLost
 from app.uploads.receiver import Receiver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedFile:
-    """A file that is on the disk and in no record yet; `length` in bytes."""
+    """A file that has arrived and is in no record yet; `length` in bytes."""
 
     id: UploadId
     owner: str
     filename: str
     length: int
     sha256: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where a file is kept: in a new upload, or in the earlier one of the same fingerprint."""
+
+    upload: Upload
+    is_new: bool
 
 
 class WholeFiles(Receiver):
@@ -57,21 +70,28 @@ class WholeFiles(Receiver):
 
     def keep(self, file: ReceivedFile) -> Upload:
         """Record the file as an upload that is complete, and publish it."""
-        now = self._clock()
-        upload = Upload(
-            id=file.id,
-            owner=file.owner,
-            filename=file.filename,
-            length=file.length,
-            client_key=file.id,
-            created_at=now,
-            active_at=now,
-            state=UploadState.VERIFYING,
-            received=RangeSet.of([ByteRange(0, file.length)]),
-            sha256=file.sha256,
-        )
-        self._records.add(upload)
-        return self._completion.finish(upload)
+        (outcome,) = self.keep_all([file])
+        if isinstance(outcome, UploadError):
+            raise outcome
+        return outcome.upload
+
+    def keep_all(self, files: Sequence[ReceivedFile]) -> list[Kept | UploadError]:
+        """What became of each file, all of them kept at about the price of one.
+
+        A file whose fingerprint and length are those of one that is kept, or being kept at this
+        moment, is dropped: the earlier one stands for it. Raises where none can be kept.
+        """
+        try:
+            # Before its record: a power cut must not leave one that claims what is not there.
+            self._store.harden([file.id for file in files])
+            stored = self._add([self._upload_of(file) for file in files])
+        except BaseException as error:
+            for file in files:
+                self.drop(file)
+            if isinstance(error, BytesLost):
+                raise StorageFailed("A file was removed while it was stored.") from error
+            raise
+        return self._finish(files, stored)
 
     def open(self, file: ReceivedFile) -> RawIOBase:
         """Its bytes, from the first."""
@@ -80,3 +100,62 @@ class WholeFiles(Receiver):
     def drop(self, file: ReceivedFile) -> None:
         """Remove it."""
         self._store.delete(file.id)
+
+    def _upload_of(self, file: ReceivedFile) -> Upload:
+        """The upload the file is to be, or the one that has its fingerprint already."""
+        if file.fingerprint is not None:
+            earlier = self._records.find_fingerprint(file.owner, file.fingerprint, file.length)
+            if earlier is not None and earlier.state is UploadState.COMPLETE:
+                return earlier
+        now = self._clock()
+        return Upload(
+            id=file.id,
+            owner=file.owner,
+            filename=file.filename,
+            length=file.length,
+            client_key=_key_of(file),
+            fingerprint=file.fingerprint,
+            created_at=now,
+            active_at=now,
+            state=UploadState.VERIFYING,
+            received=RangeSet.of([ByteRange(0, file.length)]),
+            sha256=file.sha256,
+        )
+
+    def _add(self, uploads: Sequence[Upload]) -> list[Upload]:
+        """The uploads as they stand in the records; one that has ended gives way to a successor."""
+        stored = [upload for upload, _ in self._records.add_all(uploads)]
+        ended = [number for number, upload in enumerate(stored) if upload.state in GONE]
+        if ended:
+            again = self._add([_after(stored[number], uploads[number]) for number in ended])
+            for number, upload in zip(ended, again, strict=True):
+                stored[number] = upload
+        return stored
+
+    def _finish(
+        self, files: Sequence[ReceivedFile], stored: Sequence[Upload]
+    ) -> list[Kept | UploadError]:
+        own = {file.id for file in files}
+        fresh = {upload.id: upload for upload in stored if upload.id in own}
+        finished = dict(zip(fresh, self._completion.finish_all([*fresh.values()]), strict=True))
+        outcomes: list[Kept | UploadError] = []
+        for file, upload in zip(files, stored, strict=True):
+            if upload.id != file.id:
+                self.drop(file)
+            outcome = finished.get(upload.id) or self._completion.finish(upload)
+            is_new = upload.id == file.id
+            outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
+        return outcomes
+
+
+def _key_of(file: ReceivedFile) -> str:
+    """One key for one fingerprint and length: of two requests at once, one stores the file."""
+    if file.fingerprint is None:
+        return file.id
+    text = f"{file.length} {file.fingerprint}"
+    return f"file:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _after(ended: Upload, upload: Upload) -> Upload:
+    """The upload under a key that only a successor of the ended one can have."""
+    return replace(upload, client_key=f"after:{ended.id}")

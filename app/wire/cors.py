@@ -9,6 +9,9 @@ from app.wire.context import current_services
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
+OVERRIDE = "X-HTTP-Method-Override"
+"""With it any method may mean another."""
+
 ANY_ORIGIN = "*"
 
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -63,7 +66,8 @@ def _refuse_other_sites() -> None:
     origin = request.headers.get("Origin")
     is_foreign = origin is not None and origin.partition("://")[2] != request.host
     is_foreign = is_foreign or request.headers.get("Sec-Fetch-Site") == "cross-site"
-    if is_foreign and request.method not in SAFE_METHODS and _allowed_origin() is None:
+    is_safe = request.method in SAFE_METHODS and OVERRIDE not in request.headers
+    if is_foreign and not is_safe and _allowed_origin() is None:
         raise Forbidden("This server takes no requests from pages of other sites.")
 
 

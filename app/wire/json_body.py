@@ -38,6 +38,8 @@ def member(body: dict[str, Any], *names: str, kind: type[T], default: Any = _REQ
         value = body.get(name)
         if value is None:
             continue
+        if kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)  # JSON has one kind of number: 3.0 is 3.
         if not isinstance(value, kind) or isinstance(value, bool):
             raise InvalidRequest(f"The member {name} must be {_KIND_NAMES[kind]}.")
         return value

@@ -37,4 +37,6 @@ class TrustedProxies:
             found = ip_address(address)
         except ValueError:
             return False
+        # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
+        found = getattr(found, "ipv4_mapped", None) or found
         return any(found in network for network in self._networks)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from typing import cast
 
-from flask import g, request
+from flask import Response, after_this_request, g, request
 
 from app.domain.errors import ChunkMismatch, TooLarge, UploadError
 from app.ingest.copy import BodyLimits, Pace, discard
 from app.ingest.form import FormReader
-from app.ingest.gunicorn_socket import take_over
+from app.ingest.gunicorn_socket import linger, take_over
 from app.ingest.multipart import parse_boundary
 from app.ingest.source import BodySource, StreamSource
 from app.wire.context import current_services
 
 DRAIN_BYTES = 32 * 1024 * 1024
 DRAIN_SECONDS = 5.0
-"""How much of an unwanted body is read so that its sender gets to see the answer: one chunk. A
-connection closed on a client that is still sending is reset, and the answer lost with it."""
+"""How much of an unwanted body is read so that its connection can be used again: one chunk."""
 
 SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.0)
 """For bodies that fit into one packet or a few."""
@@ -38,7 +37,9 @@ def open_body(expected_length: int | None = None) -> BodySource:
             raise ChunkMismatch(
                 f"The body has {length} bytes where the chunk should have {expected_length}."
             )
-        g.body = take_over(request.environ) or _read_stream(length, expected_length)
+        g.body = take_over(request.environ, expected_length) or _read_stream(
+            length, expected_length
+        )
     return cast(BodySource, g.body)
 
 
@@ -69,9 +70,13 @@ def read_small_body(limit: int) -> bytes:
 
 
 def drain_body() -> None:
-    """Read what is left of the body, within bounds, before an error is answered."""
-    if not request.content_length:
+    """Read what is left of the body, within bounds, before an error is answered.
+
+    Where that is too much, its sender is listened to behind the answer for a while.
+    """
+    if not request.content_length and "Transfer-Encoding" not in request.headers:
         return
+    after_this_request(_linger_behind)
     deadline = time.monotonic() + DRAIN_SECONDS
 
     def stop_when_late() -> None:
@@ -84,3 +89,9 @@ def drain_body() -> None:
             discard(source, limits=_DRAIN_LIMITS, watch=stop_when_late)
     except (UploadError, TimeoutError):
         pass
+
+
+def _linger_behind(response: Response) -> Response:
+    environ = request.environ
+    response.call_on_close(lambda: linger(environ))
+    return response

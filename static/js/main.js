@@ -10,27 +10,36 @@ import "./elements/upload_panel.js";
 import "./elements/video_library.js";
 import { announceProgress } from "./helpers/announcements.js";
 import { isServerThere } from "./uploads/api.js";
+import { batchPost } from "./uploads/batch_request.js";
+import { BundleSender } from "./uploads/bundle_sender.js";
 import { Connection } from "./uploads/connection.js";
 import { DropzoneAdapter } from "./uploads/dropzone_adapter.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
 import { Library } from "./uploads/library.js";
+import { Slots } from "./uploads/slots.js";
 import { TabPresence } from "./uploads/tab_presence.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
 import { UploadSteps } from "./uploads/upload_steps.js";
 
+/** Browsers open six connections to a host over HTTP/1.1; one stays free for the library and for cancelling. */
+const REQUESTS_AT_ONCE = 5;
+
 const find = (selector) => document.querySelector(selector);
 
-function buildUploads(drop) {
+function buildUploads(drop, isInterrupted) {
   const chunkBytes = Number(drop.dataset.chunkBytes);
   const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
   const connection = new Connection({ probe: isServerThere });
+  const slots = new Slots(REQUESTS_AT_ONCE);
   const adapter = new DropzoneAdapter(drop.area, {
     url: drop.dataset.uploadUrl,
     chunkBytes,
     connection,
+    slots,
     onFiles: (files) => queue.add(files),
   });
-  const steps = new UploadSteps({ transport: adapter, connection, chunkBytes });
+  const bundles = new BundleSender({ post: batchPost({ url: drop.dataset.batchUrl, slots }), connection });
+  const steps = new UploadSteps({ transport: adapter, connection, chunkBytes, bundles, isInterrupted });
   const queue = new UploadQueue({ steps, view: adapter, chunkBytes, maxUploadBytes });
   return { queue, adapter, connection };
 }
@@ -58,7 +67,7 @@ function warnBeforeLeaving(queue) {
 function start() {
   const drop = find("upload-drop");
   const announcer = find("live-announcer");
-  const { queue, adapter, connection } = buildUploads(drop);
+  const { queue, adapter, connection } = buildUploads(drop, (fingerprint) => interrupted.hasFile(fingerprint));
   const library = new Library(find("video-library").initial);
   const presence = new TabPresence({ idsHere: () => queue.openIds });
   const interrupted = new InterruptedUploads(queue, { idsElsewhere: () => presence.idsElsewhere() });

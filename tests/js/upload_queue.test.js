@@ -57,9 +57,30 @@ test("three large files or nine small ones run at once", async () => {
   await settle();
   assert.equal(large.steps.sending.length, 3);
   const small = setUp();
-  small.add(...Array.from({ length: 20 }, (_, index) => [`small ${index}`, 5]));
+  for (const day of ["Monday", "Tuesday"]) small.add(...Array.from({ length: 7 }, (_, index) => [`${day} ${index}`, 5]));
   await settle();
   assert.equal(small.steps.sending.length, 9);
+});
+
+test("many small files of one drop go in bundles, and large ones beside them in chunks", async () => {
+  const { queue, steps, add } = setUp();
+  const folder = Array.from({ length: 1000 }, (_, index) => [`small ${index}`, 5]);
+  add(["large", 100], ...folder);
+  add(["one more", 5]);
+  await settle();
+  assert.deepEqual(queue.uploads.filter(({ isBundled }) => !isBundled).map(({ name }) => name), ["large"]);
+  assert.equal(steps.sending.length, 1 + 300);
+});
+
+test("how many are open follows their states", async () => {
+  const { queue, steps, add } = setUp();
+  const [first] = add(["a", 100], ["b", 100]);
+  await settle();
+  assert.deepEqual([queue.size, queue.isBusy, queue.isSending, queue.openIds], [2, true, true, ["a", "b"]]);
+  queue.pause(first);
+  steps.sending[1].finish();
+  await settle();
+  assert.deepEqual([queue.size, queue.isBusy, queue.isSending, queue.openIds], [2, false, false, []]);
 });
 
 test("the end of one lets the next begin", async () => {

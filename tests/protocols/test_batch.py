@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from tests.dropzone_client import form_body, form_headers, random_bytes, read_json, request_bytes
+from tests.dropzone_client import (
+    BOUNDARY,
+    ChunkedFile,
+    form_body,
+    form_headers,
+    random_bytes,
+    read_json,
+    request_bytes,
+    send_all,
+)
 from tests.server import Server
 
 
@@ -52,6 +65,97 @@ def test_a_batch_that_breaks_off_keeps_its_whole_files_and_nothing_of_the_rest(
     assert set(server.staging.iterdir()) == staged
 
 
+def test_a_file_sent_again_with_its_fingerprint_is_stored_once(server: Server) -> None:
+    body = fingerprinted_body(
+        [("twice-a", "twice a.mp4", b"one"), ("twice-b", "twice b.mp4", b"two")]
+    )
+    first = server.post("/batch", data=body, headers=form_headers()).json()
+    again = server.post("/batch", data=body, headers=form_headers()).json()
+    assert ids(again) == ids(first)
+    assert ["known" in receipt for receipt in first["files"]] == [False, False]
+    assert [receipt["known"] for receipt in again["files"]] == [True, True]
+    assert names_of(server, "twice") == ["twice b.mp4", "twice a.mp4"]
+    assert server.get(again["files"][1]["media"]).content == b"two"
+
+
+def test_twins_in_one_batch_are_stored_once(server: Server) -> None:
+    twin = ("twin", "twin.mp4", b"same bytes")
+    answer = server.post(
+        "/batch", data=fingerprinted_body([twin, twin, twin]), headers=form_headers()
+    ).json()
+    assert len(set(ids(answer))) == 1
+    assert names_of(server, "twin.mp4") == ["twin.mp4"]
+
+
+def test_one_fingerprint_of_two_lengths_is_two_files(server: Server) -> None:
+    body = fingerprinted_body([("grown", "g.mp4", b"short"), ("grown", "g.mp4", b"longer")])
+    answer = server.post("/batch", data=body, headers=form_headers()).json()
+    assert len(set(ids(answer))) == 2
+
+
+def test_the_same_batch_twice_at_once_stores_each_file_once(server: Server) -> None:
+    files = [(f"race-{n}", f"race {n}.mp4", random_bytes(20_000, n)) for n in range(150)]
+    body = fingerprinted_body(files)
+
+    def send(_: int) -> list[str]:
+        return ids(server.post("/batch", data=body, headers=form_headers()).json())
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(send, range(4))
+    assert all(other == first for other in others)
+    assert len(names_of(server, "race ")) == 150
+
+
+def test_a_deleted_file_can_be_sent_again_and_again(server: Server) -> None:
+    body = fingerprinted_body([("back", "back.mp4", b"back again")])
+    seen = set()
+    for _ in range(3):
+        (upload_id,) = ids(server.post("/batch", data=body, headers=form_headers()).json())
+        assert server.get(f"/media/{upload_id}").content == b"back again"
+        server.delete(f"/api/videos/{upload_id}")
+        seen.add(upload_id)
+    assert len(seen) == 3
+
+
+def test_a_file_that_came_in_chunks_is_not_stored_again(server: Server) -> None:
+    new = {"name": "chunky.mp4", "size": 5, "fingerprint": "chunky"}
+    upload_id = server.post("/api/uploads", json=new).json()["id"]
+    send_all(server, ChunkedFile(b"12345", 5, key=upload_id))
+    body = fingerprinted_body([("chunky", "chunky.mp4", b"12345")])
+    assert ids(server.post("/batch", data=body, headers=form_headers()).json()) == [upload_id]
+
+
+def test_a_malformed_fingerprint_is_refused_with_its_file_alone(server: Server) -> None:
+    files = [("x" * 201, "a.mp4", b"a"), ("fine", "b.mp4", b"b")]
+    answer = server.post("/batch", data=fingerprinted_body(files), headers=form_headers()).json()
+    assert (answer["stored"], answer["refused"]) == (1, 1)
+    assert answer["files"][0]["error"]["code"] == "malformed_request"
+
+
+def test_files_of_one_batch_are_listed_as_if_they_had_come_one_by_one(server: Server) -> None:
+    files = [(f"order {number:03}.mp4", b"%d" % number) for number in range(100)]
+    server.post("/batch", data=form_body({}, files), headers=form_headers())
+    assert names_of(server, "order ") == [name for name, _ in reversed(files)]
+
+
+def test_a_killed_batch_keeps_what_its_last_whole_group_held(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    files = [(f"{number}.mp4", random_bytes(50_000, number)) for number in range(128)]
+    body = form_body({}, [*files, ("cut.mp4", b"c" * 1_000_000)])
+    request = request_bytes(server, "/batch", body, Content_Type=form_headers()["Content-Type"])
+    with server.connect() as connection:
+        connection.sendall(request[:-500_000])
+        deadline = time.monotonic() + 60
+        while len(names_of(server, "")) < 128 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        server.restart(signal.SIGKILL)
+    assert sorted(names_of(server, "")) == sorted(name for name, _ in files)
+    for name, media in media_of(server):
+        assert server.get(media).content == dict(files)[name]
+
+
 def test_a_batch_of_nothing_is_empty(server: Server) -> None:
     answer = server.post("/batch", data=form_body({}, []), headers=form_headers()).json()
     assert answer == {"stored": 0, "refused": 0, "files": []}
@@ -64,3 +168,30 @@ def test_ten_thousand_files_fit_in_one_request(start_server: Callable[..., Serve
     answer = server.post("/batch", data=body, headers=form_headers()).json()
     assert answer["stored"] == 10_000
     assert server.get(answer["files"][9_999]["media"]).content == b"9999"
+
+
+def fingerprinted_body(files: list[tuple[str, str, bytes]]) -> bytes:
+    """A form of fingerprints and names, each in front of its file."""
+    parts = (
+        form_body({"fingerprint": fingerprint}, [(name, content)])
+        for fingerprint, name, content in files
+    )
+    end = f"--{BOUNDARY}--\r\n".encode()
+    return b"".join(part.removesuffix(end) for part in parts) + end
+
+
+def ids(answer: dict[str, Any]) -> list[str]:
+    return [receipt["id"] for receipt in answer["files"]]
+
+
+def media_of(server: Server) -> Iterator[tuple[str, str]]:
+    """Name and address of each video, newest first."""
+    query: dict[str, str] | None = {"limit": "200"}
+    while query:
+        page = server.get("/api/videos", params=query).json()
+        yield from ((video["filename"], video["media"]) for video in page["videos"])
+        query = {"limit": "200", "cursor": page["next"]} if page["next"] else None
+
+
+def names_of(server: Server, beginning: str) -> list[str]:
+    return [name for name, _ in media_of(server) if name.startswith(beginning)]

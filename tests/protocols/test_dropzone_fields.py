@@ -1,11 +1,12 @@
 """What Dropzone's fields say of a chunk, and which of them contradict each other."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.protocols.dropzone import FIELDS, Chunk, parse_chunk
+from app.protocols.dropzone import FIELDS, parse_chunk
+from app.wire.chunk_form import Chunk
 
 
 def fields(
@@ -84,6 +85,7 @@ def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[st
         parse_chunk(contradiction)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 600))
 def test_the_chunks_of_a_file_lie_side_by_side_and_make_it(total: int, size: int) -> None:
     count = max(1, -(-total // size))
@@ -96,6 +98,7 @@ def test_the_chunks_of_a_file_lie_side_by_side_and_make_it(total: int, size: int
     assert end == total
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("0123456789", min_size=1, max_size=3), min_size=5, max_size=5))
 def test_a_chunk_never_reaches_beyond_its_file(numbers: list[str]) -> None:
     index, total, size, count, offset = numbers

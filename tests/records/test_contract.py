@@ -212,6 +212,17 @@ def test_many_receiving_at_once_lose_nothing(records: UploadRecords) -> None:
     assert len(started) == 1
 
 
+def test_an_upload_gets_its_name_late_unless_it_has_ended(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload())
+    assert records.rename(upload.id, "film.mp4").filename == "film.mp4"
+    assert records.get(upload.id).filename == "film.mp4"
+    records.move(upload.id, UploadState.CANCELLED, at(1))
+    with pytest.raises(UploadGone):
+        records.rename(upload.id, "other.mp4")
+    with pytest.raises(UploadNotFound):
+        records.rename(UNKNOWN, "other.mp4")
+
+
 def test_a_digest_is_noted(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     records.set_sha256(upload.id, "ab" * 32)

@@ -1,12 +1,28 @@
 """A world of its own for each test."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from tests.storage.stores import MEMORY_FOLDER
 from tests.uploads.world import World
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+@pytest.fixture
+def world_on_two_disks(tmp_path: Path) -> Iterator[World]:
+    """Staging is another file system than the library."""
+    if not MEMORY_FOLDER.is_dir() or MEMORY_FOLDER.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip(f"{MEMORY_FOLDER} is not a file system of its own here")
+    with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER, prefix="sluice-test-") as folder:
+        staging = Path(folder) / "staging"
+        store = LocalStore(staging, tmp_path / "library", Durability.CHUNK)
+        yield World(tmp_path, store=store, staging=staging)

@@ -62,7 +62,7 @@ def test_an_upload_is_found_by_its_key(world: World) -> None:
 def test_a_file_is_recognised_by_its_fingerprint(world: World) -> None:
     upload = world.create(1000, client_key="k", fingerprint="a.mp4:1000:5")
     world.send(upload, 0, 400)
-    again = world.create(1000, client_key="after a reload", fingerprint="a.mp4:1000:5")
+    again = world.create(1000, client_key="after-a-reload", fingerprint="a.mp4:1000:5")
     assert again.id == upload.id
     assert again.offset == 400
     assert world.create(1001, fingerprint="a.mp4:1000:5").id != upload.id

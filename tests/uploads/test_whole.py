@@ -1,13 +1,27 @@
 """Files that come whole: all of a file is kept, or nothing of it."""
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from app.domain.errors import BodyTruncated, InvalidRequest, MalformedBody, TooLarge
+from app.domain.errors import (
+    BodyTruncated,
+    InvalidRequest,
+    MalformedBody,
+    StorageFailed,
+    TooLarge,
+    UploadError,
+    UploadGone,
+)
 from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload
 from app.ingest.source import StreamSource
-from app.uploads.whole import ReceivedFile
+from app.storage.base import Durability
+from app.storage.local import LocalStore
+from app.uploads.whole import Kept, ReceivedFile
 from tests.storage.sources import PiecesSource, pattern
 from tests.uploads.world import MAX_LENGTH, ME, World
 
@@ -93,3 +107,67 @@ def test_housekeeping_leaves_a_file_alone_that_is_being_received(world: World) -
     world.housekeeping.sweep()
     world.housekeeping.remove_deleted()
     assert world.whole.keep(received).state is UploadState.COMPLETE
+
+
+def fingerprinted(world: World, *fingerprints: str | None) -> list[ReceivedFile]:
+    return [replace(receive(world, untold(100)), fingerprint=text) for text in fingerprints]
+
+
+def kept(outcomes: Sequence[Kept | UploadError]) -> list[Kept]:
+    assert all(isinstance(outcome, Kept) for outcome in outcomes), outcomes
+    return [outcome for outcome in outcomes if isinstance(outcome, Kept)]
+
+
+def test_several_files_are_kept_in_order(world: World) -> None:
+    files = fingerprinted(world, None, "a", "b")
+    outcomes = kept(world.whole.keep_all(files))
+    assert [outcome.upload.id for outcome in outcomes] == [file.id for file in files]
+    assert all(outcome.is_new for outcome in outcomes)
+    assert {outcome.upload.state for outcome in outcomes} == {UploadState.COMPLETE}
+    assert [event.upload.id for event in world.events] == [file.id for file in files]
+    assert world.files() == {file.id for file in files}
+
+
+def test_a_file_of_a_known_fingerprint_gives_way_to_the_earlier_one(world: World) -> None:
+    (first,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
+    again = kept(world.whole.keep_all(fingerprinted(world, "a", "b", "b")))
+    assert [outcome.is_new for outcome in again] == [False, True, False]
+    assert again[0].upload == first.upload
+    assert again[1].upload == again[2].upload
+    assert world.files() == {first.upload.id, again[1].upload.id}
+
+
+def test_a_file_left_by_a_killed_request_is_finished_by_the_next(world: World) -> None:
+    (file,) = fingerprinted(world, "a")
+    world.records.add_all([world.whole._upload_of(file)])
+    (outcome,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
+    assert (outcome.upload.id, outcome.is_new) == (file.id, False)
+    assert outcome.upload.state is UploadState.COMPLETE
+    assert world.files() == {file.id}
+
+
+def test_one_that_is_cancelled_meanwhile_does_not_harm_the_others(world: World) -> None:
+    files = fingerprinted(world, "a", "b", "c")
+    add_all = world.records.add_all
+
+    def add_and_cancel(uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+        stored = add_all(uploads)
+        world.service.cancel(ME, files[1].id)
+        return stored
+
+    world.records.add_all = add_and_cancel  # type: ignore[method-assign]
+    first, second, third = world.whole.keep_all(files)
+    assert isinstance(second, UploadGone)
+    assert [outcome.upload.id for outcome in kept([first, third])] == [files[0].id, files[2].id]
+    assert world.files() == {files[0].id, files[2].id}
+
+
+def test_where_one_is_lost_before_it_is_recorded_nothing_is_kept(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "staging", tmp_path / "library", Durability.CHUNK)
+    world = World(tmp_path, store=store)
+    files = fingerprinted(world, "a", "b")
+    world.whole.drop(files[0])
+    with pytest.raises(StorageFailed):
+        world.whole.keep_all(files)
+    assert world.files() == set()
+    assert world.library.page(ME, limit=5).videos == []

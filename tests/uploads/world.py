@@ -1,6 +1,7 @@
 """The use cases over records in memory and a store in a folder, with a clock the tests turn."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.domain.events import UploadCompleted
+from app.domain.lifecycle import UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
+from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
+from app.records.base import UploadRecords
 from app.records.memory import MemoryRecords
 from app.storage.base import Durability
 from app.storage.local import LocalStore
@@ -37,14 +40,17 @@ class World:
         self,
         folder: Path,
         *,
-        records: MemoryRecords | None = None,
+        records: UploadRecords | None = None,
         store: LocalStore | None = None,
         listeners: Sequence[Listener] = (),
+        staging: Path | None = None,
+        max_length: int = MAX_LENGTH,
     ) -> None:
-        self.staging, self.videos = folder / "staging", folder / "library"
+        self.staging, self.videos = staging or folder / "staging", folder / "library"
+        self._policy = UploadPolicy(max_length)
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
         self.events: list[UploadCompleted] = []
-        self.records = MemoryRecords() if records is None else records
+        self.records: UploadRecords = MemoryRecords() if records is None else records
         self.store = LocalStore(self.staging, self.videos, Durability.NONE)
         if store is not None:
             self.store = store
@@ -69,7 +75,7 @@ class World:
             self.records,
             self.store,
             self.completion,
-            policy=UploadPolicy(MAX_LENGTH),
+            policy=self._policy,
             limits=LIMITS,
             clock=lambda: self.now,
             new_id=new_id,
@@ -97,6 +103,29 @@ class World:
         current = self.service.get(ME, upload.id)
         return self.service.append(current, start, body(start, end))
 
+    def part(self, length: int | None) -> Upload:
+        """A new upload that is one part of a file."""
+        new = NewUpload(owner=ME, filename="", length=length, kind=UploadKind.PARTIAL)
+        return self.service.create(new)[0]
+
+    def send_next(self, upload: Upload, start: int, end: int) -> Upload:
+        """Append bytes of the test's file from `start` to `end` where the upload stands."""
+        current = self.service.get(ME, upload.id)
+        return self.service.append_at_offset(current, current.offset, body(start, end))
+
+    def held(self, start: int, end: int) -> Upload:
+        """A part that has the bytes from `start` to `end` of the test's file."""
+        return self.send_next(self.part(end - start), start, end)
+
+    def whole_of(self, *parts: Upload, repr_digest: str | None = None) -> Upload:
+        """The concatenation of parts, as the request that asks for it is answered."""
+        new = NewUpload(owner=ME, filename="whole.mp4", length=None, repr_digest=repr_digest)
+        return self.service.concatenate(new, [Part(p.id, f"/tus/{p.id}") for p in parts])
+
+    def state(self, upload: Upload) -> UploadState:
+        """What the record says."""
+        return self.records.get(upload.id).state
+
     def completed(self, length: int = 100) -> Upload:
         """A video of that length."""
         return self.send(self.create(length), 0, length)
@@ -116,6 +145,14 @@ class World:
         """Names of all files, staged or published."""
         folders = [folder for folder in (self.staging, self.videos) if folder.exists()]
         return {path.name for folder in folders for path in folder.iterdir()}
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Return once it is so; fails where it does not become so."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.005)
 
 
 _numbers = count(1)

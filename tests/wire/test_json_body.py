@@ -62,6 +62,12 @@ def test_members_are_found_under_the_first_name_that_is_there() -> None:
     assert member(body, "length", kind=int, default=None) is None
 
 
+def test_a_whole_number_may_be_written_with_a_fraction_of_nothing() -> None:
+    """JSON has one kind of number, and JSON Schema calls 5.0 an integer."""
+    size = member({"size": 5.0}, "size", kind=int)
+    assert (size, type(size)) == (5, int)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -69,7 +75,8 @@ def test_members_are_found_under_the_first_name_that_is_there() -> None:
         (lambda: member({"name": None}, "name", kind=str), "name is missing"),
         (lambda: member({"name": 5}, "name", kind=str), "name must be a string"),
         (lambda: member({"size": "5"}, "size", kind=int), "size must be a whole number"),
-        (lambda: member({"size": 5.0}, "size", kind=int), "size must be a whole number"),
+        (lambda: member({"size": 5.5}, "size", kind=int), "size must be a whole number"),
+        (lambda: member({"size": float("inf")}, "size", kind=int), "size must be a whole number"),
         (lambda: member({"size": True}, "size", kind=int), "size must be a whole number"),
         (lambda: member({"size": []}, "size", kind=int, default=1), "size must be"),
     ],

@@ -13,6 +13,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.domain.errors import (
     DigestMismatch,
     InvalidRequest,
+    OffsetMismatch,
     TypeNotAllowed,
     UploadComplete,
     UploadError,
@@ -58,6 +59,9 @@ CHUNK_TYPE = "application/offset+octet-stream"
 CHECKSUM_MISMATCH = 460
 """tus has a status of its own for it (section Checksum)."""
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Whatever stands on the request line, the header may name another."""
+
 Action = Callable[[], BaseResponse]
 
 
@@ -95,7 +99,7 @@ def _checksum_mismatch(error: DigestMismatch) -> Response:
 # ---- /tus/ ---------------------------------------------------------------------------------------
 
 
-@blueprint.route("/", methods=["POST", "OPTIONS"], provide_automatic_options=False)
+@blueprint.route("/", methods=METHODS, provide_automatic_options=False)
 def collection() -> BaseResponse:
     """Create an upload, or tell what the server can do."""
     actions = {"POST": _create, "OPTIONS": _options}
@@ -168,11 +172,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
 # ---- /tus/<id> -----------------------------------------------------------------------------------
 
 
-@blueprint.route(
-    "/<upload_id>",
-    methods=["GET", "HEAD", "PATCH", "DELETE", "POST", "OPTIONS"],
-    provide_automatic_options=False,
-)
+@blueprint.route("/<upload_id>", methods=METHODS, provide_automatic_options=False)
 def one(upload_id: str) -> BaseResponse:
     """Look at an upload, go on with it, end it; a GET leads to the finished file."""
     actions: dict[str, Action] = {
@@ -193,7 +193,7 @@ def _head(upload_id: str) -> Response:
     if metadata is None:
         metadata = format_metadata(upload.filename)
     _set(response, "Upload-Metadata", metadata or None)
-    _set(response, "Upload-Length", upload.length)
+    _set(response, "Upload-Length", _length(upload))
     is_deferred = upload.length is None and upload.kind is not UploadKind.CONCATENATION
     _set(response, "Upload-Defer-Length", 1 if is_deferred else None)
     _set(response, "Upload-Concat", _concat(upload))
@@ -208,9 +208,16 @@ def _patch(upload_id: str) -> Response:
     if upload.kind is UploadKind.CONCATENATION:
         raise Forbidden("A final upload gets its bytes from its parts.")
     if "Upload-Length" in request.headers:
+        _check_offset(upload, offset)
         length = parse_number("Upload-Length", request.headers["Upload-Length"])
         upload = uploads.declare_length(upload, length)
     return _printed(uploads.append_at_offset(upload, offset, checked(open_body())), 204)
+
+
+def _check_offset(upload: Upload, offset: int) -> None:
+    """A request that is refused for its offset must not change the upload (section PATCH)."""
+    if upload.offset != offset:
+        raise OffsetMismatch.of(expected=upload.offset, provided=offset)
 
 
 def _delete(upload_id: str) -> Response:
@@ -255,6 +262,13 @@ def _empty(status: int) -> Response:
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
+
+
+def _length(upload: Upload) -> int | None:
+    """Of a final upload as soon as it can be calculated (section Concatenation)."""
+    if upload.length is None and upload.kind is UploadKind.CONCATENATION:
+        return current_services().uploads.length_of_parts(upload)
+    return upload.length
 
 
 def _concat(upload: Upload) -> str | None:

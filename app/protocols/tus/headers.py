@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from werkzeug.http import http_date
 
 from app.domain.errors import InvalidRequest, UploadNotFound
-from app.domain.upload import Part, parse_upload_id
+from app.domain.upload import Part, UploadId, parse_upload_id
 from app.ingest.checksum import ALGORITHMS, new_checksum
 
 PARTIAL = "partial"
@@ -89,7 +89,7 @@ def format_date(moment: datetime) -> str:
     return http_date(moment)
 
 
-def _id_in(reference: str) -> str:
+def _id_in(reference: str) -> UploadId:
     try:
         path = urlsplit(reference).path
     except ValueError as error:

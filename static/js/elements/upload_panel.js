@@ -35,7 +35,7 @@ export class UploadPanel extends HTMLElement {
   connect({ queue, adapter, confirm, limit }) {
     Object.assign(this, { queue, adapter, confirm, limit });
     this.#parts = partsOf(this);
-    this.#groups = new RowGroups(this.#parts.list);
+    this.#groups = new RowGroups(this.#parts.list, { isScroller: true });
     queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#adding.add(upload)));
     queue.addEventListener("changed", ({ detail }) => this.#note(detail));
     queue.addEventListener("removed", ({ detail }) => this.#forget(detail));
@@ -140,7 +140,7 @@ export class UploadPanel extends HTMLElement {
   async #actOn(upload, action) {
     if (action !== "cancel") return upload.can(action) && this.queue[action](upload);
     if (upload.state === "complete") return this.queue.dismiss(upload);
-    if (upload.received >= WORTH_ASKING && !(await this.#agrees(upload))) return;
+    if (upload.received >= WORTH_ASKING && !upload.isBundled && !(await this.#agrees(upload))) return;
     if (upload.can("cancel")) await this.queue.cancel(upload);
     else if (upload.state === "complete") this.queue.dismiss(upload);
   }

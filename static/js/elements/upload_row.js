@@ -1,4 +1,7 @@
-/** <upload-row>: one upload. Shows what its `upload` says each time `render()` is called. */
+/**
+ * <upload-row>: one upload. Shows what its `upload` says each time `render()` is called; out of sight, no more of it
+ * than its name is in the page.
+ */
 
 import { formatBytes, formatSpeed, formatTimeLeft, percentage } from "../helpers/format.js";
 import { keepFocus } from "../helpers/focus.js";
@@ -8,26 +11,43 @@ import { wordsForProblem, wordsForWaiting } from "../helpers/words.js";
 const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pause" };
 
 export class UploadRow extends HTMLElement {
-  #parts;
+  #parts = null;
 
-  /** Gives the row its upload and its contents; `limit` is the largest upload in bytes. */
+  /** Gives the row its upload; `limit` is the largest upload in bytes. */
   show(upload, { limit }) {
     this.upload = upload;
     this.limit = limit;
     this.className = "upload-row dz-preview dz-file-preview";
     this.setAttribute("role", "listitem");
-    this.append(copyOfTemplate("upload-row"));
+    this.textContent = upload.name;
+    this.render();
+  }
+
+  /** Puts the contents in, as the row comes into sight. */
+  fill() {
+    if (this.#parts) return;
+    this.replaceChildren(copyOfTemplate("upload-row"));
     this.#parts = partsOf(this);
     this.#name();
+    this.#renderState();
     this.render();
+  }
+
+  /** Takes the contents out again, unless the keyboard is in them. */
+  empty() {
+    if (!this.#parts || this.contains(document.activeElement)) return;
+    this.#parts = null;
+    this.textContent = this.upload.name;
   }
 
   render() {
     const { upload } = this;
-    const parts = this.#parts;
-    if (this.dataset.state !== upload.state) keepFocus(this, () => this.#renderState());
-    parts.progress.value = percentage(upload.received, upload.size);
-    setText(parts.status, this.#status());
+    const hasMoved = this.dataset.state !== upload.state;
+    this.dataset.state = upload.state;
+    if (!this.#parts) return;
+    if (hasMoved) keepFocus(this, () => this.#renderState());
+    this.#parts.progress.value = percentage(upload.received, upload.size);
+    setText(this.#parts.status, this.#status());
   }
 
   #name() {
@@ -45,7 +65,6 @@ export class UploadRow extends HTMLElement {
   #renderState() {
     const { upload } = this;
     const { pause, resume, retry, cancel, open, progress, mark } = this.#parts;
-    this.dataset.state = upload.state;
     pause.hidden = !upload.can("pause");
     resume.hidden = !upload.can("resume");
     retry.hidden = !upload.isWorthRetrying;

@@ -1,10 +1,11 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays and deletes. */
 
-import { formatBytes, formatDate, isolated } from "../helpers/format.js";
+import { isolated } from "../helpers/format.js";
 import { localiseDates } from "../helpers/local_dates.js";
 import { RowGroups } from "../helpers/row_groups.js";
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
+import { partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
+import { videoRow } from "./video_row.js";
 
 /** The next page is loaded when its button is as close as this. */
 const LOAD_AHEAD = "600px";
@@ -25,7 +26,7 @@ export class VideoLibrary extends HTMLElement {
     this.#parts = partsOf(this.querySelector("section"));
     this.#groups = new RowGroups(this.#parts.list);
     localiseDates(this);
-    library.addEventListener("appended", ({ detail }) => detail.forEach((video) => this.#groups.append(rowOf(video))));
+    library.addEventListener("appended", ({ detail }) => detail.forEach((video) => this.#groups.append(videoRow(video))));
     library.addEventListener("prepended", ({ detail }) => this.#prepend(detail));
     library.addEventListener("removed", ({ detail }) => this.#remove(detail));
     this.addEventListener("click", (event) => this.#act(event));
@@ -35,7 +36,7 @@ export class VideoLibrary extends HTMLElement {
   /** Puts rows of fresh videos in at the top, and says that there is something now. */
   #prepend(videos) {
     for (const video of videos.toReversed()) {
-      const row = rowOf(video);
+      const row = videoRow(video);
       row.classList.add("video-row--new");
       this.#groups.prepend(row);
     }
@@ -117,23 +118,6 @@ export class VideoLibrary extends HTMLElement {
 /** A click that should open a new tab or window is the browser's. */
 function isPlainClick({ button, metaKey, ctrlKey, shiftKey }) {
   return button === 0 && !metaKey && !ctrlKey && !shiftKey;
-}
-
-function rowOf({ id, filename, length, published, media, inline }) {
-  const copy = copyOfTemplate("video-row");
-  const row = copy.querySelector(".video-row");
-  const parts = partsOf(row);
-  Object.assign(row.dataset, { id, media, inline: String(inline) });
-  parts.name.textContent = filename;
-  parts.name.href = parts.play.href = `/watch/${id}`;
-  parts.size.textContent = formatBytes(length);
-  parts.date.textContent = published ? formatDate(published) : "";
-  if (published) parts.date.dateTime = published;
-  parts.download.href = `${media}?download`;
-  parts.download.setAttribute("aria-label", `Download ${filename}`);
-  parts.delete.setAttribute("aria-label", `Delete ${filename}`);
-  if (!inline) parts.mark.dataset.icon = "file";
-  return row;
 }
 
 customElements.define("video-library", VideoLibrary);

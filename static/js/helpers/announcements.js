@@ -33,7 +33,6 @@ export function announceProgress({ queue, panel, connection, announce }) {
 
 /** Of many files only the end of all is worth a word; the progress tells the rest. */
 function completionText(queue, upload) {
-  const { uploads } = queue;
-  if (uploads.length > 1 && !queue.isBusy) return "All uploads have ended.";
-  return uploads.length <= FEW_FILES ? `${upload.name} is uploaded.` : null;
+  if (queue.size > 1 && !queue.isBusy) return "All uploads have ended.";
+  return queue.size <= FEW_FILES ? `${upload.name} is uploaded.` : null;
 }

@@ -1,36 +1,60 @@
 /**
  * A long list in groups of rows: the browser skips whole groups out of sight, which is cheaper than thousands of rows.
+ * Rows that have `fill()` and `empty()` get their contents when their group comes near, and lose them when it is far.
  */
 
 const ROWS_PER_GROUP = 40;
+/** Filled so far ahead that scrolling finds no empty row. */
+const NEAR = "1200px";
 
 export class RowGroups {
   #list;
+  #observer;
 
-  /** `list` holds the groups; it may have some already. */
-  constructor(list) {
+  /** `list` holds the groups; it may have some already. `isScroller` tells that it scrolls by itself. */
+  constructor(list, { isScroller = false } = {}) {
     this.#list = list;
+    const root = isScroller ? list : null;
+    this.#observer = new IntersectionObserver((entries) => entries.forEach(follow), { root, rootMargin: NEAR });
+    for (const group of list.children) this.#observer.observe(group);
   }
 
   append(row) {
     const last = this.#list.lastElementChild;
-    const group = isOpen(last) ? last : this.#list.appendChild(newGroup());
+    const group = isOpen(last) ? last : this.#list.appendChild(this.#newGroup());
     group.append(row);
+    this.#fillIfNear(row, group);
   }
 
   prepend(row) {
     const first = this.#list.firstElementChild;
-    if (isOpen(first)) return void first.prepend(row);
-    const group = newGroup();
-    group.append(row);
-    this.#list.prepend(group);
+    const group = isOpen(first) ? first : this.#newGroup();
+    group.prepend(row);
+    if (group !== first) this.#list.prepend(group);
+    this.#fillIfNear(row, group);
   }
 
   /** Takes a row off, and its group with it when it was the last. */
   remove(row) {
     const group = row.parentElement;
     row.remove();
-    if (group && group.childElementCount === 0) group.remove();
+    if (!group || group.childElementCount > 0) return;
+    this.#observer.unobserve(group);
+    group.remove();
+  }
+
+  /** The first rows are in sight from the start: nobody should see them come twice. */
+  #fillIfNear(row, group) {
+    if (group.isNear || group === this.#list.firstElementChild) row.fill?.();
+  }
+
+  /** The role keeps the group out of the way of the list and its items in the accessibility tree. */
+  #newGroup() {
+    const group = document.createElement("div");
+    group.className = "row-group";
+    group.setAttribute("role", "none");
+    this.#observer.observe(group);
+    return group;
   }
 }
 
@@ -38,10 +62,10 @@ function isOpen(group) {
   return group !== null && group.childElementCount < ROWS_PER_GROUP;
 }
 
-/** The role keeps the group out of the way of the list and its items in the accessibility tree. */
-function newGroup() {
-  const group = document.createElement("div");
-  group.className = "row-group";
-  group.setAttribute("role", "none");
-  return group;
+function follow({ target: group, isIntersecting }) {
+  group.isNear = isIntersecting;
+  for (const row of group.children) {
+    if (isIntersecting) row.fill?.();
+    else row.empty?.();
+  }
 }

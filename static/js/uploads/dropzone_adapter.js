@@ -10,20 +10,17 @@ import { chunkCount, chunkRange } from "./chunk_plan.js";
 import { checkReadable } from "./file_check.js";
 import { connectionLost, problemOfAnswer } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
-import { Slots } from "./slots.js";
 import { StallWatch } from "./stall_watch.js";
 
 const CHUNKS_PER_FILE = 3;
-/** Browsers open six connections to a host over HTTP/1.1; one stays free for the library and for cancelling. */
-const REQUESTS_AT_ONCE = 5;
 
-/** Takes files from the page and carries their chunks. `onFiles` gets lists of `{ file, name }`. */
+/** Takes files from the page and carries their chunks, each in one of `slots`. `onFiles` gets `{ file, name }` lists. */
 export class DropzoneAdapter {
   #dropzone;
   #intake = [];
   #onFiles;
 
-  constructor(element, { url, chunkBytes, connection, onFiles }) {
+  constructor(element, { url, chunkBytes, connection, slots, onFiles }) {
     this.#onFiles = onFiles;
     this.#dropzone = new ChunkSender(element, {
       url,
@@ -38,7 +35,7 @@ export class DropzoneAdapter {
       chunksUploaded: (file) => this.#dropzone.allChunksSent(file),
       addedfile: (file) => this.#takeIn(file),
     });
-    this.#dropzone.connection = connection;
+    Object.assign(this.#dropzone, { connection, slots });
     this.#dropzone.onIntake = () => this.#handOn();
   }
 
@@ -101,15 +98,21 @@ export class DropzoneAdapter {
 /** Dropzone with our retries, a bound on all requests together, and chunks that the server has already left out. */
 class ChunkSender extends Dropzone {
   connection = null;
+  slots = null;
   onIntake = () => {};
   #transfers = new Map();
-  #slots = new Slots(REQUESTS_AT_ONCE);
   #stalls = new StallWatch();
-  #intake = new SlicedWork((file) => super.addFile(file), { schedule: nextTask, afterSlice: () => this.onIntake() });
+  #intake = new SlicedWork((file) => this.#takeIn(file), { schedule: nextTask, afterSlice: () => this.onIntake() });
 
   /** Asking for a file's size makes the browser go to the disk: thousands at once would stop the page for a second. */
   addFile(file) {
     this.#intake.add(file);
+  }
+
+  /** Dropzone's own list would be gone through for each of thousands; the queue has all of them. */
+  #takeIn(file) {
+    super.addFile(file);
+    this.files.length = 0;
   }
 
   send(file, { skip, signal, onAcknowledged, onWait, onProceed }) {
@@ -154,7 +157,7 @@ class ChunkSender extends Dropzone {
     const transfer = this.#transfers.get(files[0]);
     if (!transfer) return;
     const { signal } = transfer;
-    this.#slots.take(signal).then(
+    this.slots.take(signal).then(
       (release) => {
         if (signal.aborted) return release();
         xhr.addEventListener("loadend", release, { once: true });
@@ -212,6 +215,11 @@ class ChunkSender extends Dropzone {
     transfer.waiting.add(chunk);
     const underWay = file.upload.chunks.filter((other) => other.status === Dropzone.UPLOADING);
     if (underWay.every((other) => transfer.waiting.has(other))) transfer.onWait(problem);
+  }
+
+  /** Counted at the end of every file, to tell of an end of all that the page tells of itself. */
+  getFilesWithStatus() {
+    return [];
   }
 
   updateTotalUploadProgress() {

@@ -23,6 +23,11 @@ export class InterruptedUploads extends EventTarget {
     return this.#known.filter((known) => !here.has(known.id));
   }
 
+  /** Whether the server waits for the rest of a file that is recognised by this. */
+  hasFile(fingerprint) {
+    return this.#known.some((known) => known.fingerprint === fingerprint);
+  }
+
   /** Asks the server again. */
   async refresh(signal) {
     const [uploads, elsewhere] = await Promise.all([unfinishedUploads(signal), this.#idsElsewhere()]);
@@ -39,6 +44,7 @@ export class InterruptedUploads extends EventTarget {
 
   /** Takes one off the list, as it has ended or was cancelled on this page. */
   forget(id) {
+    if (!this.#known.some((known) => known.id === id)) return;
     this.#known = this.#known.filter((known) => known.id !== id);
     this.#changed();
   }

@@ -47,6 +47,11 @@ function parsed(text) {
   }
 }
 
+/** The problem that a problem document tells of, as receipts of single files have it. */
+export function problemOfDocument({ code = "unexpected_answer", status, detail, retryable = false }) {
+  return new Problem({ code, status, detail, retryable });
+}
+
 /** The problem told by an HTTP answer that is not a success. */
 export function problemOfAnswer(status, text, retryAfterHeader) {
   const { code, detail, retryable } = parsed(text);

@@ -20,6 +20,8 @@ export class Upload {
     this.problem = null;
     this.media = null;
     this.wasCompleteBefore = false;
+    /** Whether it goes along with other small files, in one request that is answered at its end. */
+    this.isBundled = false;
     this.speedometer = new Speedometer();
     this.#onChange = onChange;
   }
@@ -63,6 +65,14 @@ export class Upload {
   acknowledge(received) {
     this.received = Math.min(this.size, Math.max(this.received, received));
     this.speedometer.record(this.received);
+    this.#onChange(this);
+  }
+
+  /** Shows how many bytes are on the wire, where no more is known until the answer; a broken request takes them back. */
+  showSent(bytes) {
+    this.received = bytes;
+    if (bytes === 0) this.speedometer.start(0);
+    else this.speedometer.record(bytes);
     this.#onChange(this);
   }
 

@@ -1,13 +1,17 @@
 /** All uploads of this page: decides which run, and takes each from its file to a complete upload. */
 
+import { FEWEST_FILES, isSmall } from "./bundle_pace.js";
 import { chunkCount } from "./chunk_plan.js";
 import { Problem } from "./problem.js";
 import { Upload } from "./upload.js";
 
 /** Large files at once; each has several chunks on the way, so more would only compete for the line. */
 const CHUNKS_PER_FILE = 3;
+const WEIGHT_OF_CHUNK = 50;
+/** Of a file that goes in a bundle: enough get ready together to fill several. */
+const WEIGHT_IN_BUNDLE = 1;
 /** Room for three large files or nine of a single chunk: small files spend their time in round trips. */
-const RUNNING_WEIGHT = 9;
+const RUNNING_WEIGHT = 9 * WEIGHT_OF_CHUNK;
 
 /** Why an upload's work was stopped from this page; such an end is no failure. */
 export const STOPPED = "stopped";
@@ -26,6 +30,7 @@ export class UploadQueue extends EventTarget {
   #controls = new Map();
   #uploads = new Set();
   #waiting = new Set();
+  #open = new Set();
   #claims = new Map();
   #runningWeight = 0;
 
@@ -43,17 +48,22 @@ export class UploadQueue extends EventTarget {
 
   /** Whether leaving the page now would stop something. */
   get isSending() {
-    return this.uploads.some((upload) => upload.isInterruptible);
+    return [...this.#open].some((upload) => upload.isInterruptible);
   }
 
   /** Whether anything is still to be done, by this page or the server. */
   get isBusy() {
-    return this.uploads.some((upload) => upload.isOpen);
+    return this.#open.size > 0;
   }
 
   /** The server's ids of the uploads that are open here. */
   get openIds() {
-    return this.uploads.filter((upload) => upload.isOpen && upload.id).map((upload) => upload.id);
+    return [...this.#open].map((upload) => upload.id).filter(Boolean);
+  }
+
+  /** How many uploads are on the list. */
+  get size() {
+    return this.#uploads.size;
   }
 
   has(upload) {
@@ -63,9 +73,13 @@ export class UploadQueue extends EventTarget {
   /** Takes files in, in order; each starts when there is room for it. Returns their uploads. */
   add(files) {
     const added = files.map(({ file, name }) => new Upload(file, { name, onChange: this.#changed }));
-    for (const upload of added) this.#uploads.add(upload);
+    for (const upload of added) {
+      this.#uploads.add(upload);
+      this.#open.add(upload);
+    }
     this.#emit("added", added);
     for (const upload of added) this.#admit(upload);
+    this.#bundleSmall(added);
     this.#startNext();
     return added;
   }
@@ -123,6 +137,14 @@ export class UploadQueue extends EventTarget {
     else this.#waiting.add(upload);
   }
 
+  /** Many small files go along with each other; those of one drop may come in several calls. */
+  #bundleSmall(added) {
+    const small = added.filter(({ size }) => isSmall(size, this.#chunkBytes));
+    const hasCompany = () => [...this.#open].some((upload) => upload.isBundled);
+    if (small.length < FEWEST_FILES && (small.length === 0 || !hasCompany())) return;
+    for (const upload of small) upload.isBundled = true;
+  }
+
   #enqueue(upload) {
     this.#waiting.add(upload);
     this.#startNext();
@@ -138,7 +160,8 @@ export class UploadQueue extends EventTarget {
   }
 
   #weight(upload) {
-    return Math.min(CHUNKS_PER_FILE, chunkCount(upload.size, this.#chunkBytes));
+    if (upload.isBundled) return WEIGHT_IN_BUNDLE;
+    return WEIGHT_OF_CHUNK * Math.min(CHUNKS_PER_FILE, chunkCount(upload.size, this.#chunkBytes));
   }
 
   async #run(upload, weight) {
@@ -161,7 +184,7 @@ export class UploadQueue extends EventTarget {
     upload.step("prepare");
     let answer = await this.#steps.prepare(upload, signal);
     if (answer.state === "receiving") {
-      this.#claim(upload);
+      if (upload.id) this.#claim(upload);
       upload.step("send");
       answer = await this.#steps.send(upload, answer, signal);
     }
@@ -197,7 +220,11 @@ export class UploadQueue extends EventTarget {
     this.#controls.get(upload)?.abort(STOPPED);
   }
 
-  #changed = (upload) => this.#emit("changed", upload);
+  #changed = (upload) => {
+    if (upload.isOpen) this.#open.add(upload);
+    else this.#open.delete(upload);
+    this.#emit("changed", upload);
+  };
 
   #emit(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));

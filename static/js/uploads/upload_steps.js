@@ -1,35 +1,60 @@
 /** What has to be done for one upload, in network terms: the steps that the queue runs. */
 
-import { cancelUpload, createUpload, uploadState } from "./api.js";
+import { cancelUpload, createUpload, deleteVideo, uploadState } from "./api.js";
 import { sleep } from "./backoff.js";
+import { NOT_IN_BUNDLE } from "./bundle_sender.js";
 import { chunksToSkip, coveredBytes } from "./chunk_plan.js";
 import { fingerprint } from "./fingerprint.js";
 import { Problem } from "./problem.js";
 import { withRetries } from "./retry.js";
+import { Slots } from "./slots.js";
 
 /** Time between two questions whether the server has checked a file, milliseconds; grows to the longer one. */
 const FIRST_POLL = 400;
 const SLOWEST_POLL = 5_000;
 
+/** Files read at once to recognise them: of a folder, hundreds get ready together. */
+const READERS = 8;
+
 const GONE_STATES = new Set(["cancelled", "expired"]);
 
 /**
- * `transport.send(upload, { skip, signal, ... })` sends the chunks; `connection` tells when the server can be reached.
+ * `transport.send(upload, { skip, signal, ... })` sends the chunks, `bundles` is a BundleSender; `connection` tells when
+ * the server can be reached, `isInterrupted(fingerprint)` whether it waits for the rest of such a file.
  */
 export class UploadSteps {
   #transport;
   #connection;
   #chunkBytes;
+  #bundles;
+  #isInterrupted;
+  #readers = new Slots(READERS);
 
-  constructor({ transport, connection, chunkBytes }) {
+  constructor({ transport, connection, chunkBytes, bundles = null, isInterrupted = () => false }) {
+    this.#bundles = bundles;
+    this.#isInterrupted = isInterrupted;
     this.#transport = transport;
     this.#connection = connection;
     this.#chunkBytes = chunkBytes;
   }
 
-  /** The server's knowledge of the file, under an upload which it made or found. */
+  /**
+   * The server's knowledge of the file, under an upload which it made or found; of a file that goes in a bundle, its
+   * place there, once the bundle leaves.
+   */
   async prepare(upload, signal) {
-    upload.fingerprint ??= await fingerprint(upload.file, { signal });
+    upload.fingerprint ??= await this.#fingerprint(upload.file, signal);
+    if (this.#isInterrupted(upload.fingerprint)) upload.isBundled = false;
+    if (!upload.isBundled) return this.#create(upload, signal);
+    return { state: "receiving", ...(await this.#bundles.join(this.#parcel(upload, signal))) };
+  }
+
+  async #fingerprint(file, signal) {
+    const release = await this.#readers.take(signal);
+    return fingerprint(file, { signal }).finally(release);
+  }
+
+  async #create(upload, signal) {
     const { name, size } = upload;
     const ask = () => createUpload({ name, size, fingerprint: upload.fingerprint }, signal);
     const answer = await this.#patiently(upload, ask, signal);
@@ -39,8 +64,46 @@ export class UploadSteps {
     return answer;
   }
 
-  /** Sends the chunks that touch a missing range; resolves to the server's last answer. */
-  async send(upload, { missing }, signal) {
+  /** Sends what is missing; resolves to the server's last answer. `plan` is what `prepare` has resolved to. */
+  async send(upload, plan, signal) {
+    return plan.receipt ? this.#sendBundled(upload, plan.receipt, signal) : this.#sendChunks(upload, plan, signal);
+  }
+
+  async #sendBundled(upload, receipt, signal) {
+    try {
+      const answer = await receipt;
+      upload.identify({ id: answer.id, received: upload.size, isComplete: Boolean(answer.known) });
+      return answer;
+    } catch (error) {
+      if (error.code !== NOT_IN_BUNDLE) throw error;
+      upload.isBundled = false;
+      const answer = await this.prepare(upload, signal);
+      return answer.state === "receiving" ? this.send(upload, answer, signal) : answer;
+    }
+  }
+
+  #parcel(upload, signal) {
+    const { file, name, size } = upload;
+    return {
+      file,
+      name,
+      size,
+      fingerprint: upload.fingerprint,
+      signal,
+      isUnwanted: () => upload.state === "cancelled",
+      onSent: (bytes) => upload.showSent(bytes),
+      onUnwanted: (receipt) => this.#takeOff(receipt),
+      ...this.#waitingSteps(upload),
+    };
+  }
+
+  /** What was cancelled when its bytes had left already; one that was stored before stays. */
+  #takeOff({ id, known }) {
+    if (known) return;
+    withRetries(() => deleteVideo(id), { connection: this.#connection }).catch(() => {});
+  }
+
+  #sendChunks(upload, { missing }, signal) {
     return this.#transport.send(upload, {
       skip: chunksToSkip(missing, upload.size, this.#chunkBytes),
       signal,

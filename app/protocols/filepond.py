@@ -1,0 +1,137 @@
+"""/filepond: the server protocol of FilePond, whole files and chunks.
+
+    POST    a form with the file              201, the id as text
+    POST    Upload-Length: n                  201, the id of an upload to be sent in chunks
+    PATCH   ?patch=id  Upload-Offset: n       204
+    HEAD    ?patch=id                         200, Upload-Offset
+    GET     ?load=id, ?restore=id             302 to the file
+    DELETE  the id as body                    204, upload cancelled or video deleted
+
+FilePond (4.32) sends its chunks in order. One that failed it sends again from its start, without
+asking; so any offset is taken, not just the upload's. After it has asked, it passes over every
+chunk that begins before the offset it was told; so a chunk counts as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, redirect, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.domain.errors import InvalidRequest, UploadConflict
+from app.domain.policy import UNNAMED
+from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.ingest.all_or_nothing import AllOrNothing
+from app.uploads.service import NewUpload
+from app.wire.chunk_form import FORM_TYPE, ChunkForm, FormDialect, whole_number
+from app.wire.client_uploads import remove_upload, upload_of_chunk
+from app.wire.context import current_owner, current_services, note_upload
+from app.wire.digests import digest_source
+from app.wire.request_body import open_body, read_small_body
+
+blueprint = Blueprint("filepond", __name__)
+
+WHOLE_FILES = FormDialect((), lambda _fields: None, upload_of_chunk)
+"""Its forms never hold chunks."""
+
+MAX_ID_BYTES = 1024
+"""The body of DELETE is an id and nothing else."""
+
+
+@blueprint.post("/filepond")
+def process() -> tuple[str, int, dict[str, str]]:
+    """Take a whole file, or make room for one that comes in chunks."""
+    form = ChunkForm(WHOLE_FILES, max_files=1)
+    if "Upload-Length" in request.headers:
+        # The form has nothing but what the page tells of the file. But a page that sets headers
+        # of its own sends this one with whole files, too.
+        uploads = form.receive_any() if request.mimetype == FORM_TYPE else []
+        upload = uploads[0] if uploads else _create()
+    else:
+        upload = form.receive()[0]
+    return upload.id, 201, {"Content-Type": "text/plain; charset=utf-8"}
+
+
+def _create() -> Upload:
+    new = NewUpload(
+        owner=current_owner(),
+        filename=_filename() or None,
+        length=_header_number("Upload-Length"),
+    )
+    return note_upload(current_services().uploads.create(new)[0])
+
+
+def _filename() -> str:
+    """The client writes UTF-8 where headers are read as Latin-1."""
+    name = request.headers.get("Upload-Name", "")
+    try:
+        return name.encode("latin-1").decode()
+    except UnicodeError as error:
+        raise InvalidRequest("The Upload-Name header is not UTF-8.") from error
+
+
+@blueprint.patch("/filepond")
+def patch() -> tuple[str, int, dict[str, str]]:
+    """Take a chunk."""
+    uploads, upload = current_services().uploads, _upload("patch")
+    offset = _header_number("Upload-Offset")
+    if upload.filename == UNNAMED:
+        upload = uploads.rename(upload, _filename())
+    if "Upload-Length" in request.headers:
+        upload = _with_length(upload, _header_number("Upload-Length"))
+    source = digest_source(open_body(), request.headers.get("Content-Digest"))
+    upload = uploads.append(upload, offset, AllOrNothing(source))
+    return "", 204, {"Upload-Offset": str(upload.offset)}
+
+
+def _with_length(upload: Upload, length: int) -> Upload:
+    if upload.length is None:
+        return current_services().uploads.declare_length(upload, length)
+    if upload.length != length:
+        raise UploadConflict(f"The upload has {upload.length} bytes, not {length}.")
+    return upload
+
+
+def _header_number(name: str) -> int:
+    value = request.headers.get(name)
+    if value is None:
+        raise InvalidRequest(f"The {name} header is missing.")
+    return whole_number({name: value}, name)
+
+
+@blueprint.get("/filepond")
+def show() -> BaseResponse:
+    """HEAD: where the upload stands. GET: the file."""
+    if request.method == "HEAD":
+        return _show_offset()
+    name = "load" if "load" in request.args else "restore"
+    if name not in request.args:
+        raise InvalidRequest("This server loads its own files only, and fetches none elsewhere.")
+    video = current_services().library.get(current_owner(), _id(name))
+    return redirect(url_for("delivery.media", upload_id=video.id))
+
+
+def _show_offset() -> Response:
+    upload = current_services().uploads.settle(_upload("patch"))
+    headers = {"Upload-Offset": str(upload.offset), "Cache-Control": "no-store"}
+    if upload.length is not None:
+        headers["Upload-Length"] = str(upload.length)
+    return Response(headers=headers)
+
+
+@blueprint.delete("/filepond")
+def revert() -> tuple[str, int]:
+    """Undo what was uploaded, or has been so far."""
+    text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()
+    upload = current_services().uploads.get(current_owner(), parse_upload_id(text))
+    remove_upload(note_upload(upload))
+    return "", 204
+
+
+def _upload(parameter: str) -> Upload:
+    return note_upload(current_services().uploads.get(current_owner(), _id(parameter)))
+
+
+def _id(parameter: str) -> UploadId:
+    if parameter not in request.args:
+        raise InvalidRequest(f"The parameter {parameter} is missing.")
+    return parse_upload_id(request.args[parameter])

@@ -1,0 +1,160 @@
+"""/fineuploader: Fine Uploader's traditional endpoint.
+
+Its fields (5.16; sizes in bytes), in a form before the file part, or in the query string of a raw
+body (`forceMultipart` and `paramsInBody` false):
+
+    qquuid              the client's name for the upload
+    qqfilename
+    qqtotalfilesize     of the whole file
+    qqpartindex         0-based
+    qqpartbyteoffset
+    qqchunksize         of this chunk
+    qqtotalparts
+
+Without the last four the file is whole, and has the name qquuid all the same. Answers are JSON
+with `success`, beside what other clients get; errors tell in `preventRetry` whether to give up,
+and in `reset` that the client must forget which chunks it has sent.
+
+The request after the last chunk (`chunking.success.endpoint`) and the deletion of a file by POST
+come to the same URL, as small forms or JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from flask import Blueprint, Response, jsonify, request
+
+from app.domain.errors import (
+    ChunkMismatch,
+    InvalidRequest,
+    UploadConflict,
+    UploadError,
+    UploadGone,
+    UploadNotFound,
+)
+from app.domain.upload import Upload
+from app.wire.chunk_answer import chunk_document
+from app.wire.chunk_form import (
+    FORM_TYPE,
+    Chunk,
+    ChunkForm,
+    FormDialect,
+    receive_raw,
+    require_fields,
+    whole_number,
+)
+from app.wire.client_uploads import remove_upload, upload_called, upload_of_chunk
+from app.wire.json_body import json_object
+from app.wire.problems import Problem, answer, finish_request
+from app.wire.request_body import read_small_body
+
+blueprint = Blueprint("fineuploader", __name__)
+
+FILE_FIELDS = ("qquuid", "qqtotalfilesize")
+PART_FIELDS = ("qqpartindex", "qqpartbyteoffset", "qqchunksize", "qqtotalparts")
+
+COMMAND_TYPES = {"application/x-www-form-urlencoded", "application/json"}
+
+ENDS_SESSION = (UploadConflict, UploadGone, UploadNotFound)
+"""Errors after which the chunks that the client remembers are of no use."""
+
+MAX_COMMAND_BYTES = 64 * 1024
+"""A handful of short fields, and what the page adds."""
+
+
+def parse_part(fields: Mapping[str, str]) -> Chunk | None:
+    """The chunk, or whole file, the fields tell of; None where they do not name an upload.
+
+    Raises `InvalidRequest` for a missing or malformed one, `ChunkMismatch` where they contradict
+    each other.
+    """
+    is_part = any(name in fields for name in PART_FIELDS)
+    if not is_part and not all(name in fields for name in FILE_FIELDS):
+        return None
+    require_fields(fields, FILE_FIELDS)
+    total, name = whole_number(fields, "qqtotalfilesize"), fields.get("qqfilename", "")
+    if not is_part:
+        return Chunk(fields["qquuid"], 0, total, total, name)
+    require_fields(fields, PART_FIELDS)
+    index, offset, length, count = (whole_number(fields, name) for name in PART_FIELDS)
+    end = offset + length
+    if index >= count or end > total or (index == count - 1) != (end == total):
+        raise ChunkMismatch(f"Chunk {index} of {count} cannot end at byte {end}.")
+    return Chunk(fields["qquuid"], offset, length, total, name)
+
+
+DIALECT = FormDialect(FILE_FIELDS, parse_part, upload_of_chunk)
+
+
+@blueprint.post("/fineuploader")
+def upload() -> Response:
+    """Take a chunk or a whole file, or do what a small form asks for."""
+    if request.mimetype in COMMAND_TYPES:
+        return _obey(_command_fields())
+    if request.mimetype == FORM_TYPE:
+        return _answer(ChunkForm(DIALECT, max_files=1).receive()[0])
+    length = str(request.content_length or 0)
+    return _answer(receive_raw(DIALECT, {"qqtotalfilesize": length, **request.args.to_dict()}))
+
+
+@blueprint.delete("/fineuploader/<key>")
+def delete(key: str) -> Response:
+    """Cancel the upload, or delete the video it has become."""
+    return _remove(key)
+
+
+def _remove(key: str) -> Response:
+    remove_upload(upload_called(key))
+    return jsonify({"success": True})
+
+
+def _command_fields() -> dict[str, str]:
+    if request.mimetype == "application/json":
+        return {name: str(value) for name, value in json_object().items()}
+    try:
+        text = read_small_body(MAX_COMMAND_BYTES).decode("ascii")
+    except UnicodeError as error:
+        raise InvalidRequest("The form has characters that are not encoded.") from error
+    return dict(parse_qsl(text, keep_blank_values=True))
+
+
+def _obey(fields: Mapping[str, str]) -> Response:
+    require_fields(fields, ("qquuid",))
+    if fields.get("_method") == "DELETE":
+        return _remove(fields["qquuid"])
+    return _answer(_whole(upload_called(fields["qquuid"])))
+
+
+def _whole(upload: Upload) -> Upload:
+    """The upload, once the client has sent it all; `UploadConflict` where bytes are missing."""
+    if not upload.is_covered:
+        raise UploadConflict(f"{upload.missing.total} bytes of the file have not arrived.")
+    return upload
+
+
+def _answer(upload: Upload) -> Response:
+    document = {"success": True, **chunk_document(upload)}
+    if upload.client_key == upload.id:
+        document["newUuid"] = upload.id  # What it is called from here on, to delete it.
+    return jsonify(document)
+
+
+@blueprint.errorhandler(UploadError)
+def refuse(error: UploadError) -> Response:
+    """The problem, with the members that Fine Uploader reads beside it."""
+    finish_request(error)
+    problem = Problem.of(error)
+    response = answer(problem)
+    document = {
+        "success": False,
+        "error": problem.detail,
+        "preventRetry": not problem.retryable,
+        "reset": not problem.retryable and isinstance(error, ENDS_SESSION),
+        **problem.to_json(),
+    }
+    response.set_data(json.dumps(document))
+    response.content_type = "application/json"
+    return response

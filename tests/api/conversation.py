@@ -1,0 +1,178 @@
+"""One run through the API that gets every answer a client can bring about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from tests.api.application import MAX_UPLOAD_BYTES
+from tests.dropzone_client import ChunkedFile, form_body, form_headers
+
+UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"
+VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
+MEDIA = "/media/{upload_id}"
+
+UNKNOWN = "0" * 32
+FOREIGN = {"Origin": "https://elsewhere.example"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A real one, and the operation it is of."""
+
+    method: str
+    path: str
+    response: TestResponse
+
+    @property
+    def status(self) -> int:
+        return self.response.status_code
+
+    def json(self) -> Any:
+        return self.response.get_json(force=True)
+
+
+@dataclass
+class Conversation:
+    """Requests so far, with their answers."""
+
+    client: FlaskClient
+    _answers: list[Answer] = field(default_factory=list)
+
+    def ask(self, method: str, path: str, upload_id: str = "", **request: Any) -> Any:
+        """Send a request; the JSON of its answer, if that is what it is."""
+        response = self.client.open(
+            path.format(upload_id=upload_id), method=method, buffered=True, **request
+        )
+        self._answers.append(Answer(method, path, response))
+        return response.get_json(silent=True)
+
+    def send(self, body: bytes, path: str = "/upload", **headers: str) -> Any:
+        """Post a form."""
+        return self.ask("post", path, data=body, headers={**form_headers(), **headers})
+
+    def answers(self, method: str, path: str, status: int) -> list[Answer]:
+        """Those of one operation with that status."""
+        wanted = (method, path, status)
+        return [answer for answer in self._answers if _key(answer) == wanted]
+
+    def all(self) -> list[Answer]:
+        """Every one."""
+        return list(self._answers)
+
+
+def _key(answer: Answer) -> tuple[str, str, int]:
+    return answer.method, answer.path, answer.status
+
+
+def hold_conversation(app: Flask) -> Conversation:
+    """Every answer an application that takes mp4 and txt files gives to some request."""
+    conversation = Conversation(app.test_client())
+    _look_around(conversation)
+    _create(conversation)
+    _refuse_to_create(conversation)
+    _send_chunks(conversation)
+    _refuse_chunks(conversation)
+    _send_batches(conversation)
+    _fetch(conversation)
+    _delete(conversation)
+    return conversation
+
+
+def _look_around(conversation: Conversation) -> None:
+    for path in ("/api/server", "/healthz", "/readyz", "/openapi.json", VIDEOS, UPLOADS):
+        conversation.ask("get", path)
+    for path in (UPLOAD, VIDEO, MEDIA):
+        conversation.ask("get", path, UNKNOWN)
+        conversation.ask("get", path, "a/b")
+    conversation.ask("head", MEDIA, UNKNOWN)
+    for path in (UPLOAD, VIDEO):
+        conversation.ask("delete", path, UNKNOWN)
+        conversation.ask("delete", path, UNKNOWN, headers=FOREIGN)
+    conversation.ask("get", VIDEOS, query_string="cursor=x")
+
+
+def _create(conversation: Conversation) -> None:
+    new = {"name": "film.mp4", "size": 3000, "fingerprint": "film"}
+    created = conversation.ask("post", UPLOADS, json=new)
+    conversation.ask("post", UPLOADS, json=new)
+    conversation.ask("post", UPLOADS, json={"name": "a.mp4", "size": 0})
+    conversation.ask("get", UPLOADS)
+    conversation.ask("get", UPLOAD, created["id"])
+    conversation.ask("delete", UPLOAD, created["id"])
+    conversation.ask("delete", UPLOAD, created["id"])
+    conversation.ask("get", UPLOAD, created["id"])
+
+
+def _refuse_to_create(conversation: Conversation) -> None:
+    large = {"name": "film.mp4", "size": MAX_UPLOAD_BYTES + 1}
+    conversation.ask("post", UPLOADS, data=b"{")
+    conversation.ask("post", UPLOADS, json=large)
+    conversation.ask("post", UPLOADS, json={"name": "run.exe", "size": 1})
+    conversation.ask("post", UPLOADS, json=large, headers=FOREIGN)
+
+
+def _send_chunks(conversation: Conversation) -> None:
+    file = ChunkedFile(b"0123456789", 4, key="chunked")
+    for index in (0, 2, 1):
+        conversation.send(file.body(index))
+    raw = ChunkedFile(b"0123456789", 10, key="raw")
+    conversation.ask(
+        "post", "/upload", query_string={**raw.fields(0), "filename": "a.mp4"}, data=raw.content
+    )
+    conversation.send(form_body({}, [("a.mp4", b"a"), ("b.txt", b"b")]))
+    conversation.send(form_body({}, [("a.mp4", b"a")]), Accept="text/html")
+
+
+def _refuse_chunks(conversation: Conversation) -> None:
+    file = ChunkedFile(b"0123456789", 10, key="refused")
+    conversation.send(b"junk")
+    conversation.send(file.body(0, dzchunkindex="x"))
+    conversation.send(file.body(0, dzchunkindex="1"))
+    conversation.send(file.body(0, digest=f"md5=:{'A' * 22}==:"))
+    conversation.send(file.body(0, dztotalfilesize="9" * 17))
+    conversation.send(file.body(0), **FOREIGN)
+    large = ChunkedFile(b"x" * (MAX_UPLOAD_BYTES + 1), MAX_UPLOAD_BYTES)
+    conversation.send(large.body(1))
+    conversation.send(ChunkedFile(b"x", 1, filename="run.exe").body(0))
+    conversation.send(ChunkedFile(b"0123456789a", 11, key="chunked").body(0))
+    gone = conversation.ask("post", UPLOADS, json={"name": "a.mp4", "size": 1})["id"]
+    conversation.ask("delete", UPLOAD, gone)
+    conversation.send(ChunkedFile(b"x", 1, key=gone).body(0))
+
+
+def _send_batches(conversation: Conversation) -> None:
+    files = [("a.mp4", b"a"), ("run.exe", b"b")]
+    conversation.send(form_body({}, files), "/batch")
+    conversation.send(b"junk", "/batch")
+    conversation.send(b"junk", "/batch", **FOREIGN)
+
+
+def _fetch(conversation: Conversation) -> None:
+    video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
+    conversation.ask("get", VIDEO, video)
+    conversation.ask("get", UPLOAD, video)
+    conversation.ask("delete", UPLOAD, video)
+    for headers in (
+        {},
+        {"Range": "bytes=0-0"},
+        {"Range": "bytes=99-"},
+        {"If-None-Match": f'"{video}"'},
+        {"If-Match": '"other"'},
+    ):
+        conversation.ask("get", MEDIA, video, headers=headers)
+        conversation.ask("head", MEDIA, video, headers=headers)
+    conversation.ask("get", MEDIA, video, query_string="download")
+
+
+def _delete(conversation: Conversation) -> None:
+    video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
+    conversation.ask("delete", VIDEO, video)
+    conversation.ask("delete", VIDEO, video)
+    for path in (VIDEO, MEDIA):
+        conversation.ask("get", path, video)
+    conversation.ask("head", MEDIA, video)

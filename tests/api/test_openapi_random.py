@@ -1,0 +1,101 @@
+"""Requests made up from the description of the API, right and wrong ones, against the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode, checks
+from schemathesis.config import ChecksConfig, ProjectConfig, ProjectsConfig, SchemathesisConfig
+from schemathesis.config._checks import NegativeDataRejectionConfig, PositiveDataAcceptanceConfig
+from schemathesis.schemas import BaseSchema
+
+from app.api.openapi.document import openapi_document
+from tests.api.application import application
+from tests.dropzone_client import form_body, form_headers
+
+EXAMPLES = 60
+
+TAKES_PARAMETERS = {"parameters", "requestBody"}
+
+OPERATIONS = [
+    pytest.param(path, method, id=f"{method} {path}")
+    for path, operations in openapi_document()["paths"].items()
+    for method in operations
+    if method != "parameters"
+]
+
+CAN_BE_WRONG = [
+    pytest.param(path, method, id=f"{method} {path}")
+    for path, operations in openapi_document()["paths"].items()
+    for method, operation in operations.items()
+    if method != "parameters" and TAKES_PARAMETERS & (operation.keys() | operations.keys())
+]
+
+NOT_FOR_FORMS = [checks.positive_data_acceptance, checks.negative_data_rejection]
+"""Not for forms: that their fields agree with each other and with the body no schema can say, and
+on the wire every field is text, whatever it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The API's description, and ids under which there is something."""
+
+    schema: BaseSchema
+    ids: list[str]
+
+
+def rules() -> SchemathesisConfig:
+    """How wrong requests, and right ones that do not fit, may be refused."""
+    accepted = ["2xx", "3xx", "404", "409", "410", "412", "413", "416"]
+    refused = ["400", "404", "405", "409", "410", "412", "413", "415"]
+    of_checks = ChecksConfig(
+        positive_data_acceptance=PositiveDataAcceptanceConfig(expected_statuses=accepted),
+        negative_data_rejection=NegativeDataRejectionConfig(expected_statuses=refused),
+    )
+    return SchemathesisConfig(
+        seed=1, projects=ProjectsConfig(default=ProjectConfig(checks=of_checks))
+    )
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
+    app = application(tmp_path_factory.mktemp("described"))
+    client = app.test_client()
+    body = form_body({}, [("film.mp4", b"0123456789")])
+    video = client.post("/upload", data=body, headers=form_headers()).get_json()
+    upload = client.post("/api/uploads", json={"name": "a.mp4", "size": 10}).get_json()
+    schema = schemathesis.openapi.from_wsgi("/openapi.json", app, config=rules())
+    return Described(schema, [video["id"], upload["id"]])
+
+
+def check_answers(described: Described, path: str, method: str, mode: GenerationMode) -> None:
+    operation = described.schema[path][method]
+    excluded = NOT_FOR_FORMS if path in {"/upload", "/batch"} else []
+
+    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
+    @given(operation.as_strategy(generation_mode=mode), st.sampled_from([None, *described.ids]))
+    def check(case: Case[Any], existing: str | None) -> None:
+        if mode is GenerationMode.POSITIVE and existing and "{" in path and method != "delete":
+            case.path_parameters["upload_id"] = existing
+        case.call_and_validate(excluded_checks=excluded, buffered=True)
+
+    check()
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_a_right_request_is_answered_as_described(
+    described: Described, path: str, method: str
+) -> None:
+    check_answers(described, path, method, GenerationMode.POSITIVE)
+
+
+@pytest.mark.parametrize(("path", "method"), CAN_BE_WRONG)
+def test_a_wrong_request_is_refused_as_described(
+    described: Described, path: str, method: str
+) -> None:
+    check_answers(described, path, method, GenerationMode.NEGATIVE)

@@ -1,0 +1,315 @@
+"""Other upload libraries, as their authors ship them, against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Request, Route
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import sha256_of
+from tests.browser.stored import digests_of, open_uploads_of, videos_of
+from tests.dropzone_client import random_bytes
+from tests.server import ROOT, Server
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+MIB = 1024 * 1024
+PATIENCE_MILLISECONDS = 60_000
+
+PAGE = """<!doctype html><title>dialect</title>
+<script src="/dialect/library.js"></script><input id="pick" type="file"><div id="pond"></div>"""
+
+RESUMABLE = "resumablejs/resumable.js"
+FLOW = "@flowjs/flow.js/dist/flow.js"
+FILEPOND = "filepond/dist/filepond.js"
+FINE_UPLOADER = "fine-uploader/fine-uploader/fine-uploader.core.js"
+
+START_RESUMABLE = """(options) => {
+  window.outcome = null;
+  const resumable = new Resumable({ target: "/resumablejs", chunkSize: 1048576, ...options });
+  resumable.assignBrowse(document.querySelector("#pick"));
+  resumable.on("fileAdded", () => resumable.upload());
+  resumable.on("fileSuccess", () => { window.outcome = "success"; });
+  resumable.on("fileError", (file, message) => { window.outcome = message; });
+}"""
+
+START_FLOW = """(options) => {
+  window.outcome = null;
+  const flow = new Flow({ target: "/flow", chunkSize: 1048576, maxChunkRetries: 3, ...options });
+  flow.assignBrowse(document.querySelector("#pick"));
+  flow.on("filesSubmitted", () => flow.upload());
+  flow.on("fileSuccess", () => { window.outcome = "success"; });
+  flow.on("fileError", (file, message) => { window.outcome = message; });
+}"""
+
+START_FILEPOND = """(options) => {
+  const element = document.querySelector("#pond");
+  window.pond = FilePond.create(element, { server: "/filepond", ...options });
+  const pick = document.querySelector("#pick");
+  pond.onprocessfile = (error) => { window.outcome = error ? "error" : "success"; };
+  window.start = () => { window.outcome = null; pond.addFile(pick.files[0]).catch(() => {}); };
+  window.goOn = () => { window.outcome = null; pond.processFile().catch(() => {}); };
+}"""
+
+START_FINE_UPLOADER = """() => {
+  window.outcome = null;
+  window.uploader = new qq.FineUploaderBasic({
+    request: { endpoint: "/fineuploader" },
+    chunking: {
+      enabled: true, partSize: 1048576, concurrent: { enabled: true },
+      success: { endpoint: "/fineuploader" },
+    },
+    resume: { enabled: true },
+    retry: { enableAuto: true, autoAttemptDelay: 0.1 },
+    deleteFile: { enabled: true, endpoint: "/fineuploader" },
+    callbacks: {
+      onComplete: (id, name, answer) => { window.outcome = answer.success ? "success" : "error"; },
+      onDeleteComplete: (id, xhr, isError) => { window.outcome = isError ? "error" : "deleted"; },
+    },
+  });
+  document.querySelector("#pick").onchange = (event) => uploader.addFiles(event.target.files);
+}"""
+
+
+class DialectPage:
+    """A page of the server's origin with one library; `requests` notes what it sends there."""
+
+    def __init__(self, context: BrowserContext, server: Server, library: str) -> None:
+        self.requests: list[str] = []
+        self._server = server
+        self._library = ROOT / "node_modules" / library
+        context.route("**/dialect/*", self._serve)
+        self.page: Page = context.new_page()
+        self.page.on("request", self._note)
+        self.open()
+
+    def open(self) -> None:
+        """As if the person came for the first time, or came back."""
+        self.page.goto(f"{self._server.url}/dialect/page.html")
+        self.requests.clear()
+
+    def start(self, script: str, options: dict[str, object] | None = None) -> None:
+        """Make the library ready."""
+        self.page.evaluate(script, options or {})
+
+    def pick(self, path: Path) -> None:
+        """Choose a file."""
+        self.page.set_input_files("#pick", path)
+
+    def wait_for(self, outcome: str) -> None:
+        """Until the library has reported how it ended."""
+        self.page.wait_for_function("outcome !== null", timeout=PATIENCE_MILLISECONDS)
+        assert self.page.evaluate("outcome") == outcome
+
+    def break_request(self, url: str, method: str, number: int) -> None:
+        """Let the line break at the request of that number, the first being 1."""
+        seen = 0
+
+        def handle(route: Route) -> None:
+            nonlocal seen
+            seen += route.request.method == method
+            if route.request.method == method and seen == number:
+                route.abort("connectionreset")
+            else:
+                route.continue_()
+
+        self.page.route(url, handle)
+
+    def count(self, method: str) -> int:
+        """How many requests of a method it has sent."""
+        return sum(line.startswith(method) for line in self.requests)
+
+    def _serve(self, route: Route) -> None:
+        if route.request.url.endswith(".js"):
+            route.fulfill(path=self._library, content_type="text/javascript")
+        else:
+            route.fulfill(body=PAGE, content_type="text/html")
+
+    def _note(self, request: Request) -> None:
+        self.requests.append(f"{request.method} {request.url.removeprefix(self._server.url)}")
+
+
+@pytest.fixture
+def open_dialect(
+    site: Server, new_context: Callable[..., BrowserContext], complaints: Complaints
+) -> Callable[[str], DialectPage]:
+    """Opens a page with one of the libraries, whose requests may break."""
+    complaints.allow_failed_requests()
+    complaints.allow("[Fine Uploader")  # It writes about each of them, too.
+    return lambda library: DialectPage(new_context(), site, library)
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Path:
+    """A file of five chunks and a half, of 1 MiB each."""
+    path = tmp_path / "Film 影片.mp4"
+    path.write_bytes(random_bytes(5 * MIB + 500_001))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("library", "script", "url"),
+    [(RESUMABLE, START_RESUMABLE, "/resumablejs"), (FLOW, START_FLOW, "/flow")],
+)
+@pytest.mark.parametrize("method", ["multipart", "octet"])
+def test_a_numbered_upload_survives_a_broken_chunk_and_a_second_visit_sends_nothing(
+    open_dialect: Callable[[str], DialectPage],
+    site: Server,
+    film: Path,
+    library: str,
+    script: str,
+    url: str,
+    method: str,
+) -> None:
+    page = open_dialect(library)
+    page.break_request(f"**{url}*", "POST", 3)
+    page.start(script, {"method": method})
+    page.pick(film)
+    page.wait_for("success")
+    assert page.count("POST") == 5 + 1
+    assert digests_of(site) == {film.name: sha256_of(film)}
+    page.open()
+    page.start(script, {"method": method})
+    page.pick(film)
+    page.wait_for("success")
+    assert (page.count("GET"), page.count("POST")) == (5, 0)
+    assert len(videos_of(site)) == 1
+
+
+def test_an_upload_that_was_left_in_the_middle_is_finished_by_the_missing_chunks(
+    open_dialect: Callable[[str], DialectPage], site: Server, film: Path
+) -> None:
+    page = open_dialect(RESUMABLE)
+    page.page.route("**/resumablejs*ChunkNumber=4*", lambda route: route.abort())
+    page.start(START_RESUMABLE, {"simultaneousUploads": 1, "maxChunkRetries": 0})
+    page.pick(film)
+    page.page.wait_for_function("outcome !== null", timeout=PATIENCE_MILLISECONDS)
+    page.page.unroute("**/resumablejs*ChunkNumber=4*")
+    (upload,) = open_uploads_of(site)
+    assert 3 * MIB <= upload["offset"] < film.stat().st_size
+    page.open()
+    page.start(START_RESUMABLE)
+    page.pick(film)
+    page.wait_for("success")
+    assert 0 < page.count("POST") <= 2
+    assert digests_of(site) == {film.name: sha256_of(film)}
+
+
+def test_filepond_goes_on_after_the_line_was_lost_in_the_middle_of_a_chunk(
+    open_dialect: Callable[[str], DialectPage], site: Server, film: Path
+) -> None:
+    page = open_dialect(FILEPOND)
+    line = page.page.context.new_cdp_session(page.page)
+    line.send("Network.enable")
+    set_line(line.send, bytes_per_second=MIB)
+    page.start(START_FILEPOND, {"chunkUploads": True, "chunkSize": 2 * MIB, "chunkRetryDelays": []})
+    page.pick(film)
+    page.page.evaluate("start()")
+    wait_until(page, lambda: page.count("PATCH") == 2)
+    page.page.wait_for_timeout(700)
+    set_line(line.send, is_offline=True)
+    page.wait_for("error")
+    set_line(line.send)
+    page.page.evaluate("goOn()")
+    page.wait_for("success")
+    assert page.count("HEAD") == 1
+    assert page.count("PATCH") == 2 + 2
+    (video,) = videos_of(site)
+    assert digests_of(site) == {film.name: sha256_of(film)}
+    assert page.page.evaluate("pond.getFile().serverId") == video["id"]
+
+
+def set_line(
+    send: Callable[..., object], *, bytes_per_second: int = -1, is_offline: bool = False
+) -> None:
+    conditions = {
+        "offline": is_offline,
+        "latency": 0,
+        "downloadThroughput": -1,
+        "uploadThroughput": bytes_per_second,
+    }
+    send("Network.emulateNetworkConditions", conditions)
+
+
+def wait_until(page: DialectPage, is_so: Callable[[], bool]) -> None:
+    for _ in range(PATIENCE_MILLISECONDS // 50):
+        if is_so():
+            return
+        page.page.wait_for_timeout(50)
+    raise AssertionError("it never happened")
+
+
+def test_filepond_retries_a_broken_chunk_and_reverts_the_upload(
+    open_dialect: Callable[[str], DialectPage], site: Server, film: Path
+) -> None:
+    page = open_dialect(FILEPOND)
+    page.break_request("**/filepond*", "PATCH", 2)
+    options = {"chunkUploads": True, "chunkSize": MIB, "chunkRetryDelays": [50]}
+    page.start(START_FILEPOND, options)
+    page.pick(film)
+    page.page.evaluate("start()")
+    page.wait_for("success")
+    assert (page.count("PATCH"), page.count("HEAD")) == (6 + 1, 0)
+    assert digests_of(site) == {film.name: sha256_of(film)}
+    page.page.evaluate("pond.removeFile({ revert: true })")
+    wait_until(page, lambda: videos_of(site) == [])
+
+
+def test_filepond_sends_a_whole_file_and_loads_it_again(
+    open_dialect: Callable[[str], DialectPage], site: Server, film: Path
+) -> None:
+    page = open_dialect(FILEPOND)
+    page.start(START_FILEPOND, {"allowMultiple": True})
+    page.pick(film)
+    page.page.evaluate("start()")
+    page.wait_for("success")
+    assert digests_of(site) == {film.name: sha256_of(film)}
+    loaded = page.page.evaluate(
+        """async () => {
+          const item = await pond.addFile(pond.getFile().serverId, { type: "local" });
+          return [item.file.size, item.filename];
+        }"""
+    )
+    assert loaded == [film.stat().st_size, film.name]
+
+
+def test_fine_uploader_retries_a_broken_part_finishes_and_deletes(
+    open_dialect: Callable[[str], DialectPage], site: Server, film: Path
+) -> None:
+    page = open_dialect(FINE_UPLOADER)
+    page.break_request("**/fineuploader*", "POST", 3)
+    page.start(START_FINE_UPLOADER)
+    page.pick(film)
+    page.wait_for("success")
+    assert page.count("POST") >= 6 + 1 + 1
+    assert digests_of(site) == {film.name: sha256_of(film)}
+    page.page.evaluate("outcome = null; uploader.deleteFile(0)")
+    page.wait_for("deleted")
+    assert videos_of(site) == []
+
+
+def test_fine_uploader_resumes_in_a_second_visit(
+    open_dialect: Callable[[str], DialectPage], site: Server, film: Path
+) -> None:
+    page = open_dialect(FINE_UPLOADER)
+    page.page.route("**/fineuploader*", lambda route: hold_after(page, route, 4))
+    page.start(START_FINE_UPLOADER)
+    page.pick(film)
+    wait_until(page, lambda: page.count("POST") > 4 and len(open_uploads_of(site)) == 1)
+    page.page.wait_for_timeout(1000)
+    page.page.unroute_all(behavior="ignoreErrors")
+    page.open()
+    page.start(START_FINE_UPLOADER)
+    page.pick(film)
+    page.wait_for("success")
+    assert 0 < page.count("POST") < 6 + 1
+    assert digests_of(site) == {film.name: sha256_of(film)}
+
+
+def hold_after(page: DialectPage, route: Route, count: int) -> None:
+    """Leave requests beyond the first ones without an answer."""
+    if page.count("POST") <= count:
+        route.continue_()

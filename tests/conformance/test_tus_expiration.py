@@ -1,0 +1,91 @@
+"""tus extension: expiration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.conformance.tus_client import CHUNK_TYPE, GONE, Tus
+from tests.conformance.wire import Reply
+from tests.server import running_server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.extension("expiration")]
+
+HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
+"""The one form that may be written (RFC 9110, section 5.6.7)."""
+
+PATIENCE_SECONDS = 10
+"""A server whose uploads live longer is not waited for."""
+
+LAG_SECONDS = 10
+"""An upload may outlive its time by as much: "the Server MAY remove unfinished uploads"."""
+
+
+def expiry_of(reply: Reply) -> datetime:
+    """The time in `Upload-Expires`."""
+    text = reply["Upload-Expires"]
+    time_told = datetime.strptime(text, HTTP_DATE).replace(tzinfo=UTC)
+    assert time_told.strftime(HTTP_DATE) == text
+    return time_told
+
+
+@pytest.fixture(scope="module")
+def forgetful(tus: Tus, is_own: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tus]:
+    """A server whose uploads live for seconds: one of ours so configured, or the one named."""
+    if not is_own:
+        if "expiration" not in tus.extensions:
+            pytest.skip("not announced: expiration")
+        lifetime = expiry_of(tus.post(Upload_Length=5)) - datetime.now(UTC)
+        if lifetime.total_seconds() > PATIENCE_SECONDS:
+            pytest.skip(f"not waited for: uploads live for {lifetime}")
+        yield tus
+        return
+    options = {"SLUICE_EXPIRY_SECONDS": "2", "SLUICE_SWEEP_SECONDS": "0.2"}
+    with running_server(tmp_path_factory.mktemp("forgetful"), **options) as server:
+        yield Tus(f"{server.url}/tus/")
+
+
+def wait_until_gone(tus: Tus, url: str, expiry: datetime) -> Reply:
+    """The answer to HEAD once the upload has expired."""
+    while (reply := tus.head(url)).status not in GONE:
+        late = (datetime.now(UTC) - expiry).total_seconds()
+        assert late < LAG_SECONDS, f"{late} s after its time: {reply}"
+        time.sleep(0.2)
+    return reply
+
+
+# Upload-Expires: MUST be in the answer to POST if it is known at creation; RFC 9110 date.
+def test_the_answer_to_a_creation_tells_when_the_upload_expires(tus: Tus) -> None:
+    assert expiry_of(tus.post(Upload_Length=5)) > datetime.now(UTC)
+
+
+# Upload-Expires: "MUST be included in every PATCH response if the upload is going to expire".
+def test_the_answer_to_each_chunk_tells_when_the_upload_expires(tus: Tus) -> None:
+    url = tus.create(5)
+    first = expiry_of(tus.patch(url, 0, b"he"))
+    assert expiry_of(tus.patch(url, 2, b"l")) >= first
+
+
+# Upload-Expires, with creation-with-upload.
+@pytest.mark.extension("creation-with-upload")
+def test_a_creation_with_bytes_tells_when_the_upload_expires(tus: Tus) -> None:
+    reply = tus.post(b"he", Upload_Length=5, Content_Type=CHUNK_TYPE)
+    assert expiry_of(reply) > datetime.now(UTC)
+
+
+# Upload-Expires: 404 or 410 for an upload that was removed; it cannot be resumed.
+def test_an_upload_whose_time_is_over_cannot_be_resumed(forgetful: Tus) -> None:
+    url = forgetful.create(5)
+    expiry = expiry_of(forgetful.patch(url, 0, b"he"))
+    assert "Upload-Offset" not in wait_until_gone(forgetful, url, expiry)
+    assert forgetful.patch(url, 2, b"llo").status in {404, 410}
+
+
+# Expiration: "remove unfinished uploads"; a finished one stays.
+def test_a_complete_upload_does_not_expire(forgetful: Tus) -> None:
+    complete, unfinished = forgetful.create_with(b"hello"), forgetful.post(Upload_Length=5)
+    wait_until_gone(forgetful, forgetful.location(unfinished), expiry_of(unfinished))
+    assert forgetful.offset(complete) == 5

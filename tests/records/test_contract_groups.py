@@ -1,0 +1,80 @@
+"""What every kind of records promises: several uploads in one step."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from app.domain.errors import UploadNotFound
+from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.ranges import ByteRange, RangeSet
+from app.domain.upload import Upload, UploadId
+from app.records.base import UploadRecords
+from tests.records.making import NOW, at, new_upload
+from tests.records.test_contract import in_threads
+
+UNKNOWN = UploadId("f" * 32)
+
+
+def covered(*, key: str | None = None, owner: str = "someone") -> Upload:
+    """An upload whose 100 bytes are all there."""
+    upload = new_upload(key=key, owner=owner)
+    received = RangeSet.of([ByteRange(0, 100)])
+    return replace(upload, received=received, state=UploadState.VERIFYING)
+
+
+def test_several_are_added_as_they_are(records: UploadRecords) -> None:
+    uploads = [covered() for _ in range(5)]
+    assert records.add_all(uploads) == [(upload, True) for upload in uploads]
+    assert [records.get(upload.id) for upload in uploads] == uploads
+    assert records.add_all([]) == []
+
+
+def test_a_key_that_is_known_brings_back_the_earlier_one(records: UploadRecords) -> None:
+    earlier = covered(key="known")
+    records.add(earlier)
+    fresh, late = covered(), covered(key="known")
+    assert records.add_all([fresh, late]) == [(fresh, True), (earlier, False)]
+    with pytest.raises(UploadNotFound):
+        records.get(late.id)
+
+
+def test_of_two_with_one_key_the_first_is_kept(records: UploadRecords) -> None:
+    first, second = covered(key="twin"), covered(key="twin")
+    assert records.add_all([first, second]) == [(first, True), (first, False)]
+
+
+def test_keys_of_different_owners_do_not_meet(records: UploadRecords) -> None:
+    mine, yours = covered(key="same", owner="me"), covered(key="same", owner="you")
+    records.add(mine)
+    assert records.add_all([yours]) == [(yours, True)]
+
+
+def test_of_many_adding_the_same_keys_at_once_one_succeeds(records: UploadRecords) -> None:
+    groups = [[covered(key=f"key {number}") for number in range(20)] for _ in range(4)]
+    outcomes = in_threads(4, lambda number: records.add_all(groups[number]))
+    assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
+    found = [[upload.id for upload, _ in outcome] for outcome in outcomes]  # type: ignore[attr-defined]
+    assert all(ids == found[0] for ids in found)
+
+
+def test_several_take_a_step_and_keep_their_order(records: UploadRecords) -> None:
+    uploads = [covered() for _ in range(5)]
+    records.add_all(uploads)
+    ids = [upload.id for upload in uploads]
+    moved = records.move_all(ids, UploadState.COMPLETE, at(1))
+    assert [records.get(upload_id) for upload_id in ids] == moved
+    microsecond = timedelta(microseconds=1)
+    assert [m.published_at for m in moved] == [at(1) + microsecond * n for n in range(5)]
+    assert [video.id for video in records.videos("someone", 9, None)] == ids[::-1]
+
+
+def test_where_one_may_not_take_the_step_none_does(records: UploadRecords) -> None:
+    good, ended = covered(), covered()
+    records.add_all([good, ended])
+    records.move(ended.id, UploadState.CANCELLED, NOW)
+    with pytest.raises(IllegalTransition):
+        records.move_all([good.id, ended.id], UploadState.COMPLETE, at(1))
+    with pytest.raises(UploadNotFound):
+        records.move_all([good.id, UNKNOWN], UploadState.COMPLETE, at(1))
+    assert records.get(good.id) == good

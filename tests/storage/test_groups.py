@@ -1,0 +1,90 @@
+"""What a store promises of several files at once, on one file system and on two."""
+
+import os
+
+import pytest
+
+from app.domain.ranges import ByteRange
+from app.storage.base import BytesLost, Durability
+from app.storage.local import LocalStore
+from tests.storage.conftest import Place
+from tests.storage.sources import PiecesSource, pattern
+from tests.storage.stores import LIMITS, content, names
+
+KEYS = [f"{number:032x}" for number in range(10)]
+LENGTHS = [0, 1, *(1000 * number for number in range(8))]
+FILES = list(zip(KEYS, LENGTHS, strict=True))
+
+
+def receive(store: LocalStore, key: str, length: int) -> None:
+    source = PiecesSource(pattern(0, length), (1000,), is_told=False)
+    store.receive(key, source, 1 << 20, LIMITS)
+
+
+def received(store: LocalStore) -> None:
+    for key, length in FILES:
+        receive(store, key, length)
+
+
+def test_several_are_published_whole(place: Place) -> None:
+    received(place.store)
+    place.store.harden(KEYS)
+    place.store.publish_all(FILES)
+    assert names(place.staging) == set()
+    assert names(place.library) == set(KEYS)
+    assert [content(place.store, key) for key in KEYS] == [pattern(0, n) for n in LENGTHS]
+
+
+def test_publishing_several_again_is_harmless(place: Place) -> None:
+    received(place.store)
+    place.store.harden(KEYS)
+    place.store.publish(*FILES[3])
+    place.store.publish_all(FILES)
+    place.another().publish_all(FILES)
+    assert names(place.library) == set(KEYS)
+
+
+def test_one_that_is_lost_is_told(place: Place) -> None:
+    received(place.store)
+    place.store.delete(KEYS[5])
+    with pytest.raises(BytesLost):
+        place.store.harden(KEYS)
+    with pytest.raises(BytesLost):
+        place.store.publish_all(FILES)
+    for key, length in FILES[:5] + FILES[6:]:
+        place.store.publish(key, length)
+    assert names(place.library) == set(KEYS) - {KEYS[5]}
+
+
+def test_none_at_all_are_fine(place: Place) -> None:
+    place.store.harden([])
+    place.store.publish_all([])
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_files_are_on_the_disk_before_their_names_are_and_the_folder_waits_once(
+    place: Place, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(place.staging, place.library, durability)
+    synced: list[str] = []
+
+    def note(call: str) -> None:
+        real = getattr(os, call)
+
+        def noting(descriptor: int) -> None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            synced.append(path)
+            real(descriptor)
+
+        monkeypatch.setattr(os, call, noting)
+
+    received(store)
+    note("fdatasync")
+    note("fsync")
+    store.harden(KEYS)
+    hardened = {str(place.staging / key) for key in KEYS}
+    assert set(synced) == (set() if durability is Durability.NONE else hardened)
+    store.publish_all(FILES)
+    assert synced.count(str(place.library)) == (0 if durability is Durability.NONE else 1)
+    with store.open(KEYS[4], ByteRange(0, 0)) as file:
+        assert file.read() == pattern(0, LENGTHS[4])

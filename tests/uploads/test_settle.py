@@ -1,0 +1,153 @@
+"""Where an upload stands, exact to the byte, once nobody writes there any more."""
+
+from threading import Thread
+
+import pytest
+
+from app.domain.errors import BodyTruncated, UploadError, UploadGone, WriterSuperseded
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload
+from tests.storage.sources import PiecesSource, StallingSource, body, pattern
+from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
+
+
+class Writer:
+    """A request in the background that brings `before` bytes and then stalls."""
+
+    def __init__(self, world: World, upload: Upload, start: int, end: int, *, before: int) -> None:
+        self.source = StallingSource(pattern(start, end), before=before)
+        self.outcomes: list[Upload | UploadError] = []
+        self._world, self._upload, self._start = world, upload, start
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        assert self.source.is_stalled.wait(30)
+
+    def _run(self) -> None:
+        service = self._world.service
+        try:
+            current = service.get(ME, self._upload.id)
+            self.outcomes.append(service.append_at_offset(current, self._start, self.source))
+        except UploadError as error:
+            self.outcomes.append(error)
+
+    def join(self) -> Upload | UploadError:
+        """What came of it."""
+        self._thread.join(30)
+        (outcome,) = self.outcomes
+        return outcome
+
+    def go_on(self) -> Upload | UploadError:
+        """The same, after the rest of its bytes."""
+        self.source.goes_on.set()
+        return self.join()
+
+
+def test_a_half_open_request_is_ended_and_what_it_brought_counts(world: World) -> None:
+    upload = world.create(1000)
+    writer = Writer(world, upload, 0, 1000, before=417)
+    settled = world.service.settle(upload)
+    assert settled.offset == 417
+    assert isinstance(writer.join(), WriterSuperseded)
+    assert world.service.get(ME, upload.id) == settled
+    done = world.service.append_at_offset(settled, 417, body(417, 1000))
+    assert world.content(done) == pattern(0, 1000)
+
+
+def test_a_request_that_is_about_to_end_is_let_end(world: World) -> None:
+    """It reads the last of what the network holds while it is asked for the offset."""
+    upload = world.create(1000)
+
+    class Leaving(PiecesSource):
+        def readinto(self, buffer: memoryview, /) -> int | None:
+            if self.position == 100:
+                asking.start()
+                eventually(asking.is_alive)
+            return super().readinto(buffer)
+
+    offsets: list[int] = []
+    asking = Thread(target=lambda: offsets.append(world.service.settle(upload).offset))
+    with pytest.raises(BodyTruncated):
+        world.service.append_at_offset(upload, 0, Leaving(pattern(0, 1000), (100,), cut_at=800))
+    asking.join(30)
+    assert offsets == [800]
+
+
+def test_an_upload_nobody_writes_to_is_as_it_is(world: World) -> None:
+    upload = world.send_next(world.create(1000), 0, 300)
+    assert world.service.settle(upload) == upload
+
+
+def test_old_knowledge_is_brought_up_to_date(world: World) -> None:
+    stale = world.create(1000)
+    current = world.send_next(stale, 0, 300)
+    assert world.service.settle(stale) == current
+
+
+def test_a_writer_elsewhere_in_the_file_goes_on(world: World) -> None:
+    upload = world.create(1000)
+    writer = Writer(world, upload, 0, 500, before=100)
+    elsewhere = StallingSource(pattern(700, 900), before=50)
+    outcomes: list[Upload] = []
+    thread = Thread(
+        target=lambda: outcomes.append(world.service.append(upload, 700, elsewhere)),
+    )
+    thread.start()
+    assert elsewhere.is_stalled.wait(30)
+    assert world.service.settle(upload).offset == 100
+    assert isinstance(writer.join(), WriterSuperseded)
+    elsewhere.goes_on.set()
+    thread.join(30)
+    assert list(outcomes[0].received) == [ByteRange(0, 100), ByteRange(700, 900)]
+
+
+def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) -> None:
+    """The request first asked about had ended; behind it another one writes."""
+    stale = world.create(1000)
+    world.send_next(stale, 0, 300)
+    writer = Writer(world, stale, 300, 1000, before=55)
+    assert world.service.settle(stale).offset == 355
+    assert isinstance(writer.join(), WriterSuperseded)
+
+
+def test_many_asking_at_once_all_get_the_exact_offset(world: World) -> None:
+    upload = world.create(1000)
+    writer = Writer(world, upload, 0, 1000, before=417)
+    outcomes = in_threads(6, lambda _: world.service.settle(upload).offset)
+    assert outcomes == [417] * 6
+    assert isinstance(writer.join(), WriterSuperseded)
+
+
+def test_an_upload_that_is_complete_or_held_is_not_disturbed(world: World) -> None:
+    done, part = world.completed(100), world.held(0, 100)
+    assert world.service.settle(done) == done
+    assert world.service.settle(part) == part
+
+
+def test_an_upload_published_meanwhile_is_told_as_complete(world: World) -> None:
+    stale = world.create(1000)
+    world.send_next(stale, 0, 1000)
+    assert world.service.settle(stale).state is UploadState.COMPLETE
+
+
+def test_an_upload_that_ended_meanwhile_is_gone(world: World) -> None:
+    stale = world.create(1000)
+    world.service.cancel(ME, stale.id)
+    with pytest.raises(UploadGone):
+        world.service.settle(stale)
+
+
+def test_a_file_that_is_missing_is_found_by_the_next_chunk_and_not_before(world: World) -> None:
+    upload = world.send_next(world.create(1000), 0, 300)
+    (world.staging / upload.id).unlink()
+    assert world.service.settle(upload) == upload
+    with pytest.raises(UploadGone):
+        world.send_next(upload, 300, 400)
+
+
+def test_nothing_stays_locked(world: World) -> None:
+    upload = world.send_next(world.create(1000), 0, 300)
+    world.service.settle(upload)
+    with world.store.exclusive(upload.id, ByteRange(0, 1000), LIMITS):
+        pass
+    assert world.content(world.send_next(upload, 300, 1000)) == pattern(0, 1000)
