@@ -28,7 +28,7 @@ class ClientSocket:
 
     `turns` is the semaphore that the reading thread holds while it runs, and gives up while it
     waits. The socket stays blocking: settimeout() would make its descriptor non-blocking, which
-    rules out splice().
+    rules out splice(). A blocking recv() would wait for as many bytes as poll() was asked to.
     """
 
     def __init__(self, connection: socket.socket, turns: Semaphore | None) -> None:
@@ -50,11 +50,11 @@ class ClientSocket:
 
     def recv(self, count: int) -> bytes:
         """At most `count` of the bytes waited for; none at the end of the connection."""
-        return self._call(lambda: self._socket.recv(count))
+        return self._call(lambda: self._socket.recv(count, socket.MSG_DONTWAIT))
 
     def recv_into(self, buffer: memoryview) -> int:
         """The same, into a buffer."""
-        return self._call(lambda: self._socket.recv_into(buffer))
+        return self._call(lambda: self._socket.recv_into(buffer, 0, socket.MSG_DONTWAIT))
 
     def splice(self, pipe: int, count: int) -> int:
         """The same, into a pipe."""

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
+from threading import Semaphore, Thread
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from gunicorn.config import Config
 from gunicorn.http import wsgi
 
 from app.domain.errors import BodyTruncated
-from app.ingest.gunicorn_socket import GunicornSocketSource, take_over
+from app.ingest.client_socket import WAIT_BYTES
+from app.ingest.gunicorn_socket import TURNS_KEY, GunicornSocketSource, take_over
+from app.ingest.source import BodySource
 
 
 class Connection:
@@ -35,7 +38,7 @@ class Connection:
     def take_over(self) -> GunicornSocketSource:
         """The next request's body, which must be possible to take over."""
         source = take_over(self.next_request())
-        assert source is not None
+        assert isinstance(source, GunicornSocketSource)
         return source
 
     def can_be_reused(self) -> bool:
@@ -45,8 +48,10 @@ class Connection:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Connection, socket.socket]]:
-    """A server's connection and the client's socket."""
-    ours, theirs = socket.socketpair()
+    """A server's connection and the client's socket; TCP, as only that has a low-water mark."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
     with closing(ours), closing(theirs):
         yield Connection(ours), theirs
 
@@ -57,7 +62,7 @@ def post(body: bytes, length: int | None = None, path: str = "/") -> bytes:
     return b"POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (path.encode(), declared) + body
 
 
-def read_all(source: GunicornSocketSource) -> bytes:
+def read_all(source: BodySource) -> bytes:
     """The body to its end."""
     buffer, body = memoryview(bytearray(1000)), b""
     while count := source.readinto(buffer):
@@ -125,24 +130,62 @@ def test_a_closed_connection_is_an_early_end(ends: tuple[Connection, socket.sock
     assert not connection.can_be_reused()
 
 
-def test_the_sockets_time_out_is_as_before_afterwards(
+def low_water_mark(connection: socket.socket) -> int:
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+def test_a_thread_is_woken_for_a_block_and_the_socket_is_as_before_afterwards(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
-    before = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)
-    client.sendall(post(b"body"))
+    before = low_water_mark(connection.socket)
+    client.sendall(post(b"", length=WAIT_BYTES + 10))
     source = connection.take_over()
-    assert connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16) != before
-    read_all(source)
-    assert connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16) == before
+    assert source.readinto(memoryview(bytearray(10))) is None
+    assert low_water_mark(connection.socket) == WAIT_BYTES
+    client.sendall(bytes(WAIT_BYTES + 10))
+    assert read_all(source) == bytes(WAIT_BYTES + 10)
+    assert low_water_mark(connection.socket) == before
+
+
+def test_the_few_bytes_of_a_slow_client_come_after_a_tick(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, client = ends
+    client.sendall(post(b"", length=WAIT_BYTES))
+    source = connection.take_over()
+    client.sendall(b"few")
+    buffer = memoryview(bytearray(10))
+    assert source.readinto(buffer) == 3
+    assert bytes(buffer[:3]) == b"few"
+
+
+def test_a_thread_gives_up_its_turn_only_while_it_waits(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, client = ends
+    turns = Semaphore(1)
+    client.sendall(post(b"", length=10))
+    environ = {**connection.next_request(), TURNS_KEY: turns}
+    source = take_over(environ)
+    assert isinstance(source, GunicornSocketSource)
+
+    def send_in_turn() -> None:
+        with turns:
+            client.sendall(b"0123456789")
+
+    with turns:
+        another = Thread(target=send_in_turn)
+        another.start()
+        while not source.wait():
+            pass
+        assert not turns.acquire(blocking=False), "the turn is ours again"
+        assert read_all(source) == b"0123456789"
+    another.join()
 
 
 def test_what_cannot_be_taken_over_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
-    client.sendall(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
-    environ = connection.next_request()
-    assert take_over(environ) is None
-    assert environ["wsgi.input"].read() == b"body"
     client.sendall(post(b"some body"))
     environ = connection.next_request()
     for other in (

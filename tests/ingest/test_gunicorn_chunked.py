@@ -1,0 +1,142 @@
+"""Chunked bodies through the pinned gunicorn's socket: the private names, and what comes after."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from app.domain.errors import BodyTruncated, ChunkMismatch, MalformedBody
+from app.ingest.gunicorn_socket import GunicornChunkedSource, take_over, trailers
+from tests.ingest.test_gunicorn_socket import Connection
+
+HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+NEXT = b"GET /next HTTP/1.1\r\n\r\n"
+
+Ends = tuple[Connection, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """A server's connection and the client's socket."""
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        yield Connection(ours), theirs
+
+
+def chunked_source(connection: Connection, length: int | None = None) -> GunicornChunkedSource:
+    """The next request's body, which must be possible to take over."""
+    source = take_over(connection.next_request(), length)
+    assert isinstance(source, GunicornChunkedSource)
+    return source
+
+
+def read(source: GunicornChunkedSource) -> bytes:
+    """What comes until the end, or a tick without anything."""
+    buffer, body = memoryview(bytearray(1000)), b""
+    while count := source.readinto(buffer):
+        body += buffer[:count]
+    return body
+
+
+def test_payload_comes_without_its_coding_and_the_connection_goes_on(ends: Ends) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n" + NEXT)
+    source = chunked_source(connection)
+    assert source.remaining is None
+    assert read(source) == b"firstsecond"
+    source.finish()
+    assert connection.can_be_reused()
+    assert connection.next_request()["PATH_INFO"] == "/next"
+
+
+def test_a_chunk_larger_than_what_came_along_is_read_from_the_socket(ends: Ends) -> None:
+    connection, client = ends
+    payload = bytes(range(256)) * 200
+    client.sendall(HEAD + b"%x\r\n%s\r\n0\r\n\r\n" % (len(payload), payload) + NEXT)
+    source = chunked_source(connection)
+    assert read(source) == payload
+    assert connection.can_be_reused()
+    assert connection.next_request()["PATH_INFO"] == "/next"
+
+
+@pytest.mark.parametrize("sent", [b"", b"5", b"5\r\nfir", b"5\r\nfirst", b"5\r\nfirst\r\n"])
+def test_a_silent_client_costs_a_tick_wherever_it_stops(ends: Ends, sent: bytes) -> None:
+    connection, client = ends
+    whole = b"5\r\nfirst\r\n0\r\n\r\n"
+    client.sendall(HEAD + sent)
+    source = chunked_source(connection)
+    first = read(source)
+    assert source.readinto(memoryview(bytearray(1000))) is None
+    client.sendall(whole.removeprefix(sent))
+    assert first + read(source) == b"first"
+    assert connection.can_be_reused()
+
+
+def test_what_came_before_the_connection_broke_is_handed_out(ends: Ends) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"5\r\nfirst\r\n6\r\nsec")
+    client.close()
+    source = chunked_source(connection)
+    buffer, body = memoryview(bytearray(1000)), b""
+    with pytest.raises(BodyTruncated):
+        while True:
+            body += buffer[: source.readinto(buffer) or 0]
+    assert body == b"firstsec"
+    assert not connection.can_be_reused()
+
+
+def test_a_malformed_coding_costs_the_connection(ends: Ends) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"5\r\nfirstX\r\n0\r\n\r\n")
+    source = chunked_source(connection)
+    with pytest.raises(MalformedBody):
+        read(source)
+    assert not connection.can_be_reused()
+
+
+def test_the_end_must_come_where_the_length_is_told(ends: Ends) -> None:
+    connection, client = ends
+    for length, problem in ((4, "longer"), (6, "too short")):
+        client.sendall(HEAD + b"5\r\nfirst\r\n0\r\n\r\n")
+        source = chunked_source(connection, length)
+        with pytest.raises(ChunkMismatch, match=problem):
+            while source.readinto(memoryview(bytearray(4))):
+                pass
+            source.finish()
+        read(source)
+        assert connection.can_be_reused()
+
+
+def test_trailers_are_seen_once_the_body_was_read(ends: Ends) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"5\r\nfirst\r\n0\r\nChecksum: abc\r\n\r\n" + NEXT)
+    environ = connection.next_request()
+    source = take_over(environ, 5)
+    assert isinstance(source, GunicornChunkedSource)
+    assert read(source) == b"first"
+    assert trailers(environ) == []
+    source.finish()
+    assert trailers(environ) == [("CHECKSUM", "abc")]
+    assert connection.next_request()["PATH_INFO"] == "/next"
+
+
+@pytest.mark.parametrize("field", [b"no colon", b"Bad Name: 1", b"Content-Length: 5\r\n folded"])
+def test_malformed_trailers_cost_the_connection(ends: Ends, field: bytes) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"5\r\nfirst\r\n0\r\n" + field + b"\r\n\r\n")
+    source = chunked_source(connection)
+    with pytest.raises(MalformedBody):
+        read(source)
+    assert not connection.can_be_reused()
+
+
+def test_a_body_begun_elsewhere_is_left_alone(ends: Ends) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"9\r\nfirst\nend\r\n0\r\n\r\n")
+    environ = connection.next_request()
+    assert environ["wsgi.input"].readline() == b"first\n"
+    assert take_over(environ) is None
+    assert environ["wsgi.input"].read() == b"end"
