@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from app.domain.errors import NoRoom, StorageFailed
+from app.ingest.stages import Stage, stage
 from app.storage.base import Problem
 
 LOW_ROOM_BYTES = 1024 * 1024 * 1024
@@ -121,7 +122,8 @@ class Folder:
 
     def sync(self) -> None:
         """Make the names in the folder durable."""
-        os.fsync(self.descriptor)
+        with stage(Stage.SYNC):
+            os.fsync(self.descriptor)
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """Regular files in the folder."""

@@ -21,6 +21,7 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
+from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Durability, Problem, StagedFile
 from app.storage.folder import Folder, disk_errors, folder_problems
 from app.storage.kernel_copy import copy_range
@@ -119,8 +120,9 @@ class LocalStore:
         """See `UploadStore.harden`."""
         if self._durability is not Durability.NONE:
             # Side by side they share the disk's waits, as far as its file system can.
-            for _ in self._syncing.map(self._sync_staged, keys):
-                pass
+            with stage(Stage.SYNC):
+                for _ in self._syncing.map(self._sync_staged, keys):
+                    pass
 
     def publish(self, key: str, length: int) -> None:
         """See `UploadStore.publish`. Takes no longer for a longer file on one file system."""
@@ -221,7 +223,8 @@ class LocalStore:
             if size > length:
                 os.ftruncate(descriptor, length)
             if not is_hard and self._durability is not Durability.NONE:
-                os.fsync(descriptor)
+                with stage(Stage.SYNC):
+                    os.fsync(descriptor)
             try:
                 self._bring_over(key, length, descriptor)
             except FileNotFoundError as error:  # Cancelled or deleted a moment ago.
@@ -251,7 +254,8 @@ class LocalStore:
             if copy_range(descriptor, target, 0, length) < length:
                 raise BytesLost(f"{key} was cut short while it was copied")
             if self._durability is not Durability.NONE:
-                os.fsync(target)
+                with stage(Stage.SYNC):
+                    os.fsync(target)
         finally:
             os.close(target)
         self._library.move(_incoming(key), self._library, key)

@@ -76,6 +76,7 @@ def test_a_slow_body_is_checkpointed_by_time(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(range_writer, "_timed_checkpoints", range_writer._TimedCheckpoints())
     told: list[ByteRange] = []
     span = ByteRange(0, 2 * BLOCK_BYTES)
     with store.exclusive(KEY, span, LIMITS) as writer:
@@ -263,6 +264,7 @@ def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(range_writer, "_timed_checkpoints", range_writer._TimedCheckpoints())
     told: list[ByteRange] = []
     span = ByteRange(0, 4 * BLOCK_BYTES)
 
@@ -273,3 +275,6 @@ def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(
     with store.exclusive(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), record_slowly)
     assert told == [ByteRange(0, BLOCK_BYTES)]
+    with store.exclusive(KEY, span, LIMITS) as writer:
+        writer.write(span, body(0, span.end), told.append)
+    assert len(told) == 1, "nor by another upload"

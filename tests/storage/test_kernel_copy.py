@@ -1,0 +1,112 @@
+"""Copies from file to file that never come into the program."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.storage import kernel_copy
+from app.storage.kernel_copy import copy_range
+from tests.storage.sources import pattern
+
+REFUSALS = [errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM]
+
+
+class Files:
+    """A source with the test's bytes, and a target that is open for reading and writing."""
+
+    def __init__(self, source: Path, target: Path, length: int) -> None:
+        source.write_bytes(pattern(0, length))
+        self.path = target
+        target.touch()
+        self.source = os.open(source, os.O_RDONLY)
+        self.target = os.open(target, os.O_RDWR)
+
+    def close(self) -> None:
+        os.close(self.source)
+        os.close(self.target)
+
+
+@pytest.fixture(params=["one file system", "two file systems"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
+    place = tmp_path
+    if request.param == "two file systems":
+        place = request.getfixturevalue("memory_folder")
+    files = Files(place / "source", tmp_path / "target", 10_000)
+    yield files
+    files.close()
+
+
+@pytest.fixture(params=["copy_file_range", "sendfile"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two ways; the second is taken where the first is not to be had."""
+    if request.param == "sendfile":
+        refuse(monkeypatch, errno.EXDEV)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A file system that cannot copy ranges."""
+
+    def fail(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "copy_file_range", fail)
+
+
+@pytest.mark.parametrize("length", [0, 1, 4096, 9_999, 10_000])
+def test_the_first_bytes_of_the_source_arrive(files: Files, length: int) -> None:
+    assert copy_range(files.source, files.target, 0, length) == length
+    assert files.path.read_bytes() == pattern(0, length)
+
+
+def test_they_arrive_at_the_position(files: Files) -> None:
+    os.write(files.target, b"\xff" * 20_000)
+    assert copy_range(files.source, files.target, 5_000, 100) == 100
+    expected = b"\xff" * 5_000 + pattern(0, 100) + b"\xff" * 14_900
+    assert files.path.read_bytes() == expected
+
+
+def test_a_position_beyond_the_end_leaves_a_hole_before_it(files: Files) -> None:
+    assert copy_range(files.source, files.target, 7_001, 100) == 100
+    assert files.path.read_bytes() == bytes(7_001) + pattern(0, 100)
+
+
+def test_a_source_that_is_too_short_says_how_much_there_was(files: Files) -> None:
+    assert copy_range(files.source, files.target, 10, 20_000) == 10_000
+    assert files.path.read_bytes() == bytes(10) + pattern(0, 10_000)
+
+
+def test_more_than_one_call_takes_come_in_order(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_copy, "MOST_AT_ONCE", 777)
+    assert copy_range(files.source, files.target, 3, 10_000) == 10_000
+    assert files.path.read_bytes() == bytes(3) + pattern(0, 10_000)
+
+
+def test_neither_descriptor_need_stand_at_the_beginning(files: Files) -> None:
+    os.lseek(files.source, 5_000, os.SEEK_SET)
+    os.lseek(files.target, 123, os.SEEK_SET)
+    assert copy_range(files.source, files.target, 0, 10_000) == 10_000
+    assert files.path.read_bytes() == pattern(0, 10_000)
+
+
+@pytest.mark.parametrize("number", REFUSALS)
+def test_every_refusal_of_the_first_way_leads_to_the_second(
+    files: Files, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    refuse(monkeypatch, number)
+    assert copy_range(files.source, files.target, 0, 10_000) == 10_000
+    assert files.path.read_bytes() == pattern(0, 10_000)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_errors_of_the_disk_are_not_hidden(
+    files: Files, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    refuse(monkeypatch, number)
+    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+        copy_range(files.source, files.target, 0, 10_000)
+    assert caught.value.errno == number
