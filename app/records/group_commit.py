@@ -1,0 +1,84 @@
+"""One commit for the writers that wait at the same time.
+
+SQLite has one writer, and a commit waits for the disk: some milliseconds each, one after the
+other. Writers of one process therefore share a transaction: each does its work in a savepoint,
+hands on to the next who waits, and the last of them commits for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Event, Lock
+
+from sqlalchemy import Connection
+
+MOST_IN_A_GROUP = 64
+"""Writers of one transaction; it keeps other processes waiting for so long."""
+
+
+class _Group:
+    """A transaction under way, and those who wait for its end."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._stack = ExitStack()
+        self.connection = self._stack.enter_context(begin())
+        self.size = 0
+        self._has_ended = Event()
+        self._error: BaseException | None = None
+
+    def end(self) -> None:
+        """Commit."""
+        try:
+            self._stack.close()
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._has_ended.set()
+
+    def wait(self) -> None:
+        """Return once it is committed, by whomever; raises what kept it from that."""
+        self._has_ended.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class GroupCommit:
+    """`begin` opens a transaction that commits when its context ends well."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._begin = begin
+        self._working = Lock()
+        self._waiting = 0
+        self._counting = Lock()
+        self._group: _Group | None = None
+
+    @contextmanager
+    def join(self) -> Iterator[Connection]:
+        """Work in a transaction; it is committed when this ends, unless it raises.
+
+        What raises is rolled back, and what the others did is not.
+        """
+        with self._turn() as group, group.connection.begin_nested():
+            yield group.connection
+        group.wait()
+
+    @contextmanager
+    def _turn(self) -> Iterator[_Group]:
+        """The running group, or a new one, for one writer at a time."""
+        self._count(1)
+        with self._working:
+            self._count(-1)
+            group = self._group = self._group or _Group(self._begin)
+            group.size += 1
+            try:
+                yield group
+            finally:
+                if not self._waiting or group.size == MOST_IN_A_GROUP:
+                    self._group = None
+                    group.end()
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._waiting += change
