@@ -38,6 +38,7 @@ class Server:
     options: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    module: str = "app.serve"
 
     @property
     def url(self) -> str:
@@ -77,7 +78,7 @@ class Server:
         """Start, and return once it answers."""
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.serve"],
+                [sys.executable, "-m", self.module],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=log,
