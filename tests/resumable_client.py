@@ -86,13 +86,16 @@ def read_head(connection: socket.socket) -> tuple[int, dict[str, str]]:
 
 
 def send(
-    server: Server,
-    method: str,
-    path: str = "/resumable/",
-    body: bytes = b"",
-    **headers: str,
+    server: Server, method: str, path: str = "/resumable/", body: bytes = b"", **headers: str
 ) -> Answer:
     """One request on a connection of its own; an underscore in a header's name is a hyphen."""
+    return send_request(server, method, path, body, headers)
+
+
+def send_request(
+    server: Server, method: str, path: str, body: bytes, headers: dict[str, str]
+) -> Answer:
+    """The same with the headers as a mapping."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with server.connect() as connection:
         if named.get("Transfer-Encoding") == "chunked":
@@ -118,12 +121,12 @@ def append(
         "Upload_Complete": flag(is_last),
         **headers,
     }
-    return send(server, "PATCH", f"/resumable/{upload_id}", body, **fields)
+    return send_request(server, "PATCH", f"/resumable/{upload_id}", body, fields)
 
 
 def look(server: Server, upload_id: str, **headers: str) -> Answer:
     """HEAD an upload."""
-    return send(server, "HEAD", f"/resumable/{upload_id}", **headers)
+    return send(server, "HEAD", f"/resumable/{upload_id}", b"", **headers)
 
 
 def flag(is_true: bool) -> str:

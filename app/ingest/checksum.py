@@ -7,6 +7,8 @@ from io import RawIOBase
 from typing import Protocol
 from zlib import crc32
 
+from app.ingest.stages import Stage, stage
+
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
 """What `new_checksum` knows. The weak ones find damage on the way, which is all that is asked."""
 
@@ -58,7 +60,8 @@ def new_checksum(algorithm: str) -> Checksum:
 def digest_of(file: RawIOBase, algorithm: str, length: int) -> str:
     """The digest, in hexadecimal, of the next `length` bytes of a file, or of all if fewer."""
     checksum, buffer = new_checksum(algorithm), memoryview(bytearray(READ_BYTES))
-    while count := file.readinto(buffer[: min(length, READ_BYTES)]):
-        checksum.update(buffer[:count])
-        length -= count
+    with stage(Stage.HASH):
+        while count := file.readinto(buffer[: min(length, READ_BYTES)]):
+            checksum.update(buffer[:count])
+            length -= count
     return checksum.digest().hex()

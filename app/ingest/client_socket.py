@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from app.domain.errors import BodyTruncated
 from app.ingest.source import IDLE_TICK_SECONDS
+from app.ingest.stages import Stage, stage
 
 WAIT_BYTES = 256 * 1024
 """A thread is not woken for less, unless the body ends before or a tick is over. A client on a
@@ -43,10 +44,11 @@ class ClientSocket:
 
         `count` is how many bytes are wanted, all of which the client is going to send.
         """
-        self._await_bytes(min(WAIT_BYTES, count))
-        if self._poll.poll(0):
-            return True
-        return bool(self._poll_aside()) or self._has_any
+        with stage(Stage.RECEIVE):
+            self._await_bytes(min(WAIT_BYTES, count))
+            if self._poll.poll(0):
+                return True
+            return bool(self._poll_aside()) or self._has_any
 
     def recv(self, count: int) -> bytes:
         """At most `count` of the bytes waited for; none at the end of the connection."""
@@ -86,6 +88,7 @@ class ClientSocket:
     @staticmethod
     def _call(receive: Callable[[], T]) -> T:
         try:
-            return receive()
+            with stage(Stage.RECEIVE):
+                return receive()
         except OSError as error:
             raise BodyTruncated("The connection broke while the body arrived.") from error

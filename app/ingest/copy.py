@@ -13,6 +13,7 @@ from app.domain.errors import BodyStalled
 from app.domain.ranges import ByteRange
 from app.ingest.source import BodySource
 from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
+from app.ingest.stages import Stage, stage
 
 BLOCK_BYTES = 1024 * 1024
 """Size of one write. Smaller ones cost CPU (64 KiB: 0.95 s/GB, 1 MiB: 0.43, 4 MiB: 0.41) and each
@@ -164,7 +165,8 @@ def discard(
 
 
 def _write_all(descriptor: int, data: memoryview, position: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, position)
-        data = data[written:]
-        position += written
+    with stage(Stage.WRITE):
+        while data:
+            written = os.pwrite(descriptor, data, position)
+            data = data[written:]
+            position += written

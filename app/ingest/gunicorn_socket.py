@@ -31,6 +31,7 @@ from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, Malform
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.client_socket import ClientSocket
 from app.ingest.source import IDLE_TICK_SECONDS
+from app.ingest.stages import note_arrival
 
 FRAMING_BYTES = 8192
 """How much is read at once where the next line of the chunked coding is expected."""
@@ -105,6 +106,7 @@ class GunicornSocketSource:
         return self._took(count)
 
     def _took(self, count: int) -> int:
+        note_arrival(count)
         self._remaining -= count
         if self._remaining == 0:
             self._release()
@@ -182,6 +184,7 @@ class GunicornChunkedSource:
             if not count:
                 raise BodyTruncated("The body ended in the middle of a chunk.")
             self._decoder.passed(count)
+        note_arrival(count)
         if self._remaining is not None:
             self._remaining -= count
         return count

@@ -13,6 +13,7 @@ from app.domain.errors import (
     MalformedBody,
 )
 from app.ingest.checksum import ALGORITHMS, new_checksum
+from app.ingest.stages import Stage, note_arrival, stage
 
 IDLE_TICK_SECONDS = 0.5
 """A source that waits for the client returns at least this often, so that its reader can look
@@ -85,6 +86,7 @@ class StreamSource:
         if wanted == 0:
             return 0
         data = read_from_stream(self._stream, wanted)
+        note_arrival(len(data))
         buffer[: len(data)] = data
         if self._remaining is not None:
             if not data and self._must_end:
@@ -103,7 +105,8 @@ class StreamSource:
 def read_from_stream(stream: Readable, size: int) -> bytes:
     """At most `size` bytes, none at the end; network errors become those of the domain."""
     try:
-        return stream.read(size) or b""
+        with stage(Stage.RECEIVE):
+            return stream.read(size) or b""
     except (TimeoutError, BlockingIOError) as error:
         raise BodyStalled("The body stopped arriving.") from error
     except OSError as error:
@@ -133,7 +136,8 @@ class HashingSource:
         """Read and hash."""
         count = self._source.readinto(buffer)
         if count:
-            self._checksum.update(buffer[:count])
+            with stage(Stage.HASH):
+                self._checksum.update(buffer[:count])
         return count
 
     def finish(self) -> None:

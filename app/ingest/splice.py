@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from app.ingest.source import BodySource
+from app.ingest.stages import Stage, stage
 
 PIPE_BYTES = 1024 * 1024
 """What the pipe is asked to hold: the most an ordinary user may have by default."""
@@ -54,10 +55,11 @@ class Pipe:
 
     def empty_into(self, descriptor: int, position: int, count: int) -> None:
         """Write the `count` bytes in the pipe to a file, at a position."""
-        while count:
-            moved = os.splice(self.reader, descriptor, count, offset_dst=position)
-            count -= moved
-            position += moved
+        with stage(Stage.WRITE):
+            while count:
+                moved = os.splice(self.reader, descriptor, count, offset_dst=position)
+                count -= moved
+                position += moved
 
     def close(self) -> None:
         """Give it back to the system, with whatever is in it."""

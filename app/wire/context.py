@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import cast
+from typing import Protocol, cast
 
 from flask import Flask, Response, current_app, request
 
@@ -18,8 +18,26 @@ REQUEST_ID_KEY = "sluice.request_id"
 UPLOAD_ID_KEY = "sluice.upload_id"
 """Where the access log finds both in the WSGI environment."""
 
+PROBLEM_KEY = "sluice.problem"
+"""Where an answer that is an error leaves its code."""
+
+SENDING_KEY = "sluice.sending"
+"""Where a `Sending` may be, to be told of stored bytes that go out."""
+
 _EXTENSION = "sluice"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Sending(Protocol):
+    """Who counts what is sent behind the application's back."""
+
+    def began(self) -> None:
+        """The bytes of a file are handed to the server."""
+        ...
+
+    def ended(self, count: int) -> None:
+        """So many of them went out, all or not."""
+        ...
 
 
 def current_services() -> Services:

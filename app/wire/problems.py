@@ -14,6 +14,7 @@ from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, InternalServerError
 
 from app.domain.errors import BodyStalled, BodyTruncated, ServerBusy, StorageFailed, UploadError
+from app.wire.context import PROBLEM_KEY
 from app.wire.request_body import drain_body
 
 RETRY_AFTER_SECONDS = 2
@@ -75,6 +76,7 @@ def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Res
     else:
         response = jsonify({**problem.to_json(), **(members or {})})
         response.content_type = "application/problem+json"
+    request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
     response.headers["Cache-Control"] = "no-store"
     if problem.retryable and problem.status == ServerBusy.status_hint:

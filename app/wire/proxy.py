@@ -6,12 +6,35 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from werkzeug.datastructures import Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.settings import IPNetwork
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
+
+
+SIGNS = ("Via", "Forwarded", "X-Forwarded-For")
+"""A request with one of these headers came through a proxy."""
+
+
+def came_directly(headers: Headers) -> bool:
+    """Whether no proxy shows itself, so that all of HTTP/1.1 passes between client and service.
+
+    Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
+    gives the final one to whoever comes next on the connection.
+    """
+    return not any(name in headers for name in SIGNS)
+
+
+_FIXED_KEY = "werkzeug.proxy_fix.orig"
+"""Where `ProxyFix` keeps what the environment was before it."""
+
+
+def is_forwarded(environ: dict[str, Any]) -> bool:
+    """Whether the request came through a trusted proxy, and not past it."""
+    return _FIXED_KEY in environ and "HTTP_X_FORWARDED_FOR" in environ
 
 
 class TrustedProxies:

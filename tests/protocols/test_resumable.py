@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from tests.dropzone_client import random_bytes, stored_sha256
-from tests.resumable_client import append, create, look, send
+from tests.resumable_client import append, create, look, send, send_request
 from tests.server import Server
 
 FILE = random_bytes(30_000, 80)
@@ -243,13 +243,11 @@ def test_parameters_of_the_content_type_do_not_matter(server: Server) -> None:
         {"Upload_Complete": "1"},
         {"Upload_Complete": "?2"},
         {"Upload_Complete": "?0, ?0"},
-        {"Upload_Complete": "?0", "Upload_Length": "-1"},
-        {"Upload_Complete": "?0", "Upload_Length": "1.5"},
-        {"Upload_Complete": "?0", "Upload_Length": "9999999999999999"},
         {"Upload_Complete": "?0", "Upload_Offset": "5"},
         {"Upload_Complete": "?0", "Repr_Digest": "sha-256=:AAAA:"},
         {"Upload_Complete": "?0", "Repr_Digest": "sha-256=abc, ="},
         {"Upload_Complete": "?1", "Want_Repr_Digest": "sha-256=much"},
+        {"Upload_Complete": "?1", "Content_Digest": "sha-256=:AAAA:"},
     ],
     ids=str,
 )
@@ -285,9 +283,9 @@ def test_an_append_with_missing_or_malformed_headers_is_refused(
     ("disposition", "content_type", "name"),
     [
         ('inline; filename="holiday film.mp4"', "video/mp4", "holiday film.mp4"),
-        ("attachment; filename*=UTF-8''caf%C3%A9.mp4; filename=\"cafe.mp4\"", "", "café.mp4"),
-        ("form-data; filename=\"cafe.mp4\"; filename*=UTF-8''caf%C3%A9.mp4", "", "café.mp4"),
-        ('inline; filename="caf\xc3\xa9.mp4"', "", "café.mp4"),
+        ("attachment; filename*=UTF-8''%C3%9Cbung.mp4; filename=\"exercise.mp4\"", "", "Übung.mp4"),
+        ("form-data; filename=\"exercise.mp4\"; filename*=UTF-8''%C3%9Cbung.mp4", "", "Übung.mp4"),
+        ('inline; filename="\xc3\x9cbung.mp4"', "", "Übung.mp4"),
         ('inline; filename="../../etc/passwd"', "", "etc/passwd"),
         ("inline", "video/mp4", "unnamed.mp4"),
         ("", "video/quicktime", "unnamed.mov"),
@@ -298,5 +296,7 @@ def test_the_file_is_called_what_its_disposition_says(
     server: Server, disposition: str, content_type: str, name: str
 ) -> None:
     described = {"Content_Disposition": disposition, "Content_Type": content_type}
-    created = create(server, b"", **{key: value for key, value in described.items() if value})
+    told = {"Upload_Complete": "?0", **described}
+    headers = {key: value for key, value in told.items() if value}
+    created = send_request(server, "POST", "/resumable/", b"", headers)
     assert created.json()["filename"] == name

@@ -20,6 +20,7 @@ from tests.resumable_client import (
     request_bytes,
     request_head,
     send,
+    send_request,
 )
 from tests.server import Server
 
@@ -115,6 +116,14 @@ def test_a_client_of_http_1_0_gets_its_answer_alone(server: Server) -> None:
         connection.sendall(request.replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1))
         answer = read_answer(connection)
     assert (answer.status, answer.interim) == (200, [])
+
+
+@pytest.mark.parametrize("name", ["Via", "Forwarded", "X-Forwarded-For"])
+def test_a_client_behind_a_proxy_gets_its_answer_alone(server: Server, name: str) -> None:
+    sign = {name: "for=192.0.2.1" if name == "Forwarded" else "1.1 proxy.example"}
+    answer = send_request(server, "POST", "/resumable/", FILE, {**NEWEST, **sign})
+    assert (answer.status, answer.interim) == (200, [])
+    assert answer.headers["upload-draft-interop-version"] == "8"
 
 
 def test_a_refused_creation_announces_nothing(server: Server) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.protocols.resumable.versions import VERSIONS
 from tests.dropzone_client import random_bytes
-from tests.resumable_client import Answer, flag, send
+from tests.resumable_client import Answer, flag, send, send_request
 from tests.server import Server
 
 FILE = random_bytes(3_000, 81)
@@ -48,12 +48,12 @@ def append(
         "Content-Type": "application/partial-upload",
         **headers,
     }
-    return send(server, "PATCH", f"/resumable/{upload_id}", body, **fields)
+    return send_request(server, "PATCH", f"/resumable/{upload_id}", body, fields)
 
 
 def ask(server: Server, method: str, version: str, upload_id: str, **headers: str) -> Answer:
     fields = {"Upload-Draft-Interop-Version": version, **headers}
-    return send(server, method, f"/resumable/{upload_id}", **fields)
+    return send_request(server, method, f"/resumable/{upload_id}", b"", fields)
 
 
 def test_the_table_has_every_version_under_its_number() -> None:
@@ -162,8 +162,10 @@ def test_early_drafts_refuse_a_look_up_that_tells_the_state(
     telling_offset = ask(server, method, version, upload_id, **{"Upload-Offset": "0"})
     assert telling_offset.status == (400 if version in OLD else 204)
     if version in OLD:
-        state = completeness(version, False)
-        assert ask(server, method, version, upload_id, **state).status == 400
+        telling_state = ask(server, method, version, upload_id, **completeness(version, False))
+        assert telling_state.status == 400
+        telling_length = ask(server, method, version, upload_id, **{"Upload-Length": "3000"})
+        assert telling_length.status == (400 if method == "HEAD" else 204)
 
 
 @pytest.mark.parametrize("version", ALL)
@@ -204,3 +206,17 @@ def test_bytes_past_the_length_end_the_upload_in_the_newest_draft_alone(
     assert ask(server, "HEAD", version, created.upload_id).status == (
         410 if version == "8" else 204
     )
+
+
+@pytest.mark.parametrize("length", ["-1", "1.5", "many", "20, 20", "9999999999999999"])
+@pytest.mark.parametrize("version", ALL)
+def test_a_length_that_is_none_is_ignored_by_the_newest_draft_alone(
+    server: Server, version: str, length: str
+) -> None:
+    headers = {"Upload-Draft-Interop-Version": version, **completeness(version, False)}
+    created = send(server, "POST", body=FILE, **headers, **{"Upload-Length": length})
+    if version == "8":
+        assert created.status == 201
+        assert "upload-length" not in created.headers
+    else:
+        assert (created.status, created.interim) == (400, [])

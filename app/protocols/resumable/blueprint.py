@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from flask import Blueprint, Response, current_app, g, request
 
-from app.domain.errors import InvalidRequest, UploadError, WriterSuperseded
+from app.domain.errors import InvalidRequest, TooLarge, UploadError, WriterSuperseded
 from app.domain.upload import Upload, parse_upload_id
 from app.ingest.source import BodySource
 from app.protocols.resumable.answers import acknowledgement, limit_headers, state_headers
@@ -22,6 +22,7 @@ from app.wire.context import current_owner, current_services, note_upload
 from app.wire.digests import digest_source
 from app.wire.location import location_of
 from app.wire.problems import answer, finish_request
+from app.wire.proxy import came_directly
 from app.wire.request_body import open_body
 
 blueprint = Blueprint("resumable", __name__, url_prefix="/resumable")
@@ -58,9 +59,9 @@ def _failed(error: UploadError) -> Response:
     if not isinstance(error, WriterSuperseded):  # A newer request wants this one gone.
         finish_request(error)
     response = answer(*problem_of(error, version))
-    if response.status_code == 413:
+    if isinstance(error, TooLarge):
         response.headers.update(limit_headers(version))
-    if response.status_code == 415:
+    if isinstance(error, NotPartialUpload):
         response.headers["Accept-Patch"] = PARTIAL_UPLOAD
     if request.method in {"POST", "PUT", "PATCH"}:
         response.headers.update(_state_after(error, version))
@@ -92,12 +93,12 @@ def create() -> Response:
     """Make an upload resource, and take what the request brings of its bytes."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     transfer = parse_creation(dict(request.headers), version, _content_length())
+    body = _checked(wanted.watch(open_body()) if transfer.is_last else open_body())
     upload = _remember(_new_upload(transfer))
     location = {"Location": _location(upload)}
-    interim = Interim(request.environ, _named_version())
+    interim = _interim()
     interim.announce({**location, **limit_headers(version, upload)})
-    body = wanted.watch(open_body()) if transfer.is_last else open_body()
-    upload = _receiving(interim).receive(upload, transfer, _checked(body))
+    upload = _receiving(interim).receive(upload, transfer, body)
     status = version.completed_status if transfer.is_last else 201
     response = acknowledgement(upload, version, status, is_last=transfer.is_last)
     response.headers.update({**location, **wanted.headers(upload)})
@@ -135,7 +136,7 @@ def _new_upload(transfer: Transfer) -> Upload:
 def look(upload_id: str) -> Response:
     """How far the upload is; a request that still writes is ended first."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
-    _check_lookup(version)
+    _refuse_state(version, "Upload-Length")
     upload = _settled(upload_id)
     headers = {**state_headers(upload, version), **wanted.headers(upload)}
     return Response(status=204, headers=headers)
@@ -148,7 +149,7 @@ def append(upload_id: str) -> Response:
     if version.append_type not in {None, request.mimetype}:
         raise NotPartialUpload(f"Send the bytes as {version.append_type}.")
     transfer = parse_append(dict(request.headers), version, _content_length())
-    interim = Interim(request.environ, _named_version())
+    interim = _interim()
     upload = _receiving(interim).receive(_settled(upload_id), transfer, _checked(open_body()))
     status = version.completed_status if transfer.is_last else version.appended_status
     response = acknowledgement(upload, version, status, is_last=transfer.is_last)
@@ -159,17 +160,18 @@ def append(upload_id: str) -> Response:
 @blueprint.delete("/<upload_id>")
 def cancel(upload_id: str) -> Response:
     """End the upload and free its room."""
-    _check_lookup(_version())
+    _refuse_state(_version())
     upload = _settled(upload_id)
     current_services().uploads.cancel(current_owner(), upload.id)
     return Response(status=204)
 
 
-def _check_lookup(version: InteropVersion) -> None:
-    """Earlier drafts refuse such a request: it was meant to be another one."""
-    state = {version.completeness_header, "Upload-Offset"} & set(request.headers.keys())
-    if version.bars_state_on_lookup and state:
-        raise InvalidRequest(f"These headers do not belong here: {', '.join(sorted(state))}.")
+def _refuse_state(version: InteropVersion, *others: str) -> None:
+    """Earlier drafts refuse a request that tells the state: it was meant to be another one."""
+    barred = {version.completeness_header, "Upload-Offset", *others}
+    told = barred & set(request.headers.keys())
+    if version.bars_state_on_lookup and told:
+        raise InvalidRequest(f"These headers do not belong here: {', '.join(sorted(told))}.")
 
 
 # ---- what they share -----------------------------------------------------------------------------
@@ -188,6 +190,11 @@ def _remember(upload: Upload) -> Upload:
 
 def _receiving(interim: Interim) -> Receiving:
     return Receiving(current_services().uploads, _version(), interim)
+
+
+def _interim() -> Interim:
+    is_direct = came_directly(request.headers)
+    return Interim(request.environ, _named_version() if is_direct else None)
 
 
 def _location(upload: Upload) -> str:

@@ -18,8 +18,8 @@ PROGRESS_SECONDS = 1.0
 class Interim:
     """Interim responses to one request.
 
-    With `version` None, for clients that name no version we speak, none is sent: the draft forbids
-    it (appendix "Draft Version Identification").
+    With `version` None none is sent: the draft forbids it for clients that name no version we
+    speak (appendix "Draft Version Identification"), and a proxy may not let it through.
     """
 
     def __init__(self, environ: dict[str, Any], version: InteropVersion | None) -> None:

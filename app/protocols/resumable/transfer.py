@@ -77,7 +77,7 @@ def _transfer(
     is_last = default if is_last is None else is_last
     if is_last is None:
         raise InvalidRequest(f"The {version.completeness_header} header is missing.")
-    return Transfer(is_last, offset, content_length, _number(headers, "Upload-Length"))
+    return Transfer(is_last, offset, content_length, _upload_length(headers, version))
 
 
 def _completeness(headers: Mapping[str, str], version: InteropVersion) -> bool | None:
@@ -85,6 +85,15 @@ def _completeness(headers: Mapping[str, str], version: InteropVersion) -> bool |
     if name not in headers:
         return None
     return parse_boolean(headers[name], name) == (name == UPLOAD_COMPLETE)
+
+
+def _upload_length(headers: Mapping[str, str], version: InteropVersion) -> int | None:
+    try:
+        return _number(headers, "Upload-Length")
+    except InvalidRequest:
+        if not version.ignores_malformed_length:
+            raise
+        return None
 
 
 def _number(headers: Mapping[str, str], name: str) -> int | None:

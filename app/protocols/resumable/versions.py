@@ -39,6 +39,8 @@ class InteropVersion:
     """Whether a HEAD or DELETE that tells of offset or completeness must be refused."""
     ends_overlong_upload: bool = True
     """Whether bytes beyond the length make the upload invalid, or are just not taken."""
+    ignores_malformed_length: bool = True
+    """Whether an `Upload-Length` that is no length counts as none, or makes the request invalid."""
 
     def write_completeness(self, is_complete: bool) -> dict[str, str]:
         """The header that says whether the upload is complete."""
@@ -49,7 +51,13 @@ class InteropVersion:
 DRAFT_12 = InteropVersion(number=8)
 """Drafts -09 to -12."""
 
-_DRAFT_06 = replace(DRAFT_12, number=7, completed_upload_status=400, ends_overlong_upload=False)
+_DRAFT_06 = replace(
+    DRAFT_12,
+    number=7,
+    completed_upload_status=400,
+    ends_overlong_upload=False,
+    ignores_malformed_length=False,
+)
 _DRAFT_05 = replace(
     _DRAFT_06,
     number=6,
