@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from app.factory import create_app
+from app.metrics.instruments import Instruments
 from app.services import build_services
 from app.settings import from_env
 
-services = build_services(from_env(os.environ))
+instruments = Instruments()
+services = build_services(from_env(os.environ), instruments.count_upload)
 services.prepare()
-app = create_app(services)
+app = create_app(services, instruments)

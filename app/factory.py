@@ -12,12 +12,13 @@ from app.api import uploads as api_uploads
 from app.api import videos as api_videos
 from app.api.openapi import blueprint as api_openapi
 from app.delivery import blueprint as delivery
+from app.metrics.instruments import Instruments
 from app.protocols import batch, dropzone, filepond, fineuploader, flow, resumablejs
 from app.protocols.resumable import blueprint as resumable
 from app.protocols.tus import blueprint as tus
 from app.services import Services
-from app.web import health, pages
-from app.wire import context, cors, problems
+from app.web import health, metrics, pages, status
+from app.wire import context, cors, problems, server_timing
 from app.wire.proxy import TrustedProxies
 
 ROOT = Path(__file__).parent.parent
@@ -36,17 +37,22 @@ PAGE_POLICY = "; ".join(
 """Content-Security-Policy of our pages: nothing inline, nothing from elsewhere."""
 
 
-def create_app(services: Services) -> Flask:
-    """The WSGI application over `services`."""
+def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
+    """The WSGI application over `services`, counting with `instruments`, or with its own."""
     app = Flask("app", static_folder=str(ROOT / "static"), template_folder=str(ROOT / "templates"))
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
+    server_timing.init_app(app)
+    metrics.init_app(app, instruments or Instruments())
     context.init_app(app, services)
     problems.init_app(app)
     cors.init_app(app)
     app.after_request(_protect_pages)
-    for module in (pages, health, delivery, dropzone, batch, tus, resumable):
+    for module in (pages, health, metrics, status):
+        app.register_blueprint(module.blueprint)
+    app.register_blueprint(status.api_blueprint)
+    for module in (delivery, dropzone, batch, tus, resumable):
         app.register_blueprint(module.blueprint)
     for module in (resumablejs, flow, filepond, fineuploader):
         app.register_blueprint(module.blueprint)

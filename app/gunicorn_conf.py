@@ -10,9 +10,11 @@ import socket
 import struct
 from typing import Any
 
+from app.metrics.folder import MetricsFolder
 from app.settings import from_env
 
 settings = from_env(os.environ)
+_metrics = MetricsFolder(settings.data_dir)
 
 DESCRIPTORS_A_CONNECTION = 2
 DESCRIPTORS_A_THREAD = 4
@@ -64,6 +66,23 @@ def when_ready(server: Any) -> None:
             time_out = struct.pack("@ll", seconds, 0)
             listener.sock.setsockopt(socket.SOL_SOCKET, option, time_out)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+
+
+def on_starting(_server: Any) -> None:
+    """Runs before anything imports prometheus-client, which looks for the folder just once."""
+    _metrics.open()
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """What a worker had in progress ended with it, however it ended."""
+    from app.metrics.reading import forget_process  # noqa: PLC0415 - see on_starting
+
+    forget_process(worker.pid)
+
+
+def on_exit(_server: Any) -> None:
+    """Runs in the master alone, once its workers are gone."""
+    _metrics.close()
 
 
 def post_worker_init(worker: Any) -> None:

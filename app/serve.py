@@ -12,6 +12,7 @@ import sys
 import time
 from types import FrameType
 
+from app.metrics.folder import MetricsFolder
 from app.services import build_services
 from app.settings import Settings, SettingsError, from_env
 
@@ -62,7 +63,12 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     _report_folders(settings)
-    return Supervisor().run()
+    metrics = MetricsFolder(settings.data_dir)
+    metrics.open()
+    try:
+        return Supervisor().run()
+    finally:
+        metrics.close()
 
 
 def _report_folders(settings: Settings) -> None:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from app.ingest.copy import BodyLimits
+from app.records.announcing import AnnouncingRecords, Listener, no_listener
 from app.records.base import UploadRecords
 from app.records.engine import Database
-from app.records.sql import SqlRecords
 from app.settings import Settings
 from app.storage.base import Durability, Inspectable
 from app.storage.boot_marker import after_restart_of_machine
@@ -54,17 +54,17 @@ class Services:
         )
 
 
-def build_services(settings: Settings) -> Services:
-    """All services for `settings`."""
+def build_services(settings: Settings, on_upload: Listener = no_listener) -> Services:
+    """All services for `settings`; `on_upload` is told of the steps that uploads take."""
     durability = Durability(settings.durability)
     database = Database(
         settings.database_url,
         synced=durability is Durability.CHUNK,
         connections=settings.threads,
     )
-    records = SqlRecords(database)
+    records = AnnouncingRecords(database, on_upload)
     store = LocalStore(settings.staging_dir, settings.library_dir, durability)
-    completion = Completion(records, store, clock=_now)
+    completion = Completion(records, store, policy=settings.policy, clock=_now)
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
 
     def receiver(kind: type[R]) -> R:

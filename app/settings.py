@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -18,6 +19,9 @@ IPNetwork = IPv4Network | IPv6Network
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years; dates before the calendar begins cannot be computed with."""
+
+
+_LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 
 class SettingsError(ValueError):
@@ -83,6 +87,12 @@ def _origins(text: str) -> frozenset[str]:
 
 def _networks(text: str) -> tuple[IPNetwork, ...]:
     return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
+
+
+def _internal_location(text: str) -> str:
+    if text and not _LOCATION.fullmatch(text):
+        raise ValueError("must be a path such as /protected/")
+    return text
 
 
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
@@ -156,6 +166,12 @@ class Settings:
         _one_of("path", "url"),
         "path",
         "What a `Location` holds: a `path`, right behind any proxy, or a whole `url`.",
+    )
+    accel_redirect: str = _option(
+        _internal_location,
+        "",
+        "Internal location of an nginx in front that sends the library's files, as in "
+        "`/protected/`; empty to send them from here.",
     )
     log_level: str = _option(
         _one_of("debug", "info", "warning", "error"), "info", "What the log says."

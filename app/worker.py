@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from app.access_log import configure_logging
+from app.metrics.instruments import Instruments
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
 
@@ -64,7 +65,7 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    run(build_services(settings), stop)
+    run(build_services(settings, Instruments().count_upload), stop)
     return 0
 
 

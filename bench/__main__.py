@@ -11,11 +11,30 @@ import sys
 import traceback
 from pathlib import Path
 
-from bench import download, many_files, upload, write_path, zero_copy
+from bench import (
+    download,
+    many_files,
+    many_uploaders,
+    upload,
+    visitors,
+    write_path,
+    zero_copy,
+)
 from bench.harness import Benchmark, NotEnoughRoom, prepared_lab
 from bench.report import Run, as_text, facts, save_results, update_document
 
-BENCHMARKS = [module.BENCHMARK for module in (write_path, upload, download, zero_copy, many_files)]
+BENCHMARKS = [
+    module.BENCHMARK
+    for module in (
+        write_path,
+        upload,
+        download,
+        zero_copy,
+        many_files,
+        many_uploaders,
+        visitors,
+    )
+]
 
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"

@@ -8,9 +8,10 @@ import os
 import socket
 import struct
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -35,6 +36,14 @@ class FileSlice:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server sent back."""
+
+    text: bytes
+    headers: Message
+
+
 class Connection:
     """One keep-alive connection."""
 
@@ -52,22 +61,37 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
+    def request(
+        self,
+        line: str,
+        headers: dict[str, str],
+        body: FileSlice | None = None,
+        *,
+        around: tuple[bytes, bytes] = (b"", b""),
+    ) -> Answer:
+        """Send "METHOD path" and a slice of a file between two byte strings; 2xx only."""
+        before, after = around
+        length = len(before) + (body.length if body else 0) + len(after)
+        fields = {"Host": "bench", **headers, "Content-Length": str(length)}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self._socket.sendall(f"{line} HTTP/1.1\r\n{head}\r\n".encode() + before)
+        if body:
+            self._send_slice(body)
+        if after:
+            self._socket.sendall(after)
+        answer = self._response()
+        text = answer.read()
+        if not 200 <= answer.status < 300:
+            raise RequestFailed(f"{answer.status} {text[:300]!r}")
+        return Answer(text, answer.headers)
+
     def post(
         self, path: str, content_type: str, body: FileSlice, *, around: tuple[bytes, bytes]
     ) -> dict[str, Any]:
         """POST a slice of a file between two byte strings; the JSON of the answer."""
-        before, after = around
-        length = len(before) + body.length + len(after)
-        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {content_type}\r\n"
-        head += f"Accept: application/json\r\nContent-Length: {length}\r\n\r\n"
-        self._socket.sendall(head.encode() + before)
-        self._send_slice(body)
-        self._socket.sendall(after)
-        answer = self._response()
-        text = answer.read()
-        if answer.status != 200:
-            raise RequestFailed(f"{answer.status} {text[:300]!r}")
-        document: dict[str, Any] = json.loads(text)
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        answer = self.request(f"POST {path}", headers, body, around=around)
+        document: dict[str, Any] = json.loads(answer.text)
         return document
 
     def get(self, path: str, byte_range: tuple[int, int] | None = None) -> int:
@@ -105,7 +129,13 @@ class Connection:
 
 
 Upload = Callable[[int, Path, int], str]
-"""Uploads the start of a file, so many bytes, to a port; the id."""
+"""Uploads the start of a file, so many bytes, to a port; the id, or the path to fetch it from."""
+
+
+def chunks(source: Path, length: int) -> Iterator[FileSlice]:
+    """The start of a file, so many bytes, in slices of at most `CHUNK_BYTES`."""
+    for start in range(0, length, CHUNK_BYTES):
+        yield FileSlice(source, start, min(CHUNK_BYTES, length - start))
 
 
 def upload_raw(port: int, source: Path, length: int) -> str:
@@ -155,9 +185,7 @@ _Post = Callable[[Connection, dict[str, str], FileSlice], dict[str, Any]]
 def _upload_chunks(port: int, source: Path, length: int, post: _Post) -> str:
     key = str(uuid.uuid4())
     with Connection(port) as connection:
-        for index in range(-(-length // CHUNK_BYTES)):
-            start = index * CHUNK_BYTES
-            body = FileSlice(source, start, min(CHUNK_BYTES, length - start))
+        for index, body in enumerate(chunks(source, length)):
             document = post(connection, _fields(key, index, length), body)
     return _complete(document)
 

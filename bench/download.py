@@ -1,95 +1,104 @@
-"""Downloads of 1 GB: whole, and by ranges of 5 MB."""
+"""Downloads of 1 GB: whole and by ranges, one client and eight, beside nginx, FTP and others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from bench.client import Connection, in_parallel, upload_raw
-from bench.harness import GB, MB, Benchmark, Lab
+from bench.harness import GB, MB, Benchmark, Lab, Sample
 from bench.meter import Meter
-from bench.report import Table, spread
+from bench.peers.process import build
+from bench.plot import Bar, Panel, svg_bars
+from bench.report import Table, paired_ratio, ratio, spread
+from bench.shelves import AT_ONCE, HTTP_JOBS, NGINX, OURS, Files, offers
+from bench.targets import Target, as_table
 
-STEP_BYTES = 5 * MB
-COLUMNS = ("case", "MB/s", "CPU s/GB", "peak memory above idle, MiB")
+COST_LIMIT = 1.15
+"""Our CPU time per byte may be so many times that of nginx with sendfile."""
+
+COLUMNS = ("server", "MB/s", "of nginx", "CPU s/GB", "of nginx", "peak memory above idle, MiB")
 NOTES = (
     "The file is in the page cache. The client takes everything into one buffer and drops it. "
-    "CPU and memory (PSS) are those of all processes of the server.",
+    "CPU and memory (PSS) are those of all processes of the server; ratios are medians of the "
+    "ratios within a round. FTP (pyftpdlib, one process) can be told where to begin but not where "
+    "to end: no ranges.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A published file."""
-
-    port: int
-    path: str
-    length: int
-
-
-def get_whole(target: Target) -> None:
-    """One GET."""
-    with Connection(target.port) as connection:
-        connection.get(target.path)
-
-
-def get_ranges(target: Target) -> None:
-    """One range after the other on one connection."""
-    with Connection(target.port) as connection:
-        for start in range(0, target.length, STEP_BYTES):
-            connection.get(target.path, (start, min(start + STEP_BYTES, target.length)))
-
-
-def get_ranges_in_parallel(target: Target) -> None:
-    """Four connections, each taking every fourth range."""
-
-    def work(first: int) -> None:
-        with Connection(target.port) as connection:
-            for start in range(first * STEP_BYTES, target.length, 4 * STEP_BYTES):
-                connection.get(target.path, (start, min(start + STEP_BYTES, target.length)))
-
-    in_parallel(4, work)
-
-
-CASES: dict[str, Callable[[Target], None]] = {
-    "whole": get_whole,
-    "ranges of 5 MB, in order": get_ranges,
-    "ranges of 5 MB, 4 at once": get_ranges_in_parallel,
-}
 
 
 def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
-    length = lab.pick(GB, GB // 4)
-    source = lab.source(length)
+    if not lab.is_quick:
+        build()
+    length = lab.pick(1000, 240) * MB
+    files = Files(lab.source(length, "large"), lab.source(length // AT_ONCE, "small"))
+    found, absent = offers()
     for number in lab.rounds():
-        for name, job in CASES.items():
-            with lab.server() as server:
-                path = f"/media/{upload_raw(server.port, source, length)}"
-                # Only after the upload, whose buffers would else count as idle memory of its own.
-                with Meter(server.processes()) as meter:
-                    job(Target(server.port, path, length))
-                    lab.keep(meter.sample(name, number, length))
-    return [
-        Table(f"Download of {length / MB:.0f} MB", COLUMNS, [_row(lab, n) for n in CASES], NOTES)
-    ]
+        for offer in found:
+            with offer.open(lab, files) as shelf:
+                for name, job in offer.jobs.items():
+                    # Idle again; what an earlier job left in the server's memory counts as idle.
+                    with Meter(shelf.server.processes()) as meter:
+                        job(shelf)
+                        lab.keep(meter.sample(f"{name}: {offer.name}", number, length))
+    tables = [_table(lab, name, length) for name in HTTP_JOBS]
+    notes = [f"Not there to be measured: {', '.join(absent)}."] if absent else []
+    targets = as_table([_target(lab, name) for name in HTTP_JOBS], (*NOTES, *notes))
+    return [*tables, targets]
 
 
-def _row(lab: Lab, case: str) -> tuple[str, ...]:
-    samples = lab.of(case)
+def _table(lab: Lab, job: str, length: int) -> Table:
+    rows = [_row(lab, job, server) for server in _servers(lab, job)]
+    return Table(f"{length // MB} MB, {job}", COLUMNS, rows)
+
+
+def _servers(lab: Lab, job: str) -> list[str]:
+    cases = dict.fromkeys(sample.case for sample in lab.samples)
+    return [server for name, _, server in (case.partition(": ") for case in cases) if name == job]
+
+
+def _row(lab: Lab, job: str, server: str) -> tuple[str, ...]:
+    samples, nginx = lab.of(f"{job}: {server}"), lab.of(f"{job}: {NGINX}")
     return (
-        case,
-        spread([sample.mb_per_second for sample in samples]),
-        spread([(sample.cpu_seconds or 0) / sample.byte_count * GB for sample in samples], 2),
-        spread([(sample.peak_bytes or 0) / 1024**2 for sample in samples], 1),
+        server,
+        spread(_rates(samples)),
+        ratio(_rates(samples), _rates(nginx)),
+        spread(_costs(samples), 2),
+        ratio(_costs(samples), _costs(nginx)),
+        spread([sample.peak_mib for sample in samples], 1),
     )
+
+
+def _target(lab: Lab, job: str) -> Target:
+    ours, nginx = (_costs(lab.of(f"{job}: {server}")) for server in (OURS, NGINX))
+    measured = paired_ratio(ours, nginx)
+    return Target(what=f"{job}: CPU, of nginx", measured=measured, at_most=COST_LIMIT)
+
+
+def _rates(samples: Sequence[Sample]) -> list[float]:
+    return [sample.mb_per_second for sample in samples]
+
+
+def _costs(samples: Sequence[Sample]) -> list[float]:
+    return [sample.cpu_seconds_per_gb for sample in samples]
+
+
+def draw(lab: Lab) -> str:
+    """Rates and costs of everybody, as SVG."""
+    panels = []
+    for job in HTTP_JOBS:
+        found = {server: lab.of(f"{job}: {server}") for server in _servers(lab, job)}
+        rates = [Bar(name, _rates(samples), name == OURS) for name, samples in found.items()]
+        costs = [Bar(name, _costs(samples), name == OURS) for name, samples in found.items()]
+        panels.append(Panel(f"{job}: MB/s", rates))
+        panels.append(Panel(f"{job}: CPU s/GB", costs, digits=2))
+    return svg_bars("Downloads", panels)
 
 
 BENCHMARK = Benchmark(
     name="download",
-    summary="1 GB whole and by ranges",
+    summary="1 GB whole and by ranges, beside other servers",
     run=run,
-    needed_bytes=2 * GB,
+    needed_bytes=4 * GB,
     rounds=5,
-    seconds=120,
+    seconds=300,
+    draw=draw,
 )

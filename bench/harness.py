@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +48,16 @@ class Sample:
         """Decimal megabytes, as `dd` prints them."""
         return self.byte_count / MB / self.seconds
 
+    @property
+    def cpu_seconds_per_gb(self) -> float:
+        """Of the processes that answer requests; 0 where no server was."""
+        return (self.cpu_seconds or 0) / self.byte_count * GB
+
+    @property
+    def peak_mib(self) -> float:
+        """Most memory above idle, in MiB; 0 where no server was."""
+        return (self.peak_bytes or 0) / 1024**2
+
 
 class BenchServer(Server):
     """The server as `make run` starts it: workers and threads are the program's own defaults."""
@@ -65,6 +76,11 @@ class BenchServer(Server):
             super().start()
         except requests.Timeout:
             requests.get(f"{self.url}/healthz", timeout=START_SECONDS)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Stop, unless it ended by itself: whoever waits for its start has the reason."""
+        if self.process is not None and self.process.poll() is None:
+            super().stop(number)
 
 
 @dataclass
@@ -119,10 +135,10 @@ class Lab:
             shutil.rmtree(path)
 
     @contextmanager
-    def server(self, **options: str) -> Iterator[BenchServer]:
+    def server(self, module: str = "app.serve", **options: str) -> Iterator[BenchServer]:
         """A fresh server with empty folders: no sample pays for what an earlier one left."""
         with self.scratch("server") as folder:
-            server = BenchServer(folder, options)
+            server = BenchServer(folder, options, module=module)
             try:
                 server.start()
                 self.settle()
@@ -146,7 +162,7 @@ class Lab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One file's benchmark. `seconds` bounds the rounds of a full run."""
+    """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` plots it as SVG."""
 
     name: str
     summary: str
@@ -154,6 +170,7 @@ class Benchmark:
     needed_bytes: int
     rounds: int = 3
     seconds: float = 400.0
+    draw: Callable[[Lab], str] | None = None
 
 
 @contextmanager

@@ -1,8 +1,11 @@
 """CPU time and memory of a server's processes, and of nothing else.
 
-CPU time is user + system of every process of the tree. What the kernel does elsewhere for it
-(writeback threads) is in nobody's account. Memory is the sum of PSS: private pages whole, pages
-shared among the processes counted once. The page cache and socket buffers are not in it.
+CPU time is user + system of every process of the tree, from the clock the kernel keeps for each: in
+nanoseconds, where /proc counts ticks of 10 ms, a twentieth of what a fast server needs for 1 GB.
+What the kernel does elsewhere for it (writeback threads) is in nobody's account.
+
+Memory is the sum of PSS: private pages whole, pages shared among the processes counted once. The
+page cache and socket buffers are not in it.
 """
 
 from __future__ import annotations
@@ -99,10 +102,14 @@ class Meter:
 def _cpu(processes: list[psutil.Process]) -> float:
     total = 0.0
     for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total += times.user + times.system
+        with suppress(OSError):
+            total += time.clock_gettime(_cpu_clock(process.pid))
     return total
+
+
+def _cpu_clock(pid: int) -> int:
+    """The id of the CPU clock of a process: clock_getcpuclockid(3), which Python does not have."""
+    return (~pid << 3) | 2
 
 
 def _pss(pid: int) -> int:

@@ -49,10 +49,16 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{middle} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
-def ratio(values: Sequence[float], others: Sequence[float]) -> str:
+def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float | None:
     """How `values` stand to `others`, pair by pair: both of a pair met the same noise."""
-    pairs = [one / other for one, other in zip(values, others, strict=False)]
-    return f"{median(pairs):.2f}" if pairs else "-"
+    pairs = [one / other for one, other in zip(values, others, strict=False) if other]
+    return median(pairs) if pairs else None
+
+
+def ratio(values: Sequence[float], others: Sequence[float]) -> str:
+    """The paired ratio as a table has it."""
+    found = paired_ratio(values, others)
+    return "-" if found is None else f"{found:.2f}"
 
 
 def facts() -> dict[str, str]:

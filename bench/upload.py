@@ -1,121 +1,213 @@
-"""Uploads in 20 MB chunks: one large file, and eight at once, beside what `dd` does."""
+"""Uploads in 20 MiB chunks: one large file, and eight at once, beside `dd`, C and other servers."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.client import Connection, Upload, in_parallel, upload_form, upload_raw
+from bench import contenders as who
+from bench.client import in_parallel
+from bench.contenders import Contender
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
-from bench.harness import GB, Benchmark, Lab
+from bench.harness import GB, Benchmark, Lab, Sample
 from bench.meter import Meter
-from bench.report import Table, ratio, spread
+from bench.plot import Bar, Panel, svg_bars
+from bench.report import Table, paired_ratio, ratio, spread
+from bench.targets import Target, as_table
 
-DIGEST_SECONDS = 60.0
-
-SETTINGS = {"default": {}, "DURABILITY=none": {"SLUICE_DURABILITY": "none"}}
-FORMS: dict[str, Upload] = {"raw": upload_raw, "form": upload_form}
 COLUMNS = (
     "case",
     "MB/s",
-    "of dd*",
+    "of C",
+    "of tusd",
+    "of dd",
     "CPU s/GB",
-    "digest CPU s/GB",
+    "of C",
     "peak memory above idle, MiB",
 )
 NOTES = (
-    "\\* Median of the ratios within a round: the default settings beside `dd conv=fdatasync`, "
-    "which waits for the disk once, where the server does after every chunk (as `oflag=dsync` "
-    "does); `DURABILITY=none` beside plain `dd`.",
-    "CPU: the processes that answer requests; the digest is the SHA-256 of the finished file, "
-    "computed in the background afterwards. Memory: PSS of all processes.",
+    "Ratios are medians of the ratios within a round. Synced: each chunk is on the disk before it "
+    "is acknowledged, beside the C server that does the same and beside `dd conv=fdatasync`, which "
+    "waits once. CPU: the processes that answer requests. "
+    "Memory: PSS of all processes.",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Job:
     """So many uploads at once, of so many bytes each."""
 
     count: int
     length: int
-    settings: str
-    form: str
 
     @property
     def name(self) -> str:
         """As in the table."""
-        size = f"{self.length / 1024**2:.0f} MiB"
-        return f"{self.count} x {size}, {self.form}, {self.settings}"
+        return f"{self.count} x {self.length / 1024**2:.0f} MiB"
 
 
 def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
-    total = lab.pick(2 * 1024**3, 256 * 1024**2)
-    cases = [
-        Case(count, total // count, settings, form)
-        for count in (1, 8)
-        for settings in SETTINGS
-        for form in (["form"] if lab.is_quick else FORMS)
-    ]
-    source = lab.source(total)
+    found, absent = who.contenders(lab)
+    one, eight = jobs = _jobs(lab)
+    source = lab.source(one.length)
     for number in lab.rounds():
-        measure_dd(lab, number, total)
-        for case in cases:
-            _measure(lab, number, case, source)
-    return [_table(lab, cases)]
+        measure_dd(lab, number, one.length)
+        for contender in found:
+            for job in jobs:
+                _measure(lab, number, job, contender, source)
+    notes = [*NOTES, _digest_note(lab)]
+    notes += [f"Not there to be measured: {', '.join(absent)}."] if absent else []
+    return [
+        _table(lab, one, found, ()),
+        _table(lab, eight, found, tuple(notes)),
+        as_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)]),
+    ]
 
 
-def _measure(lab: Lab, number: int, case: Case, source: Path) -> None:
-    send = FORMS[case.form]
-    ids: list[str] = []
-    with lab.server(**SETTINGS[case.settings]) as server, Meter(server.processes()) as meter:
-        in_parallel(case.count, lambda _: ids.append(send(server.port, source, case.length)))
-        received = meter.sample(case.name, number, case.count * case.length)
-        _await_digests(server.port, ids)
-        lab.keep(
-            replace(
-                received,
-                background_cpu_seconds=meter.background_cpu_seconds,
-                peak_bytes=meter.peak_bytes,
-            )
+def _jobs(lab: Lab) -> list[Job]:
+    total = lab.pick(1024, 160) * 1024**2
+    return [Job(1, total), Job(8, total // 8)]
+
+
+def _measure(lab: Lab, number: int, job: Job, contender: Contender, source: Path) -> None:
+    paths: list[str] = []
+    with contender.start(lab) as server, Meter(server.processes()) as meter:
+        in_parallel(
+            job.count, lambda _: paths.append(contender.upload(server.port, source, job.length))
         )
+        case = f"{job.name}, {contender.name}"
+        sample = meter.sample(case, number, job.count * job.length)
+        if contender.name == who.RAW_SYNCED:
+            who.await_digests(server.port, paths)
+            background = meter.background_cpu_seconds
+            sample = replace(sample, background_cpu_seconds=background, peak_bytes=meter.peak_bytes)
+        lab.keep(sample)
 
 
-def _await_digests(port: int, ids: list[str]) -> None:
-    deadline = time.monotonic() + DIGEST_SECONDS
-    with Connection(port) as connection:
-        while any(not connection.json(f"/api/videos/{one}").get("sha256") for one in ids):
-            if time.monotonic() > deadline:
-                raise TimeoutError("the digests of the uploads were not computed")
-            time.sleep(0.2)
-
-
-def _table(lab: Lab, cases: list[Case]) -> Table:
+def _table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...]) -> Table:
     rows = [
-        (name, spread([sample.mb_per_second for sample in lab.of(name)]), *["-"] * 4)
+        (name, spread(_rates(lab.of(name))), *["-"] * (len(COLUMNS) - 2))
         for name in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED)
     ]
-    for case in cases:
-        samples = lab.of(case.name)
-        beside = lab.of(DD_SYNCED if case.settings == "default" else DD)
-        rates = [sample.mb_per_second for sample in samples]
-        rows.append(
-            (
-                case.name,
-                spread(rates),
-                ratio(rates, [sample.mb_per_second for sample in beside]),
-                spread([(s.cpu_seconds or 0) / s.byte_count * GB for s in samples], 2),
-                spread([(s.background_cpu_seconds or 0) / s.byte_count * GB for s in samples], 2),
-                spread([(s.peak_bytes or 0) / 1024**2 for s in samples]),
-            )
-        )
-    return Table("Uploads in 20 MiB chunks", COLUMNS, rows, NOTES)
+    rows += [_row(lab, job, contender) for contender in found]
+    return Table(f"{job.name} in chunks of 20 MiB", COLUMNS, rows, notes)
+
+
+def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
+    samples = lab.of(f"{job.name}, {contender.name}")
+    limit = who.LIMIT_SYNCED if contender.is_synced else who.LIMIT
+    best = lab.of(f"{job.name}, {limit.name}")
+    rates = _rates(samples)
+    return (
+        contender.name,
+        spread(rates),
+        ratio(rates, _rates(best)),
+        ratio(rates, _rates(lab.of(f"{job.name}, {who.TUSD.name}"))),
+        ratio(rates, _rates(lab.of(DD_SYNCED if contender.is_synced else DD))),
+        spread(_costs(samples), 2),
+        ratio(_costs(samples), _costs(best)),
+        spread([sample.peak_mib for sample in samples]),
+    )
+
+
+def _targets_of_one(lab: Lab, job: Job) -> list[Target]:
+    def rate(ours: str, other: str) -> float | None:
+        return paired_ratio(_rates(lab.of(f"{job.name}, {ours}")), _rates(lab.of(other)))
+
+    raw, raw_cost = f"{job.name}, {who.RAW}", _costs(lab.of(f"{job.name}, {who.RAW}"))
+    limit = f"{job.name}, {who.LIMIT.name}"
+    form_cost = _costs(lab.of(f"{job.name}, {who.FORM}"))
+    tusd, rustus = (f"{job.name}, {peer.name}" for peer in (who.TUSD, who.RUSTUS))
+    nginx = f"{job.name}, {who.BEST_NGINX.name}"
+    return [
+        Target(what=f"{raw}: rate, of C", measured=rate(who.RAW, limit), at_least=0.85),
+        Target(
+            what=f"{raw}: CPU, of C",
+            measured=paired_ratio(raw_cost, _costs(lab.of(limit))),
+            at_most=1.25,
+        ),
+        Target(what=f"{raw}: rate, of nginx's best", measured=rate(who.RAW, nginx), at_least=1),
+        Target(
+            what=f"{job.name}, {who.TUS}: rate, of tusd", measured=rate(who.TUS, tusd), at_least=3
+        ),
+        Target(
+            what=f"{job.name}, {who.TUS}: rate, of rustus",
+            measured=rate(who.TUS, rustus),
+            at_least=1.7,
+        ),
+        Target(
+            what=f"{raw}, synced: rate, of {DD_SYNCED}",
+            measured=rate(who.RAW_SYNCED, DD_SYNCED),
+            at_least=0.8,
+        ),
+        Target(
+            what=f"{job.name}, {who.FORM}: CPU, of raw",
+            measured=paired_ratio(form_cost, raw_cost),
+            at_most=1.05,
+        ),
+    ]
+
+
+def _targets_of_eight(lab: Lab, job: Job) -> list[Target]:
+    raw = f"{job.name}, {who.RAW}"
+    samples, limit = lab.of(raw), lab.of(f"{job.name}, {who.LIMIT.name}")
+    memory = max((sample.peak_mib for sample in samples), default=None)
+    return [
+        Target(
+            what=f"{raw}: rate, of C",
+            measured=paired_ratio(_rates(samples), _rates(limit)),
+            at_least=0.9,
+        ),
+        Target(
+            what=f"{raw}: CPU, of C",
+            measured=paired_ratio(_costs(samples), _costs(limit)),
+            at_most=1.4,
+        ),
+        Target(what=f"{raw}: MiB of memory above idle", measured=memory, at_most=64),
+    ]
+
+
+def _digest_note(lab: Lab) -> str:
+    samples = lab.of(f"{_jobs(lab)[0].name}, {who.RAW_SYNCED}")
+    seconds = spread([(s.background_cpu_seconds or 0) / s.byte_count * GB for s in samples], 2)
+    return (
+        f"The SHA-256 of a finished file takes {seconds} CPU s/GB more, afterwards, in a process "
+        "of its own at low priority; it is not in the table."
+    )
+
+
+def _rates(samples: Sequence[Sample]) -> list[float]:
+    return [sample.mb_per_second for sample in samples]
+
+
+def _costs(samples: Sequence[Sample]) -> list[float]:
+    return [sample.cpu_seconds_per_gb for sample in samples]
+
+
+def draw(lab: Lab) -> str:
+    """Rates and costs of everybody, as SVG."""
+    panels = []
+    for job in _jobs(lab):
+        names = [name for name in dict.fromkeys(s.case for s in lab.samples) if job.name in name]
+        rates = [Bar(_short(name), _rates(lab.of(name)), "Sluice" in name) for name in names]
+        costs = [Bar(_short(name), _costs(lab.of(name)), "Sluice" in name) for name in names]
+        panels.append(Panel(f"{job.name}: MB/s", rates))
+        panels.append(Panel(f"{job.name}: CPU s/GB", costs, digits=2))
+    return svg_bars("Uploads in chunks of 20 MiB", panels)
+
+
+def _short(case: str) -> str:
+    return case.partition(", ")[2]
 
 
 BENCHMARK = Benchmark(
     name="upload",
-    summary="one upload of 2 GiB, and eight of 256 MiB at once",
+    summary="one upload of 1 GiB, and eight of 128 MiB at once, beside other servers",
     run=run,
-    needed_bytes=5 * GB,
+    needed_bytes=4 * GB,
+    rounds=5,
+    seconds=900,
+    draw=draw,
 )

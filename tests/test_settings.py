@@ -23,6 +23,7 @@ GOOD = {
     "SLUICE_BODY_IDLE_SECONDS": "2",
     "SLUICE_MIN_BYTES_PER_SECOND": "0",
     "SLUICE_GRACEFUL_SECONDS": "3",
+    "SLUICE_ACCEL_REDIRECT": "/protected/",
     "SLUICE_LOG_LEVEL": "debug",
 }
 
@@ -49,6 +50,11 @@ BAD = [
     ("SLUICE_BODY_IDLE_SECONDS", "0"),
     ("SLUICE_MIN_BYTES_PER_SECOND", "-1"),
     ("SLUICE_MIN_BYTES_PER_SECOND", "nan"),
+    ("SLUICE_ACCEL_REDIRECT", "/"),
+    ("SLUICE_ACCEL_REDIRECT", "protected/"),
+    ("SLUICE_ACCEL_REDIRECT", "/protected"),
+    ("SLUICE_ACCEL_REDIRECT", "/a/../b/"),
+    ("SLUICE_ACCEL_REDIRECT", "/a b/"),
     ("SLUICE_LOG_LEVEL", "loud"),
 ]
 
@@ -79,6 +85,7 @@ def test_every_variable_is_read() -> None:
     assert (settings.expiry_seconds, settings.sweep_seconds) == (0.5, 1.0)
     assert (settings.body_idle_seconds, settings.min_bytes_per_second) == (2.0, 0.0)
     assert settings.graceful_seconds == 3.0
+    assert settings.accel_redirect == "/protected/"
 
 
 def test_the_policy_has_the_operators_limits() -> None:

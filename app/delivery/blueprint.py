@@ -9,13 +9,16 @@ from flask import Blueprint, request
 from werkzeug.exceptions import PreconditionFailed, RequestedRangeNotSatisfiable
 from werkzeug.wrappers import Response
 
+from app.delivery.accel import hand_over, nginx_decides_alike
+from app.delivery.byteranges import Layout, send_parts
 from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
-from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_span
+from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_spans
 from app.delivery.sendfile import send_span
 from app.domain.media_type import is_playable, media_type
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.wire.context import current_owner, current_services, note_upload
+from app.wire.proxy import is_forwarded
 
 blueprint = Blueprint("delivery", __name__)
 
@@ -29,7 +32,7 @@ sandboxed page has no origin of its own to load the film from."""
 
 @blueprint.get("/media/<upload_id>")
 def media(upload_id: str) -> Response:
-    """The bytes of a video, or the part that a Range header asks for."""
+    """The bytes of a video, or the parts that a Range header asks for."""
     library, owner = current_services().library, current_owner()
     video = note_upload(library.get(owner, parse_upload_id(upload_id)))
     validators = _validators(video)
@@ -39,28 +42,59 @@ def media(upload_id: str) -> Response:
     if outcome is Outcome.PRECONDITION_FAILED:
         raise PreconditionFailed("The file is not the one the request is about.")
     try:
-        span = _requested_span(video, validators)
+        spans = _requested_spans(video, validators)
     except RangeNotSatisfiable as error:
         raise RequestedRangeNotSatisfiable(video.known_length) from error
-    return _with_headers(_send(video, span), video, validators)
+    return _with_headers(_send(video, spans), video, validators)
 
 
-def _requested_span(video: Upload, validators: Validators) -> ByteRange | None:
+def _requested_spans(video: Upload, validators: Validators) -> list[ByteRange]:
     if request.method != "GET" or not range_applies(dict(request.headers), validators):
-        return None
-    return requested_span(request.headers.get("Range"), video.known_length)
+        return []
+    return requested_spans(request.headers.get("Range"), video.known_length)
 
 
-def _send(video: Upload, span: ByteRange | None) -> Response:
-    sent = span or ByteRange(0, video.known_length)
+def _send(video: Upload, spans: list[ByteRange]) -> Response:
     if request.method == "HEAD":
-        response = Response()
-        response.content_length = sent.length
+        response = Response(content_type=media_type(video.filename))
+        response.content_length = video.known_length
+    elif _is_nginx_to_send(spans):
+        return _leave_to_nginx(video)
+    elif len(spans) > 1:
+        response = _send_parts(video, spans)
     else:
-        file = current_services().library.open(video, sent)
-        response = send_span(request.environ, file, sent)
+        response = _send_piece(video, spans)
+    response.headers["Accept-Ranges"] = "bytes"
+    return response
+
+
+def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
+    """Whether there is one that can; a client that comes past it gets the bytes from here."""
+    has_location = current_services().settings.accel_redirect != ""
+    is_theirs = has_location and is_forwarded(request.environ)
+    return is_theirs and nginx_decides_alike(request.headers, has_range=bool(spans))
+
+
+def _leave_to_nginx(video: Upload) -> Response:
+    """Without Accept-Ranges: nginx would add its own to it."""
+    current_services().library.hand_over(video)
+    response = hand_over(current_services().settings.accel_redirect, video.id)
     response.content_type = media_type(video.filename)
-    if span is not None:
+    return response
+
+
+def _send_parts(video: Upload, spans: list[ByteRange]) -> Response:
+    file = current_services().library.open(video, spans[0])
+    layout = Layout(spans, video.known_length, media_type(video.filename))
+    return send_parts(request.environ, file, layout)
+
+
+def _send_piece(video: Upload, spans: list[ByteRange]) -> Response:
+    span = spans[0] if spans else ByteRange(0, video.known_length)
+    file = current_services().library.open(video, span)
+    response = send_span(request.environ, file, span)
+    response.content_type = media_type(video.filename)
+    if spans:
         response.status_code = 206
         response.headers["Content-Range"] = content_range(span, video.known_length)
     return response
@@ -75,7 +109,6 @@ def _validators(video: Upload) -> Validators:
 def _with_headers(response: Response, video: Upload, validators: Validators) -> Response:
     response.set_etag(validators.etag)
     response.last_modified = validators.last_modified
-    response.headers["Accept-Ranges"] = "bytes"
     response.headers["Cache-Control"] = "private, no-cache"
     response.headers["Content-Disposition"] = content_disposition(
         video.filename,

@@ -15,6 +15,7 @@ from werkzeug.wsgi import FileWrapper
 
 from app.domain.ranges import ByteRange
 from app.ingest.gunicorn_socket import bound_sending
+from app.wire.context import SENDING_KEY, Sending
 
 READ_BYTES = 1024 * 1024
 """Block for servers and transports that cannot sendfile (TLS, HTTP/2)."""
@@ -26,24 +27,39 @@ IDLE_SECONDS = 60.0
 class SpanFile:
     """The bytes of `span` of an open file that stands at its start; closes the file."""
 
-    def __init__(self, file: RawIOBase, span: ByteRange) -> None:
+    def __init__(self, file: RawIOBase, span: ByteRange, sending: Sending | None = None) -> None:
         self._file = file
+        self._start = self._sent_to = span.start
         self._left = span.length
-        self.close = file.close
+        self._sending = sending
         self.fileno = file.fileno
-        self.seek = file.seek  # socket.sendfile() wants it when it falls back to reading.
+        if sending is not None:
+            sending.began()
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end of the span."""
         block = self._file.read(min(size, self._left)) or b""
         self._left -= len(block)
+        self._sent_to += len(block)
         return block
+
+    def seek(self, position: int) -> int:
+        """For socket.sendfile(), which goes to the end of what it has sent, all or not."""
+        self._sent_to = position
+        return self._file.seek(position)
+
+    def close(self) -> None:
+        """Close the file; the server does so whether all was sent or not."""
+        if self._sending is not None and not self._file.closed:
+            self._sending.ended(self._sent_to - self._start)
+        self._file.close()
 
 
 def send_span(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Response:
     """A response with the bytes of `span`; `file` stands at its start and is closed after."""
     bound_sending(environ, IDLE_SECONDS)
     wrap = environ.get("wsgi.file_wrapper", FileWrapper)
-    response = Response(wrap(SpanFile(file, span), READ_BYTES), direct_passthrough=True)
+    spanned = SpanFile(file, span, environ.get(SENDING_KEY))
+    response = Response(wrap(spanned, READ_BYTES), direct_passthrough=True)
     response.content_length = span.length
     return response

@@ -112,6 +112,10 @@ class UploadRecords(Protocol):
         """The owner's newest uploads that are under way."""
         ...
 
+    def count_active(self) -> dict[UploadState, int]:
+        """How many uploads of all owners are in each of the states of those under way."""
+        ...
+
     def videos(
         self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
     ) -> list[Upload]:

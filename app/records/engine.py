@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
+
+from app.ingest.stages import Stage, stage
+from app.records.group_commit import GroupCommit
 
 BUSY_TIMEOUT_MILLISECONDS = 60_000
 """How long SQLite waits for another process's transaction; each takes a few milliseconds."""
@@ -33,20 +35,24 @@ class Database:
         )
         if self._is_sqlite:
             _tune_sqlite(self._engine, synced=synced)
-        # SQLite has one writer, and its own waiting polls with growing pauses. Threads of one
-        # process queue here instead, so that only processes contend.
-        self._writing = threading.Lock() if self._is_sqlite else nullcontext()
+        # SQLite's own waiting polls with growing pauses: only processes contend for it.
+        self._write = GroupCommit(self._transaction).join if self._is_sqlite else self._transaction
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A consistent view; takes no lock that a writer would wait for."""
-        with self._engine.connect() as connection, connection.begin():
+        with stage(Stage.RECORD), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that holds the right to write from its start."""
-        with self._writing, self._engine.connect() as connection:
+        with stage(Stage.RECORD), self._write() as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
             writer = connection.execution_options(sluice_writes=True)
             with writer.begin():
                 yield writer
@@ -57,7 +63,7 @@ class Database:
             Path(self._url.database).parent.mkdir(parents=True, exist_ok=True)
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with self.write() as connection:
+        with self._transaction() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 

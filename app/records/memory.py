@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -151,6 +152,11 @@ class MemoryRecords:
         found = self._where(lambda u: u.owner == owner and u.state in ACTIVE)
         found.sort(key=lambda u: u.id)
         return sorted(found, key=lambda u: u.created_at, reverse=True)[:limit]
+
+    def count_active(self) -> dict[UploadState, int]:
+        """See `UploadRecords.count_active`."""
+        counts = Counter(upload.state for upload in self._where(lambda u: u.state in ACTIVE))
+        return {state: counts[state] for state in sorted(ACTIVE)}
 
     def videos(
         self, owner: str, limit: int, before: tuple[datetime, UploadId] | None

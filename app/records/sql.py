@@ -13,6 +13,7 @@ from sqlalchemy import (
     Row,
     Select,
     delete,
+    func,
     insert,
     literal,
     select,
@@ -211,6 +212,14 @@ class SqlRecords:
             .order_by(uploads.c.created_at.desc(), uploads.c.id)
             .limit(limit)
         )
+
+    def count_active(self) -> dict[UploadState, int]:
+        """See `UploadRecords.count_active`."""
+        states = uploads.c.state
+        query = select(states, func.count()).where(states.in_(ACTIVE)).group_by(states)
+        with self._database.read() as connection:
+            found: dict[str, int] = dict(connection.execute(query).tuples().all())
+        return {state: found.get(state, 0) for state in sorted(ACTIVE)}
 
     def videos(
         self, owner: str, limit: int, before: tuple[datetime, UploadId] | None

@@ -131,6 +131,14 @@ class ConcatenatingStore(UploadStore, Protocol):
         ...
 
 
+class SharingStore(UploadStore, Protocol):
+    """Capability: another program on the machine can read published files by their key."""
+
+    def let_group_read(self, key: str) -> None:
+        """Open a published file to the group it belongs to; `FileNotFoundError` if none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """An unpublished file; `idle_seconds` since it was last written."""

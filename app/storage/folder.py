@@ -87,6 +87,16 @@ class Folder:
             name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode=0o600, dir_fd=self.descriptor
         )
 
+    def let_group_read(self, name: str) -> None:
+        """Let the group that a file has read it, and reach it in the folder."""
+        descriptor = self.open(name, os.O_RDONLY)
+        try:
+            with disk_errors():
+                _grant(self.descriptor, stat.S_IRGRP | stat.S_IXGRP)
+                _grant(descriptor, stat.S_IRGRP)
+        finally:
+            os.close(descriptor)
+
     def has(self, name: str) -> bool:
         """Whether there is a regular file of that name."""
         try:
@@ -134,6 +144,12 @@ class Folder:
                 yield from (entry for entry in found if entry.is_file(follow_symlinks=False))
         finally:
             os.close(descriptor)
+
+
+def _grant(descriptor: int, bits: int) -> None:
+    mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+    if mode & bits != bits:
+        os.fchmod(descriptor, mode | bits)
 
 
 def _is_removed(descriptor: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from app.ingest.stages import Stage, stage
+
 _NOT_HERE = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 """How file systems say that they cannot copy a range, or not to that other file system; containers
 that do not know the call say EPERM."""
@@ -20,11 +22,12 @@ def copy_range(source: int, target: int, position: int, length: int) -> int:
     the two share the blocks and nothing is copied; elsewhere the kernel copies.
     """
     copied = 0
-    while copied < length:
-        count = _copy_some(source, target, copied, position + copied, length - copied)
-        if count == 0:
-            break
-        copied += count
+    with stage(Stage.WRITE):
+        while copied < length:
+            count = _copy_some(source, target, copied, position + copied, length - copied)
+            if count == 0:
+                break
+            copied += count
     return copied
 
 

@@ -141,6 +141,10 @@ class LocalStore:
         file.seek(span.start)
         return file
 
+    def let_group_read(self, key: str) -> None:
+        """See `SharingStore.let_group_read`."""
+        self._library.let_group_read(key)
+
     def open_staged(self, key: str) -> FileIO:
         """See `UploadStore.open_staged`."""
         return FileIO(self._open_staged(key, os.O_RDONLY), "rb")

@@ -12,8 +12,10 @@ from typing import NoReturn
 from app.domain.errors import DigestMismatch, UploadError, UploadGone
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.policy import UploadPolicy
 from app.domain.upload import Upload, UploadKind
 from app.ingest.checksum import digest_of
+from app.ingest.stages import Stage, stage, with_this_clock
 from app.records.base import UploadRecords
 from app.storage.base import BytesLost, ConcatenatingStore
 from app.uploads.concatenation import Concatenation
@@ -37,6 +39,7 @@ class Completion:
         records: UploadRecords,
         store: ConcatenatingStore,
         *,
+        policy: UploadPolicy,
         clock: Callable[[], datetime],
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -44,7 +47,7 @@ class Completion:
         self._store = store
         self._clock = clock
         self._listeners = listeners
-        self._concatenation = Concatenation(records, store, clock=clock)
+        self._concatenation = Concatenation(records, store, policy=policy, clock=clock)
         self._pool = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
 
     def finish(self, upload: Upload) -> Upload:
@@ -61,7 +64,7 @@ class Completion:
             upload = self._concatenation.begin(upload)
         if upload.state is not UploadState.VERIFYING:
             return upload
-        task = self._pool.submit(self.publish, upload)
+        task = self._pool.submit(with_this_clock(self.publish), upload)
         try:
             return task.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
@@ -77,16 +80,17 @@ class Completion:
             if upload.kind is UploadKind.CONCATENATION:
                 self._concatenation.assemble(upload)
             self._check_digest(upload)
-            self._store.publish(upload.id, upload.known_length)
+            with stage(Stage.PUBLISH):
+                self._store.publish(upload.id, upload.known_length)
         except BytesLost:
             self.give_up(upload)
         try:
             published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
         except IllegalTransition:
             return self._published_by_another(upload)
+        self._tell(published)
         if upload.kind is UploadKind.CONCATENATION:
             self._concatenation.release(upload)
-        self._tell(published)
         return published
 
     def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
@@ -96,7 +100,7 @@ class Completion:
         """
         if not uploads:
             return []
-        task = self._pool.submit(self._publish_all, uploads)
+        task = self._pool.submit(with_this_clock(self._publish_all), uploads)
         try:
             return task.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
@@ -112,7 +116,8 @@ class Completion:
 
     def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
         try:
-            self._store.publish_all([(upload.id, upload.known_length) for upload in uploads])
+            with stage(Stage.PUBLISH):
+                self._store.publish_all([(upload.id, upload.known_length) for upload in uploads])
             upload_ids = [upload.id for upload in uploads]
             published = self._records.move_all(upload_ids, UploadState.COMPLETE, self._clock())
         except (BytesLost, IllegalTransition, UploadError):

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from app.domain.errors import UploadGone, UploadNotFound
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
+from app.domain.policy import UploadPolicy
 from app.domain.upload import Upload
 from app.records.base import UploadRecords
 from app.storage.base import ConcatenatingStore
@@ -17,10 +18,16 @@ class Concatenation:
     """The steps of a concatenation; each may be repeated, by whomever."""
 
     def __init__(
-        self, records: UploadRecords, store: ConcatenatingStore, *, clock: Callable[[], datetime]
+        self,
+        records: UploadRecords,
+        store: ConcatenatingStore,
+        *,
+        policy: UploadPolicy,
+        clock: Callable[[], datetime],
     ) -> None:
         self._records = records
         self._store = store
+        self._policy = policy
         self._clock = clock
 
     def waiting_for(self, part: Upload) -> list[Upload]:
@@ -30,12 +37,13 @@ class Concatenation:
     def begin(self, upload: Upload) -> Upload:
         """The upload in `verifying` with its room reserved, if every part is held by now.
 
-        Raises `NoRoom`, and `UploadGone` where a part has ended: that ends the upload.
+        Raises `TooLarge`, `NoRoom`, and `UploadGone` where a part has ended: that ends the upload.
         """
         states = self._part_states(upload)
         if states != {UploadState.HELD}:
             return self._waiting(upload, states)
         length = sum(part.known_length for part in self._parts(upload))
+        self._policy.check_length(length)  # Which some parts may have told only lately.
         self._store.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())

@@ -12,7 +12,7 @@ from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.records.base import UploadRecords
-from app.storage.base import UploadStore
+from app.storage.base import SharingStore
 
 MAX_PAGE = 200
 """Most videos on one page; more are cut to it."""
@@ -32,7 +32,7 @@ class VideoLibrary:
     """What the pages, the API and delivery do with complete uploads."""
 
     def __init__(
-        self, records: UploadRecords, store: UploadStore, *, clock: Callable[[], datetime]
+        self, records: UploadRecords, store: SharingStore, *, clock: Callable[[], datetime]
     ) -> None:
         self._records = records
         self._store = store
@@ -68,6 +68,13 @@ class VideoLibrary:
         """The bytes of a video from `span.start` on."""
         try:
             return self._store.open(upload.id, span)
+        except FileNotFoundError as error:
+            raise UploadGone("The file of this video is no longer there.") from error
+
+    def hand_over(self, upload: Upload) -> None:
+        """Let a server of this program's group read the file itself; raises `UploadGone`."""
+        try:
+            self._store.let_group_read(upload.id)
         except FileNotFoundError as error:
             raise UploadGone("The file of this video is no longer there.") from error
 

@@ -176,10 +176,11 @@ def _key_of(parts: Sequence[Part]) -> str:
 def _check_digest(text: str) -> None:
     algorithm, _, digest = text.partition(":")
     try:
-        is_known = len(bytes.fromhex(digest)) == new_checksum(algorithm).digest_size
+        value = bytes.fromhex(digest)
+        is_comparable = len(value) == new_checksum(algorithm).digest_size and value.hex() == digest
     except ValueError:
-        is_known = False
-    if not is_known or digest != digest.lower():
+        is_comparable = False
+    if not is_comparable:
         raise InvalidRequest("The digest of the file is not one the server can compare.")
 
 

@@ -82,7 +82,7 @@ function start() {
   announceProgress({ queue, panel: find("upload-panel"), connection, announce });
   queue.addEventListener("completed", ({ detail }) => {
     interrupted.forget(detail.id);
-    library.refresh().catch(() => {});
+    library.refresh(detail.id).catch(() => {});
   });
   find("upload-panel").addEventListener("totals", ({ detail }) => drop.toggleAttribute("compact", detail.count > 0));
   queue.addEventListener("discard-failed", () => interrupted.refresh().catch(() => {}));

@@ -84,7 +84,9 @@ def hold_conversation(app: Flask) -> Conversation:
 
 
 def _look_around(conversation: Conversation) -> None:
-    for path in ("/api/server", "/healthz", "/readyz", "/openapi.json", VIDEOS, UPLOADS):
+    for path in ("/api/server", "/api/status", "/healthz", "/readyz", "/openapi.json"):
+        conversation.ask("get", path)
+    for path in (VIDEOS, UPLOADS):
         conversation.ask("get", path)
     for path in (UPLOAD, VIDEO, MEDIA):
         conversation.ask("get", path, UNKNOWN)

@@ -24,6 +24,7 @@ DESCRIBED_BLUEPRINTS = {
     "api_uploads",
     "api_videos",
     "api_server",
+    "api_status",
     "api_openapi",
     "delivery",
     "dropzone",

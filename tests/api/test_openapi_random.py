@@ -18,7 +18,7 @@ from app.api.openapi.document import openapi_document
 from tests.api.application import application
 from tests.dropzone_client import form_body, form_headers
 
-EXAMPLES = 60
+EXAMPLES = 40
 
 TAKES_PARAMETERS = {"parameters", "requestBody"}
 

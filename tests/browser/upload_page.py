@@ -18,7 +18,8 @@ MIB = 1024 * 1024
 NOTE_CHUNKS = """
 const send = XMLHttpRequest.prototype.send;
 XMLHttpRequest.prototype.send = function (body) {
-  if (body instanceof FormData) noteChunk(Number(body.get("dzchunkbyteoffset")));
+  const offset = body instanceof FormData ? body.get("dzchunkbyteoffset") : null;
+  if (offset !== null) noteChunk(Number(offset));
   return send.call(this, body);
 };
 """

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 LARGE = random.Random(3).randbytes(3_000_000)
 
 
-# Upload Append: 2xx with completeness false; before -06 201.
+# 4.4 Upload Append: 2xx with completeness false; before -06 201.
 def test_more_content_is_taken(draft: Draft) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, 5, b" wor", complete=False)
@@ -30,7 +30,7 @@ def test_the_answer_to_an_append_tells_the_offset(draft: Draft) -> None:
     assert (reply.status, reply["Upload-Offset"]) == (201, "9")
 
 
-# Upload Append: the last content completes the upload; what was sent is what is stored.
+# 4.4 Upload Append: the last content completes the upload; what was sent is what is stored.
 def test_the_last_content_completes_the_upload(draft: Draft) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, 5, b" world", complete=True)
@@ -40,14 +40,14 @@ def test_the_last_content_completes_the_upload(draft: Draft) -> None:
     assert content_of(draft, url, reply) in (b"hello world", None)
 
 
-# Upload Append: "the response MUST include the Upload-Complete header field with a true value".
+# 4.4 Upload Append: "the response MUST include the Upload-Complete header field with a true value".
 @pytest.mark.versions(8)
 def test_the_answer_to_the_last_content_says_complete(draft: Draft) -> None:
     reply = draft.patch(draft.create(b"hello"), 5, b" world", complete=True)
     assert draft.is_complete(reply) is True
 
 
-# Upload Append: a request without content completes an upload that has all.
+# 4.4 Upload Append: a request without content completes an upload that has all.
 def test_an_append_without_content_completes_the_upload(draft: Draft) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, 5, complete=True)
@@ -56,7 +56,7 @@ def test_an_append_without_content_completes_the_upload(draft: Draft) -> None:
     assert content_of(draft, url, reply) in (b"hello", None)
 
 
-# Upload Append: large content over several requests.
+# 4.4 Upload Append: large content over several requests.
 def test_large_content_arrives_as_it_was_sent(draft: Draft) -> None:
     url, first, second = draft.create(LARGE[:999_999]), 999_999, 2_000_001
     draft.patch(url, first, LARGE[first:second], complete=False)
@@ -73,7 +73,7 @@ def test_an_append_may_have_a_chunked_body(draft: Draft) -> None:
     assert content_of(draft, url, reply) in (b"hello world", None)
 
 
-# Upload Append: 409 with the right offset; nothing is changed.
+# 4.4 Upload Append: 409 with the right offset; nothing is changed.
 @pytest.mark.parametrize("offset", [0, 4, 6, 1000])
 def test_another_offset_is_a_conflict_that_tells_the_right_one(draft: Draft, offset: int) -> None:
     url = draft.create(b"hello")
@@ -82,14 +82,14 @@ def test_another_offset_is_a_conflict_that_tells_the_right_one(draft: Draft, off
     assert draft.offset(url) == 5
 
 
-# Upload Append: "and the Upload-Complete header field set to false".
+# 4.4 Upload Append: "and the Upload-Complete header field set to false".
 @pytest.mark.versions(8)
 def test_a_conflict_says_incomplete(draft: Draft) -> None:
     reply = draft.patch(draft.create(b"hello"), 4, b"XX", complete=True)
     assert (reply.status, draft.is_complete(reply)) == (409, False)
 
 
-# Mismatching Offset: the problem type and both of its members, where the answer has it.
+# 7.1 Mismatching Offset: the problem type and both of its members, where the answer has it.
 @pytest.mark.versions(6, 8)
 def test_the_problem_of_a_conflict_names_both_offsets(draft: Draft, is_own: bool) -> None:
     problem = problem_of(draft.patch(draft.create(b"hello"), 4, b"XX", complete=False))
@@ -99,14 +99,14 @@ def test_the_problem_of_a_conflict_names_both_offsets(draft: Draft, is_own: bool
     assert (problem["expected-offset"], problem["provided-offset"]) == (5, 4)
 
 
-# Upload Append: the offset MUST be indicated.
+# 4.4 Upload Append: the offset MUST be indicated.
 def test_an_append_without_an_offset_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert 400 <= draft.patch(url, None, b"!", complete=False).status < 500
     assert draft.offset(url) == 5
 
 
-# Upload Append: "The request MUST include the Upload-Complete header field."
+# 4.4 Upload Append: "The request MUST include the Upload-Complete header field."
 @pytest.mark.versions(8)
 def test_an_append_that_says_nothing_of_completeness_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello")
@@ -122,7 +122,7 @@ def test_an_append_that_does_not_say_incomplete_is_the_last(draft: Draft) -> Non
     assert draft.is_complete(draft.head(url)) is True
 
 
-# Media Type: MUST be application/partial-upload since -04.
+# 6 Media Type: MUST be application/partial-upload since -04.
 @pytest.mark.versions(6, 8)
 @pytest.mark.parametrize("media_type", [None, "application/octet-stream", "text/plain"])
 def test_another_media_type_is_refused(draft: Draft, media_type: str | None) -> None:
@@ -132,7 +132,7 @@ def test_another_media_type_is_refused(draft: Draft, media_type: str | None) -> 
     assert draft.offset(url) == 5
 
 
-# Upload Append: there is nothing to append to; before -06 the status is 404.
+# 4.4 Upload Append: there is nothing to append to; before -06 the status is 404.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b"])
 def test_content_for_what_is_not_there_is_refused(draft: Draft, name: str) -> None:
     reply = draft.patch(urljoin(draft.url, name), 0, b"hello", complete=False)
@@ -147,7 +147,7 @@ def test_a_completed_upload_takes_no_more_content(draft: Draft) -> None:
     assert draft.offset(url) == 5
 
 
-# Completeness: "After this point, no more representation data can be appended."
+# 4.1.2 Completeness: "After this point, no more representation data can be appended."
 @pytest.mark.versions(8)
 def test_a_complete_upload_takes_no_more_content(draft: Draft) -> None:
     url = draft.create(b"hello")
@@ -157,7 +157,7 @@ def test_a_complete_upload_takes_no_more_content(draft: Draft) -> None:
     assert lookup.status >= 400 or lookup["Upload-Offset"] == "5"
 
 
-# Upload Append: the final response may be replayed to a client that has lost it.
+# 4.4 Upload Append: the final response may be replayed to a client that has lost it.
 @pytest.mark.versions(8)
 def test_the_request_that_completed_may_be_repeated_without_harm(draft: Draft) -> None:
     url = draft.create(b"hello")

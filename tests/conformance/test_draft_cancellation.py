@@ -11,13 +11,13 @@ from tests.conformance.draft_client import Draft
 pytestmark = pytest.mark.e2e
 
 
-# Upload Cancellation: a success; before -09 it MUST be 204.
+# 4.5 Upload Cancellation: a success; before -09 it MUST be 204.
 def test_an_upload_is_cancelled(draft: Draft) -> None:
     reply = draft.delete(draft.create(b"hello"))
     assert reply.status == 204 or (draft.version.number == 8 and 200 <= reply.status < 300)
 
 
-# Upload Cancellation: the resource is deactivated; before -06 it MUST be 404 then.
+# 4.5 Upload Cancellation: the resource is deactivated; before -06 it MUST be 404 then.
 def test_a_cancelled_upload_is_gone(draft: Draft) -> None:
     url = draft.create(b"hello")
     draft.delete(url)
@@ -29,7 +29,7 @@ def test_a_cancelled_upload_is_gone(draft: Draft) -> None:
     assert draft.delete(url).status in gone
 
 
-# Upload Cancellation: there is nothing to cancel.
+# 4.5 Upload Cancellation: there is nothing to cancel.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b"])
 def test_cancelling_what_is_not_there_is_refused(draft: Draft, name: str) -> None:
     assert draft.delete(urljoin(draft.url, name)).status in {404, 410}
@@ -51,7 +51,7 @@ def test_a_cancellation_that_tells_completeness_is_refused(draft: Draft) -> None
     assert draft.offset(url) == 5
 
 
-# Upload Cancellation: ends the one upload.
+# 4.5 Upload Cancellation: ends the one upload.
 def test_cancelling_one_upload_leaves_the_others(draft: Draft) -> None:
     first, second = draft.create(b"one"), draft.create(b"three")
     draft.delete(first)

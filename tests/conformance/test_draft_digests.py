@@ -35,7 +35,7 @@ def _checks_representation(draft: Draft, is_own: bool) -> None:
         pytest.skip("not announced: Repr-Digest")
 
 
-# Content Digests: a digest that matches.
+# 10.2 Content Digests: a digest that matches.
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_content_that_matches_its_digest_is_taken(draft: Draft, name: str) -> None:
     url = draft.create(b"hello", Content_Digest=digest_of(b"hello", name))
@@ -45,7 +45,8 @@ def test_content_that_matches_its_digest_is_taken(draft: Draft, name: str) -> No
     assert content_of(draft, url, reply) in (b"hello world", None)
 
 
-# Content Digests: SHOULD "not append the content to the upload resource, and signal the failure".
+# 10.2 Content Digests: SHOULD "not append the content to the upload resource, and signal the
+# failure".
 @pytest.mark.usefixtures("_checks_content")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_content_that_does_not_match_is_not_appended(draft: Draft, name: str) -> None:
@@ -60,14 +61,14 @@ def test_content_that_does_not_match_is_not_appended(draft: Draft, name: str) ->
     assert content_of(draft, url, good) in (b"hello world", None)
 
 
-# Content Digests: the same at creation.
+# 10.2 Content Digests: the same at creation.
 @pytest.mark.usefixtures("_checks_content")
 def test_a_creation_whose_content_does_not_match_is_refused(draft: Draft) -> None:
     reply = draft.post(b"jello", complete=True, Content_Digest=digest_of(b"hello"))
     assert 400 <= reply.status < 500
 
 
-# Representation Digests: a digest that matches.
+# 10.1 Representation Digests: a digest that matches.
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_file_that_matches_its_digest_is_taken(draft: Draft, name: str) -> None:
     url = draft.create(b"hello", Repr_Digest=digest_of(b"hello world", name))
@@ -76,7 +77,7 @@ def test_a_file_that_matches_its_digest_is_taken(draft: Draft, name: str) -> Non
     assert content_of(draft, url, reply) in (b"hello world", None)
 
 
-# Representation Digests: "the server SHOULD consider the upload failed, not process the
+# 10.1 Representation Digests: "the server SHOULD consider the upload failed, not process the
 # representation further, and signal the failure to the client".
 @pytest.mark.usefixtures("_checks_representation")
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -87,7 +88,7 @@ def test_a_file_that_does_not_match_its_digest_fails(draft: Draft, name: str) ->
     assert draft.patch(url, 11, complete=True).status >= 400
 
 
-# Representation Digests: the same for a file in one request.
+# 10.1 Representation Digests: the same for a file in one request.
 @pytest.mark.usefixtures("_checks_representation")
 def test_a_whole_file_that_does_not_match_its_digest_fails(draft: Draft) -> None:
     reply = draft.post(b"jello", complete=True, Repr_Digest=digest_of(b"hello"))
@@ -100,7 +101,7 @@ def test_a_digest_of_an_unknown_algorithm_is_no_obstacle(draft: Draft) -> None:
     assert 200 <= reply.status < 300
 
 
-# Representation Digests: Want-Repr-Digest SHOULD be answered once the upload is complete.
+# 10.1 Representation Digests: Want-Repr-Digest SHOULD be answered once the upload is complete.
 def test_a_digest_that_is_wanted_is_right_if_it_is_told(draft: Draft, is_own: bool) -> None:
     reply = draft.post(b"hello", complete=True, Want_Repr_Digest="sha-256=10")
     assert 200 <= reply.status < 300

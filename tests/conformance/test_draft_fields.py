@@ -9,14 +9,14 @@ from tests.conformance.draft_client import Draft
 pytestmark = [pytest.mark.e2e, pytest.mark.versions(8)]
 
 
-# Length: "Other values MUST cause the entire header field to be ignored."
+# 4.1.3 Length: "Other values MUST cause the entire header field to be ignored."
 @pytest.mark.parametrize("value", ["ten", "-1", "1.5", '"11"', "?1", "11, 12", "1" * 16])
 def test_a_length_that_is_no_length_is_ignored(draft: Draft, value: str) -> None:
     url = draft.create(b"hello", Upload_Length=value)
     assert "Upload-Length" not in draft.head(url)
 
 
-# Offset: the same; and without an offset nothing can be appended.
+# 4.1.1 Offset: the same; and without an offset nothing can be appended.
 @pytest.mark.parametrize("value", ["five", "-5", "5.0", '"5"', "?1", "5, 5", "5" * 16])
 def test_an_offset_that_is_no_offset_is_none(draft: Draft, value: str) -> None:
     url = draft.create(b"hello")
@@ -24,7 +24,7 @@ def test_an_offset_that_is_no_offset_is_none(draft: Draft, value: str) -> None:
     assert draft.offset(url) == 5
 
 
-# Completeness: the same; and without it nothing can be appended.
+# 4.1.2 Completeness: the same; and without it nothing can be appended.
 @pytest.mark.parametrize("value", ["1", "true", "?2", "?", '"?1"', "?1, ?1"])
 def test_completeness_that_is_no_boolean_is_none(draft: Draft, value: str) -> None:
     url = draft.create(b"hello")

@@ -17,7 +17,7 @@ PAUSE_SECONDS = 1.2
 """Servers tell the progress about once a second."""
 
 
-# Upload Creation: the 104 comes while the content is still to come, with Location.
+# 4.2 Upload Creation: the 104 comes while the content is still to come, with Location.
 def test_the_uploads_url_is_told_before_the_content_comes(draft: Draft) -> None:
     with draft.begun(5, complete=False) as connection:
         early = connection.read_one()
@@ -28,7 +28,7 @@ def test_the_uploads_url_is_told_before_the_content_comes(draft: Draft) -> None:
     assert draft.offset(draft.location(early)) == 5
 
 
-# Upload Creation: "all interim and final response messages for the same request MUST contain an
+# 4.2 Upload Creation: "all interim and final response messages for the same request MUST contain an
 # identical Location value".
 def test_all_answers_to_a_creation_have_the_same_location(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=False)
@@ -44,14 +44,15 @@ def test_an_interim_response_names_the_version(draft: Draft) -> None:
     assert numbers == {str(draft.version.number)}
 
 
-# Upload Creation: the 104 MUST include Upload-Limit if there are limits.
+# 4.2 Upload Creation: the 104 MUST include Upload-Limit if there are limits.
 @pytest.mark.versions(8)
 def test_the_limits_are_told_with_the_url(draft: Draft) -> None:
     reply = draft.post(complete=False)
     assert limits_of(reply.interim[0]) == limits_of(reply) != {}
 
 
-# Appendix: MUST NOT send a 104 when the version "is missing or mismatching".
+# Appendix "Draft Version Identification": MUST NOT send a 104 when the version "is missing or
+# mismatching".
 @pytest.mark.versions(8)
 @pytest.mark.parametrize("number", [None, "99", "0", "-1", "eight", ""])
 def test_no_interim_response_is_sent_to_an_unknown_version(
@@ -72,7 +73,7 @@ def test_no_interim_response_is_sent_to_an_old_client(draft: Draft) -> None:
     assert 200 <= reply.status < 300
 
 
-# Status Code 104: "the server MUST NOT omit the 100 (Continue) response because it has sent" one.
+# 5 Status Code 104: "the server MUST NOT omit the 100 (Continue) response because it has sent" one.
 def test_an_expectation_of_100_is_met_all_the_same(draft: Draft) -> None:
     with draft.begun(5, complete=False, Expect="100-continue") as connection:
         early = [connection.read_one() for _ in range(2)]
@@ -81,8 +82,8 @@ def test_an_expectation_of_100_is_met_all_the_same(draft: Draft) -> None:
         assert draft.offset(draft.location(connection.read())) == 5
 
 
-# Upload Append: 104s MUST NOT include Location; their offsets acknowledge what is safe.
-@pytest.mark.versions(5, 6, 8)
+# 4.4 Upload Append: 104s MUST NOT include Location; their offsets acknowledge what is safe.
+@pytest.mark.versions(6, 8)
 def test_progress_tells_no_more_than_what_was_sent(draft: Draft) -> None:
     reply, sent = slow_append(draft, draft.create())
     offsets = [int(one["Upload-Offset"]) for one in reply.interim if "Upload-Offset" in one]
@@ -91,14 +92,14 @@ def test_progress_tells_no_more_than_what_was_sent(draft: Draft) -> None:
     assert all(offset <= sent for offset in offsets)
 
 
-# Upload Append: "the server SHOULD send interim responses".
+# 4.4 Upload Append: "the server SHOULD send interim responses".
 @pytest.mark.versions(8)
 def test_progress_is_told_while_content_arrives(draft: Draft) -> None:
     reply, _ = slow_append(draft, draft.create())
     assert [one for one in reply.interim if "Upload-Offset" in one]
 
 
-# Upload Append: an append in no version gets no interim response.
+# 4.4 Upload Append: an append in no version gets no interim response.
 @pytest.mark.versions(8)
 def test_no_progress_is_told_without_a_version(draft: Draft) -> None:
     url = draft.create()

@@ -8,13 +8,13 @@ import pytest
 
 from tests.conformance.draft_client import Draft, content_of
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.versions(6, 8)]
 
 CONTENT = random.Random(13).randbytes(1_000_000)
 HALF = len(CONTENT) // 2
 
 
-# Upload Creation: "the server SHOULD append as much of the request content as possible"; the
+# 4.2 Upload Creation: "the server SHOULD append as much of the request content as possible"; the
 # upload "MUST NOT be considered complete".
 def test_a_creation_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> None:
     with draft.begun(len(CONTENT), complete=True) as connection:
@@ -27,7 +27,7 @@ def test_a_creation_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> N
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# Upload Append: the same.
+# 4.4 Upload Append: the same.
 def test_an_append_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> None:
     url, first = draft.create(CONTENT[:1000]), 1000
     rest = len(CONTENT) - first
@@ -38,7 +38,7 @@ def test_an_append_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> No
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# Concurrency: the offset that was told "MUST be accepted in a subsequent request".
+# 4.6 Concurrency: the offset that was told "MUST be accepted in a subsequent request".
 def test_a_connection_that_is_reset_leaves_an_upload_that_can_go_on(draft: Draft) -> None:
     url = draft.create()
     draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True).abort()
@@ -49,7 +49,8 @@ def test_a_connection_that_is_reset_leaves_an_upload_that_can_go_on(draft: Draft
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# Concurrency: clients "have to be able to use received offsets", while the older request is open.
+# 4.6 Concurrency: clients "have to be able to use received offsets", while the older request is
+# open.
 def test_an_upload_can_go_on_while_an_older_append_stalls(draft: Draft) -> None:
     url = draft.create()
     with draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True):
@@ -59,7 +60,7 @@ def test_an_upload_can_go_on_while_an_older_append_stalls(draft: Draft) -> None:
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# Concurrency: the same while the creation is still open.
+# 4.6 Concurrency: the same while the creation is still open.
 def test_an_upload_can_go_on_while_its_creation_stalls(draft: Draft) -> None:
     with draft.begun(len(CONTENT), complete=True) as connection:
         url = draft.location(connection.read_one())
@@ -70,7 +71,8 @@ def test_an_upload_can_go_on_while_its_creation_stalls(draft: Draft) -> None:
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# Concurrency: "terminating the previous request before processing the new request" is recommended.
+# 4.6 Concurrency: "terminating the previous request before processing the new request" is
+# recommended.
 def test_a_lookup_ends_an_older_append(draft: Draft) -> None:
     url = draft.create()
     with draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True) as older:
@@ -79,7 +81,7 @@ def test_a_lookup_ends_an_older_append(draft: Draft) -> None:
     assert status is None or status >= 400
 
 
-# Concurrency: nothing that the older request still sends reaches the upload.
+# 4.6 Concurrency: nothing that the older request still sends reaches the upload.
 def test_late_content_of_an_older_append_changes_nothing(draft: Draft) -> None:
     url, later = draft.create(), HALF + 5
     with draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True) as older:
@@ -91,7 +93,7 @@ def test_late_content_of_an_older_append_changes_nothing(draft: Draft) -> None:
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# Offset: "the offset MUST NOT decrease".
+# 4.1.1 Offset: "the offset MUST NOT decrease".
 def test_the_offset_never_goes_back(draft: Draft) -> None:
     url = draft.create()
     told = []
@@ -102,7 +104,8 @@ def test_the_offset_never_goes_back(draft: Draft) -> None:
     assert told == sorted(told)
 
 
-# Upload Cancellation: "SHOULD terminate any in-flight requests ... before sending the response".
+# 4.5 Upload Cancellation: "SHOULD terminate any in-flight requests ... before sending the
+# response".
 def test_a_cancellation_ends_an_older_append(draft: Draft) -> None:
     url = draft.create()
     with draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True) as older:

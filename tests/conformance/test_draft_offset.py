@@ -11,7 +11,7 @@ from tests.conformance.draft_client import Draft, limits_of
 pytestmark = pytest.mark.e2e
 
 
-# Offset Retrieval: a success with offset and completeness, which MUST be there.
+# 4.3 Offset Retrieval: a success with offset and completeness, which MUST be there.
 def test_a_lookup_tells_offset_and_completeness(draft: Draft) -> None:
     reply = draft.head(draft.create(b"hello"))
     assert reply.status in {200, 204}
@@ -19,7 +19,7 @@ def test_a_lookup_tells_offset_and_completeness(draft: Draft) -> None:
     assert draft.is_complete(reply) is False
 
 
-# Offset Retrieval: also of a complete upload; before -06 "true if and only if" it is complete.
+# 4.3 Offset Retrieval: also of a complete upload; before -06 "true if and only if" it is complete.
 def test_a_lookup_of_a_complete_upload_says_so(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert 200 <= draft.patch(url, 5, b" world", complete=True).status < 300
@@ -28,12 +28,12 @@ def test_a_lookup_of_a_complete_upload_says_so(draft: Draft) -> None:
     assert draft.is_complete(reply) is True
 
 
-# Offset Retrieval: SHOULD NOT be cached.
+# 4.3 Offset Retrieval: SHOULD NOT be cached.
 def test_a_lookup_is_not_cached(draft: Draft) -> None:
     assert "no-store" in draft.head(draft.create()).items("Cache-Control")
 
 
-# Offset Retrieval: Upload-Length MUST be there once the client supplied it.
+# 4.3 Offset Retrieval: Upload-Length MUST be there once the client supplied it.
 @pytest.mark.versions(6, 8)
 def test_a_lookup_tells_the_length_that_was_told(draft: Draft) -> None:
     assert draft.head(draft.create(b"hello", Upload_Length=11))["Upload-Length"] == "11"
@@ -45,13 +45,13 @@ def test_a_lookup_tells_no_length_while_it_is_unknown(draft: Draft) -> None:
     assert "Upload-Length" not in draft.head(draft.create(b"hello"))
 
 
-# Offset Retrieval: "MUST indicate the limits".
+# 4.3 Offset Retrieval: "MUST indicate the limits".
 @pytest.mark.versions(8)
 def test_a_lookup_tells_the_limits(draft: Draft) -> None:
     assert limits_of(draft.head(draft.create()))
 
 
-# Offset Retrieval: "a HEAD or GET request", since -12.
+# 4.3 Offset Retrieval: "a HEAD or GET request", since -12.
 @pytest.mark.versions(8)
 def test_get_tells_what_head_tells(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=11)
@@ -61,7 +61,7 @@ def test_get_tells_what_head_tells(draft: Draft) -> None:
     assert draft.is_complete(reply) is False
 
 
-# Offset Retrieval: what is not there; before -06 the status is 404.
+# 4.3 Offset Retrieval: what is not there; before -06 the status is 404.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b", "%2e%2e", "..%2fx"])
 def test_what_is_not_there_has_no_offset(draft: Draft, name: str) -> None:
     reply = draft.head(urljoin(draft.url, name))
@@ -88,7 +88,7 @@ def test_a_lookup_that_tells_a_length_is_refused(draft: Draft) -> None:
     assert draft.head(draft.create(b"hello"), Upload_Length=11).status == 400
 
 
-# Offset Retrieval: the offset "MUST be accepted" by the next append.
+# 4.3 Offset Retrieval: the offset "MUST be accepted" by the next append.
 def test_an_offset_that_was_told_is_accepted(draft: Draft) -> None:
     url = draft.create(b"hello")
     offset = draft.offset(url)
@@ -105,8 +105,8 @@ def test_all_bytes_do_not_make_an_upload_complete(draft: Draft) -> None:
     assert draft.is_complete(reply) is False
 
 
-# Length: "The offset could match the length, but the upload can still be incomplete." Client or
-# server may mark it complete; the client that does so last is told so.
+# 4.1.3 Length: "The offset could match the length, but the upload can still be incomplete." Client
+# or server may mark it complete; the client that does so last is told so.
 @pytest.mark.versions(6, 8)
 def test_an_upload_that_has_all_bytes_is_completed_by_its_client(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=5)

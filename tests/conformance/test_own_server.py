@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.checksums import ALGORITHMS
-from tests.conformance.draft_client import Draft
+from tests.conformance.conftest import Stored
+from tests.conformance.draft_client import Draft, content_of
 from tests.conformance.tus_client import Tus
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own]
@@ -31,6 +32,17 @@ def test_every_extension_of_tus_is_announced(tus: Tus) -> None:
 # Tus-Checksum-Algorithm: every one that the cases know.
 def test_every_checksum_algorithm_is_announced(tus: Tus) -> None:
     assert set(ALGORITHMS) <= set(tus.algorithms)
+
+
+# Neither protocol says how a file is read; without it the cases could not see what is stored.
+def test_files_of_tus_can_be_read_back(tus: Tus, stored: Stored) -> None:
+    assert stored(tus.create_with(b"hello")) == b"hello"
+
+
+# The same for the draft.
+def test_files_of_the_draft_can_be_read_back(draft: Draft) -> None:
+    url = draft.create(b"hello")
+    assert content_of(draft, url, draft.patch(url, 5, b"!", complete=True)) == b"hello!"
 
 
 # Tus-Max-Size: is known, so that its cases run.

@@ -141,7 +141,9 @@ def test_a_part_that_is_none_of_the_servers_is_refused(tus: Tus, reference: str)
     assert "Location" not in reply
 
 
-# Concatenation: an ordinary upload is no part.
+# Upload-Concat: a list of partial uploads. That other uploads be refused is not asked in so many
+# words; an upload that is complete for its client must not vanish into another one.
+@pytest.mark.own
 def test_an_ordinary_upload_is_no_part(tus: Tus, stored: Stored) -> None:
     ordinary = tus.create_with(b"hello")
     assert 400 <= tus.concatenate(ordinary).status < 500

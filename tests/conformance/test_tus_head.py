@@ -41,7 +41,7 @@ def test_a_lookup_is_answered_with_200_or_204(tus: Tus) -> None:
 # Core, HEAD: Upload-Offset.
 def test_the_offset_counts_the_bytes_that_came(tus: Tus) -> None:
     url = tus.create(5)
-    tus.patch(url, 0, b"hel")
+    tus.patch(url, 0, b"abc")
     reply = tus.head(url)
     assert (reply["Upload-Offset"], reply["Upload-Length"]) == ("3", "5")
 
@@ -58,8 +58,8 @@ def test_a_lookup_is_not_cached(tus: Tus) -> None:
     assert "no-store" in tus.head(tus.create(5)).items("Cache-Control")
 
 
-# Core, HEAD: 404, 410 or 403 without Upload-Offset for what is not there. Deployed servers answer 500
-# to some of these.
+# Core, HEAD: 404, 410 or 403 without Upload-Offset for what is not there. Deployed servers answer
+# 500 to some of these.
 @pytest.mark.parametrize("name", STRANGE_NAMES.values(), ids=list(STRANGE_NAMES))
 def test_what_is_not_there_has_no_offset(tus: Tus, name: str) -> None:
     reply = tus.head(urljoin(tus.url, name))

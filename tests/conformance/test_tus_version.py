@@ -11,6 +11,8 @@ from tests.conformance.wire import exchange, exchange_chunked
 
 pytestmark = pytest.mark.e2e
 
+PATCH_FIELDS: dict[str, str | int | None] = {"Upload_Offset": 0, "Content_Type": CHUNK_TYPE}
+
 NEEDS = {
     "creation-with-upload": "creation",
     "creation-defer-length": "creation",
@@ -56,7 +58,7 @@ def test_another_version_is_refused_with_412_and_the_known_ones(
     tus: Tus, method: str, version: str
 ) -> None:
     url = tus.create(5)
-    fields = {"Upload_Offset": 0, "Content_Type": CHUNK_TYPE} if method == "PATCH" else {}
+    fields = PATCH_FIELDS if method == "PATCH" else {}
     reply = tus.request(method, url, Tus_Resumable=version, **fields)
     assert reply.status == 412
     assert "1.0.0" in reply.items("Tus-Version")
@@ -85,7 +87,7 @@ def test_termination_in_another_version_is_refused_and_nothing_is_ended(tus: Tus
 @pytest.mark.parametrize("method", ["HEAD", "PATCH"])
 def test_a_request_without_a_version_is_refused_with_412(tus: Tus, method: str) -> None:
     url = tus.create(5)
-    fields = {"Upload_Offset": 0, "Content_Type": CHUNK_TYPE} if method == "PATCH" else {}
+    fields = PATCH_FIELDS if method == "PATCH" else {}
     reply = tus.request(method, url, Tus_Resumable=None, **fields)
     assert reply.status == 412
     assert "1.0.0" in reply.items("Tus-Version")
@@ -120,8 +122,7 @@ def test_every_answer_names_the_version(tus: Tus) -> None:
 # X-HTTP-Method-Override: MUST be interpreted as the request's method.
 def test_a_post_can_stand_for_patch(tus: Tus) -> None:
     url = tus.create(5)
-    fields = {"Upload_Offset": 0, "Content_Type": CHUNK_TYPE}
-    reply = tus.request("POST", url, b"hello", X_HTTP_Method_Override="PATCH", **fields)
+    reply = tus.request("POST", url, b"hello", X_HTTP_Method_Override="PATCH", **PATCH_FIELDS)
     assert (reply.status, reply["Upload-Offset"]) == (204, "5")
 
 

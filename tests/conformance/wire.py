@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 REPLY_SECONDS = 20
 """No server needs longer for any answer; beyond it the case fails."""
 
-TAKEN_UP_SECONDS = 0.3
+TAKEN_UP_SECONDS = 0.2
 """After it a server handles the request whose head and first bytes it has."""
 
 Headers = Mapping[str, str]
@@ -98,7 +98,7 @@ class Connection:
         if not line:
             raise ConnectionError("the server closed the connection without an answer")
         status = int(line.split()[1])
-        message = parse_headers(self._incoming)  # type: ignore[arg-type]
+        message = parse_headers(self._incoming)
         headers = {
             name.lower(): ", ".join(message.get_all(name, [])) for name in dict.fromkeys(message)
         }

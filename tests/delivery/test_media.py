@@ -81,7 +81,7 @@ def test_a_range_beyond_the_end_cannot_be_had(video: Video, header: str) -> None
     assert (status, content_range) == (416, f"bytes */{len(CONTENT)}")
 
 
-@pytest.mark.parametrize("header", ["bytes=5-2", "lines=0-1", "bytes=a-b", "bytes=0-1,5-9"])
+@pytest.mark.parametrize("header", ["bytes=5-2", "lines=0-1", "bytes=a-b", "bytes=0-1,9-5"])
 def test_a_range_that_is_not_understood_brings_the_whole_file(video: Video, header: str) -> None:
     status, _, body = video.range(header)
     assert (status, body) == (200, CONTENT)

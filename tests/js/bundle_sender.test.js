@@ -33,7 +33,8 @@ function setUp({ lanes = 4 } = {}) {
   const requests = new HeldRequests();
   const pace = new BundlePace();
   pace.lanes = lanes;
-  const sender = new BundleSender({ post: requests.post, connection: reachable, pace, random: () => 0 });
+  const soon = { random: () => 0, gathering: 0 };
+  const sender = new BundleSender({ post: requests.post, connection: reachable, pace, ...soon });
   return { sender, requests, pace };
 }
 

@@ -39,8 +39,10 @@ test("bytes that were on the server before are no speed", () => {
 });
 
 test("totals leave out what failed, but say how much did", () => {
-  const uploads = [{ state: "sending", size: 10, received: 4 }, { state: "failed", size: 90, received: 0 }];
-  assert.deepEqual(totalsOf(uploads), { size: 10, received: 4, count: 2, states: { sending: 1, failed: 1 } });
+  const failed = { state: "failed", size: 90, received: 0 };
+  const uploads = [{ state: "sending", size: 10, received: 4 }, failed, { ...failed, isWorthRetrying: true }];
+  const states = { sending: 1, failed: 2 };
+  assert.deepEqual(totalsOf(uploads), { size: 10, received: 4, count: 3, states, worthRetrying: 1 });
 });
 
 test("slots are given in order, and taken back from those who give up waiting", async () => {

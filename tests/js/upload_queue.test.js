@@ -183,6 +183,18 @@ test("an upload under way cannot be dismissed", async () => {
   await settle();
 });
 
+test("what no repetition can change is left out when all are tried again", async () => {
+  const { queue, steps, add } = setUp();
+  add(["a", 100], ["b", 100]);
+  await settle();
+  steps.sending[0].fail(new Problem({ code: "type_not_allowed" }));
+  steps.sending[1].fail(new Problem({ code: "no_room" }));
+  await settle();
+  await queue.forAll("retry");
+  await settle();
+  assert.deepEqual(states(queue), ["failed", "sending"]);
+});
+
 test("pause all and resume all touch only what allows it", async () => {
   const { queue, steps, add } = setUp();
   add(["a", 100], ["b", 100], ["c", 100], ["d", 100]);

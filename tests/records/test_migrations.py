@@ -1,5 +1,7 @@
 """The migrations make the tables that the code declares, and can take them back."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from alembic import command
@@ -7,13 +9,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 import app.records
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange, RangeSet
+from app.domain.upload import Part, Upload, UploadKind
 from app.records.engine import Database
 from app.records.sql import SqlRecords
 from app.records.tables import metadata
-from tests.records.making import new_upload, sqlite
+from tests.records.making import NOW, new_upload, sqlite
 
 
 def configuration() -> Config:
@@ -62,6 +67,58 @@ def test_every_migration_can_be_taken_back_and_done_again(database: Database) ->
     assert table_names(database) == {"alembic_version"}
     database.migrate()
     assert table_names(database) == {"alembic_version", *metadata.tables}
+
+
+def step(database: Database, change: Callable[[Config, str], None], revision: str) -> None:
+    """Take the database to a revision."""
+    config = configuration()
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        change(config, revision)
+
+
+def state_column(database: Database, upload: Upload) -> str:
+    with database.read() as connection:
+        query = text("SELECT state FROM uploads WHERE id = :id")
+        return str(connection.execute(query, {"id": upload.id}).scalar())
+
+
+def test_uploads_of_the_first_version_are_files(database: Database) -> None:
+    """Rows as the first version wrote them, with their ranges, come through the second."""
+    records = SqlRecords(database)
+    before = replace(
+        new_upload(fingerprint="a:1:2"), received=RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])
+    )
+    complete = replace(new_upload(), state=UploadState.COMPLETE, published_at=NOW, sha256="a" * 64)
+    for upload in (before, complete):
+        records.add(upload)
+    step(database, command.downgrade, "0001")
+    with database.read() as connection:
+        columns = {column["name"] for column in inspect(connection).get_columns("uploads")}
+    assert not columns & {"kind", "metadata", "repr_digest"}
+    database.migrate()
+    assert [records.get(upload.id) for upload in (before, complete)] == [before, complete]
+    after = records.add_received(before.id, ByteRange(0, 100), NOW)
+    assert after.state is UploadState.VERIFYING
+
+
+def test_the_first_version_does_not_take_parts_for_files(database: Database) -> None:
+    records = SqlRecords(database)
+    part = replace(new_upload(), kind=UploadKind.PARTIAL)
+    whole = replace(new_upload(length=None), kind=UploadKind.CONCATENATION)
+    published = replace(new_upload(), kind=UploadKind.CONCATENATION, state=UploadState.COMPLETE)
+    file = new_upload()
+    for upload in (part, published, file):
+        records.add(upload)
+    records.add(whole, [Part(part.id, "a"), Part(part.id, "b")])
+    records.add_received(part.id, ByteRange(0, 100), NOW)
+    assert state_column(database, part) == "held"
+    step(database, command.downgrade, "0001")
+    states = [state_column(database, upload) for upload in (part, whole, published, file)]
+    assert states == ["expired", "expired", "complete", "receiving"]
+    assert "parts" not in table_names(database)
+    database.migrate()
+    assert records.parts(whole.id) == []
 
 
 def test_there_is_one_line_of_migrations() -> None:

@@ -100,6 +100,17 @@ def test_what_the_policy_refuses_leaves_nothing(
     assert world.files() == set()
 
 
+@pytest.mark.parametrize("length", [1, None])
+@pytest.mark.parametrize("fingerprint", ["", "f" * 201, "a\nb"])
+def test_a_fingerprint_is_checked_also_where_the_length_is_unknown(
+    world: World, fingerprint: str, length: int | None
+) -> None:
+    new = NewUpload(owner=ME, filename="a.mp4", length=length, fingerprint=fingerprint)
+    with pytest.raises(InvalidRequest):
+        world.service.create(new)
+    assert world.files() == set()
+
+
 class FullStore(LocalStore):
     """A store whose disk has no room."""
 

@@ -1,6 +1,7 @@
 """Where an upload stands, exact to the byte, once nobody writes there any more."""
 
 from threading import Thread
+from time import sleep
 
 import pytest
 
@@ -12,11 +13,34 @@ from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
 
 
+class SlowSource(StallingSource):
+    """One whose reader seldom gets to look whether it is to stop."""
+
+    def __init__(self, data: bytes, *, before: int, tick_seconds: float) -> None:
+        super().__init__(data, before=before)
+        self._tick_seconds = tick_seconds
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        count = super().readinto(buffer)
+        if count is None:
+            sleep(self._tick_seconds)
+        return count
+
+
 class Writer:
     """A request in the background that brings `before` bytes and then stalls."""
 
-    def __init__(self, world: World, upload: Upload, start: int, end: int, *, before: int) -> None:
-        self.source = StallingSource(pattern(start, end), before=before)
+    def __init__(
+        self,
+        world: World,
+        upload: Upload,
+        start: int,
+        end: int,
+        *,
+        before: int,
+        tick_seconds: float = 0.0,
+    ) -> None:
+        self.source = SlowSource(pattern(start, end), before=before, tick_seconds=tick_seconds)
         self.outcomes: list[Upload | UploadError] = []
         self._world, self._upload, self._start = world, upload, start
         self._thread = Thread(target=self._run)
@@ -111,8 +135,9 @@ def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) 
 
 
 def test_many_asking_at_once_all_get_the_exact_offset(world: World) -> None:
+    """Also those that give way to a newer one, while the writer has not looked yet."""
     upload = world.create(1000)
-    writer = Writer(world, upload, 0, 1000, before=417)
+    writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
     outcomes = in_threads(6, lambda _: world.service.settle(upload).offset)
     assert outcomes == [417] * 6
     assert isinstance(writer.join(), WriterSuperseded)

@@ -56,7 +56,11 @@ class World:
             self.store = store
         heard = [self.events.append, *listeners]
         self.completion = Completion(
-            self.records, self.store, clock=lambda: self.now, listeners=heard
+            self.records,
+            self.store,
+            policy=self._policy,
+            clock=lambda: self.now,
+            listeners=heard,
         )
         self.service = self._receiver(UploadService)
         self.whole = self._receiver(WholeFiles)

@@ -152,6 +152,18 @@ READY: Schema = {
     },
 }
 
+STATUS: Schema = {
+    "get": {
+        "operationId": "showStatus",
+        "tags": ["server"],
+        "summary": "What the server does now, and has done since it started",
+        "responses": {
+            "200": json_answer("Sums over all processes of the server.", "Status"),
+            **problems(),
+        },
+    },
+}
+
 DESCRIPTION: Schema = {
     "get": {
         "operationId": "describe",
@@ -166,6 +178,7 @@ DESCRIPTION: Schema = {
 
 PATHS: dict[str, Schema] = {
     "/api/server": SERVER,
+    "/api/status": STATUS,
     "/api/uploads": UPLOADS,
     "/api/uploads/{upload_id}": ONE_UPLOAD,
     "/api/videos": VIDEOS,

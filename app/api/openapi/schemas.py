@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.api.openapi.answers import Schema, problem_codes, reference
+from app.api.openapi.status_schema import STATUS
 from app.domain.lifecycle import UploadState
 from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
 
@@ -83,6 +84,7 @@ def schemas() -> dict[str, Schema]:
         "Server": SERVER,
         "Alive": shape(status={"const": "ok"}),
         "Ready": READY,
+        "Status": STATUS,
         "Problem": problem_schema(),
     }
 

@@ -8,11 +8,9 @@ from app.domain.errors import InvalidRequest
 from app.ingest.gunicorn_socket import trailers
 from app.ingest.source import BodySource, DigestSource, TrailingDigestSource
 from app.protocols.tus.headers import parse_checksum
+from app.wire.proxy import came_directly
 
 HEADER = "Upload-Checksum"
-
-PROXY_HEADERS = ("Via", "Forwarded", "X-Forwarded-For")
-"""Proxies drop trailers; a request with one of these came through one."""
 
 
 def checked(source: BodySource) -> BodySource:
@@ -28,8 +26,7 @@ def checked(source: BodySource) -> BodySource:
 
 def can_see_trailers() -> bool:
     """Whether the trailers of a chunked request would reach this program."""
-    came_directly = not any(name in request.headers for name in PROXY_HEADERS)
-    return came_directly and trailers(request.environ) is not None
+    return came_directly(request.headers) and trailers(request.environ) is not None
 
 
 def _digest_behind_the_body() -> tuple[str, bytes]:

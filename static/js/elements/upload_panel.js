@@ -100,7 +100,7 @@ export class UploadPanel extends HTMLElement {
     totals.secondsLeft = isMoving ? this.#speed.secondsLeft(totals.size - totals.received) : null;
     totals.text = this.#totalsText(totals);
     setText(text, totals.text);
-    this.#drawButtons(totals.states);
+    this.#drawButtons(totals);
     this.dispatchEvent(new CustomEvent("totals", { detail: totals }));
   }
 
@@ -116,12 +116,12 @@ export class UploadPanel extends HTMLElement {
     ].filter(Boolean).join(" · ");
   }
 
-  #drawButtons(states) {
+  #drawButtons({ states, worthRetrying }) {
     const { pauseAll, resumeAll, retryAll, cancelAll, clear } = this.#parts;
     const count = (...names) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
     pauseAll.hidden = count("queued", "preparing", "sending", "waiting") === 0;
     resumeAll.hidden = count("paused") === 0;
-    retryAll.hidden = count("failed") < 2;
+    retryAll.hidden = worthRetrying < 2;
     cancelAll.hidden = count("queued", "preparing", "sending", "waiting", "paused") < 2;
     clear.hidden = count("complete") === 0;
   }

@@ -21,15 +21,17 @@ export class BundleSender {
   #connection;
   #pace;
   #random;
+  #gathering;
   #waiting = new Set();
   #busyLanes = 0;
   #filling = null;
 
-  constructor({ post, connection, pace = new BundlePace(), random = Math.random }) {
+  constructor({ post, connection, pace = new BundlePace(), random = Math.random, gathering = GATHERING }) {
     this.#post = post;
     this.#connection = connection;
     this.#pace = pace;
     this.#random = random;
+    this.#gathering = gathering;
   }
 
   /**
@@ -57,7 +59,7 @@ export class BundleSender {
     this.#filling ??= setTimeout(() => {
       this.#filling = null;
       this.#fillLanes();
-    }, GATHERING);
+    }, this.#gathering);
   }
 
   #fillLanes() {

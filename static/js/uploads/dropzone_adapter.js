@@ -8,16 +8,20 @@ import { nextTask, SlicedWork } from "../helpers/sliced_work.js";
 import { acknowledgementOf } from "./api.js";
 import { chunkCount, chunkRange } from "./chunk_plan.js";
 import { checkReadable } from "./file_check.js";
+import { walkFolder } from "./folder_walk.js";
 import { connectionLost, problemOfAnswer } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 import { StallWatch } from "./stall_watch.js";
 
 const CHUNKS_PER_FILE = 3;
+/** A folder is read bit by bit: what comes within this time is handed on together, milliseconds. */
+const GATHERING = 100;
 
 /** Takes files from the page and carries their chunks, each in one of `slots`. `onFiles` gets `{ file, name }` lists. */
 export class DropzoneAdapter {
   #dropzone;
   #intake = [];
+  #handingOn = null;
   #onFiles;
 
   constructor(element, { url, chunkBytes, connection, slots, onFiles }) {
@@ -36,7 +40,6 @@ export class DropzoneAdapter {
       addedfile: (file) => this.#takeIn(file),
     });
     Object.assign(this.#dropzone, { connection, slots });
-    this.#dropzone.onIntake = () => this.#handOn();
   }
 
   /** Adds files that were chosen or dropped outside Dropzone's own element. */
@@ -85,13 +88,15 @@ export class DropzoneAdapter {
   }
 
   #takeIn(file) {
+    this.#handingOn ??= setTimeout(() => this.#handOn(), GATHERING);
     this.#intake.push({ file, name: file.fullPath || file.webkitRelativePath || file.name });
   }
 
   #handOn() {
     const files = this.#intake;
     this.#intake = [];
-    if (files.length > 0) this.#onFiles(files);
+    this.#handingOn = null;
+    this.#onFiles(files);
   }
 }
 
@@ -99,14 +104,22 @@ export class DropzoneAdapter {
 class ChunkSender extends Dropzone {
   connection = null;
   slots = null;
-  onIntake = () => {};
   #transfers = new Map();
   #stalls = new StallWatch();
-  #intake = new SlicedWork((file) => this.#takeIn(file), { schedule: nextTask, afterSlice: () => this.onIntake() });
+  #intake = new SlicedWork((file) => this.#takeIn(file), { schedule: nextTask });
 
   /** Asking for a file's size makes the browser go to the disk: thousands at once would stop the page for a second. */
   addFile(file) {
     this.#intake.add(file);
+  }
+
+  /** Returns none: they are taken in as they come. */
+  async _addFilesFromDirectory(directory) {
+    await walkFolder(directory, (file, path) => {
+      file.fullPath = path;
+      this.addFile(file);
+    });
+    return [];
   }
 
   /** Dropzone's own list would be gone through for each of thousands; the queue has all of them. */

@@ -18,13 +18,26 @@ async function identifyingBytes(file) {
   // The folder is left out on purpose: a file is found again when it is chosen without its folder.
   const name = file.name.split("/").at(-1);
   const about = new TextEncoder().encode(`${name}\0${file.size}\0${file.lastModified}\0`);
-  const tailStart = Math.max(EDGE_BYTES, file.size - EDGE_BYTES);
+  const edges = file.size <= EDGE_BYTES ? [file] : edgesOf(file);
   try {
-    const parts = new Blob([about, file.slice(0, EDGE_BYTES), file.slice(tailStart)]);
-    return new Uint8Array(await parts.arrayBuffer());
+    return joined([about, ...(await Promise.all(edges.map((edge) => edge.arrayBuffer())))]);
   } catch {
     throw fileUnreadable();
   }
+}
+
+function edgesOf(file) {
+  return [file.slice(0, EDGE_BYTES), file.slice(Math.max(EDGE_BYTES, file.size - EDGE_BYTES))];
+}
+
+function joined(pieces) {
+  const bytes = new Uint8Array(pieces.reduce((sum, { byteLength }) => sum + byteLength, 0));
+  let position = 0;
+  for (const piece of pieces) {
+    bytes.set(new Uint8Array(piece), position);
+    position += piece.byteLength;
+  }
+  return bytes;
 }
 
 function hex(buffer) {

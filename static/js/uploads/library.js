@@ -15,6 +15,7 @@ export class Library extends EventTarget {
   #next;
   #loading = null;
   #refreshing = null;
+  #expected = new Set();
 
   /** Begins with what the page came with: the ids of its rows and the cursor behind them, or null at the end. */
   constructor({ ids = [], next = null } = {}) {
@@ -39,8 +40,11 @@ export class Library extends EventTarget {
     return this.#loading;
   }
 
-  /** Brings in what is new at the top. Calls are joined: thousands of small uploads end within seconds. */
-  refresh() {
+  /**
+   * Brings in what is new at the top, `id` among it. Calls are joined: thousands of small uploads end within seconds.
+   */
+  refresh(id = null) {
+    if (id) this.#expected.add(id);
     this.#refreshing ??= sleep(REFRESH_PAUSE)
       .then(() => {
         this.#refreshing = null;
@@ -58,18 +62,22 @@ export class Library extends EventTarget {
   }
 
   /**
-   * The videos not known yet, newest first: of pages up to one with a known video. Not just up to the first known one:
-   * of videos that are published at the same moment, the older may show up later.
+   * The newest videos: of pages up to one with a known video, and with all that are expected. Not just up to the first
+   * known one: of videos that are published at the same moment, the older may show up later.
    */
   async #newestVideos() {
+    const expected = this.#expected;
+    this.#expected = new Set();
     const found = [];
     let cursor = null;
     do {
       const { videos, next } = await listVideos({ limit: LARGEST_PAGE, cursor });
       found.push(...videos);
-      cursor = videos.some(({ id }) => this.#ids.has(id)) ? null : next;
+      for (const { id } of videos) expected.delete(id);
+      const isFarEnough = expected.size === 0 && videos.some(({ id }) => this.#ids.has(id));
+      cursor = isFarEnough ? null : next;
     } while (cursor);
-    return found;
+    return this.hasMore ? upToLastKnown(found, this.#ids) : found;
   }
 
   async #loadPage(signal) {
@@ -83,4 +91,10 @@ export class Library extends EventTarget {
     for (const { id } of unseen) this.#ids.add(id);
     this.dispatchEvent(new CustomEvent(type, { detail: unseen }));
   }
+}
+
+/** Without what follows the last video that is loaded: that has its turn at the end of the list. */
+function upToLastKnown(videos, ids) {
+  const last = videos.findLastIndex(({ id }) => ids.has(id));
+  return last < 0 ? videos : videos.slice(0, last);
 }

@@ -6,9 +6,10 @@ const COUNTED_OUT = new Set(["failed", "cancelled"]);
 
 /** Sums up a list of uploads: sizes in bytes, and how many are in which state. */
 export function totalsOf(uploads) {
-  const totals = { size: 0, received: 0, count: uploads.length, states: {} };
+  const totals = { size: 0, received: 0, count: uploads.length, states: {}, worthRetrying: 0 };
   for (const upload of uploads) {
     totals.states[upload.state] = (totals.states[upload.state] ?? 0) + 1;
+    if (upload.isWorthRetrying) totals.worthRetrying += 1;
     if (COUNTED_OUT.has(upload.state)) continue;
     totals.size += upload.size;
     totals.received += upload.received;

@@ -123,7 +123,8 @@ export class UploadQueue extends EventTarget {
 
   /** Applies `pause`, `resume`, `retry` or `cancel` to every upload that allows it. */
   async forAll(step) {
-    const allowed = this.uploads.filter((upload) => upload.can(step));
+    const isMeant = (upload) => upload.can(step) && (step !== "retry" || upload.isWorthRetrying);
+    const allowed = this.uploads.filter(isMeant);
     await Promise.allSettled(allowed.map((upload) => this[step](upload)));
   }
 

@@ -30,7 +30,11 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away again."""
+    """Take them away again. Parts, which would become videos without them, expire."""
+    op.execute(
+        "UPDATE uploads SET state = 'expired' "
+        "WHERE kind <> 'file' AND state IN ('receiving', 'held', 'verifying')"
+    )
     op.drop_table("parts")
     for column in ("repr_digest", "metadata", "kind"):
         op.drop_column("uploads", column)

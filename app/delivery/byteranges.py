@@ -1,0 +1,100 @@
+"""The body of an answer to several ranges: multipart/byteranges (RFC 9110, section 14.6)."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import RawIOBase
+from typing import Any
+
+from werkzeug.wrappers import Response
+
+from app.delivery.http_range import content_range
+from app.domain.ranges import ByteRange
+from app.wire.context import SENDING_KEY, Sending
+
+BLOCK_BYTES = 64 * 1024
+"""Read at once. It is all that a transfer holds in memory, and a thousand slow readers are a
+thousand transfers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What stands around the bytes of the parts. Pure."""
+
+    spans: Sequence[ByteRange]
+    length: int
+    """Bytes of the whole file."""
+    content_type: str
+    boundary: str = field(default_factory=lambda: secrets.token_hex(16))
+    """128 random bits: no file has it but by a chance that can be neglected."""
+
+    def head(self, span: ByteRange) -> bytes:
+        """What comes before the bytes of a part."""
+        return (
+            f"\r\n--{self.boundary}\r\n"
+            f"Content-Type: {self.content_type}\r\n"
+            f"Content-Range: {content_range(span, self.length)}\r\n\r\n"
+        ).encode("ascii")
+
+    @property
+    def tail(self) -> bytes:
+        """What comes after the last part."""
+        return f"\r\n--{self.boundary}--\r\n".encode("ascii")
+
+    @property
+    def content_length(self) -> int:
+        """Bytes of the body."""
+        parts = sum(len(self.head(span)) + span.length for span in self.spans)
+        return parts + len(self.tail)
+
+
+class PartsOfFile:
+    """The body as blocks, each read when the one before is sent; closes the file."""
+
+    def __init__(self, file: RawIOBase, layout: Layout, sending: Sending | None = None) -> None:
+        self._file = file
+        self._layout = layout
+        self._sending = sending
+        self._sent = 0
+        if sending is not None:
+            sending.began()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for span in self._layout.spans:
+            yield from self._part(span)
+        yield self._layout.tail
+
+    def _part(self, span: ByteRange) -> Iterator[bytes]:
+        head, left = self._layout.head(span), span.length
+        self._file.seek(span.start)
+        while left:
+            block = self._file.read(min(BLOCK_BYTES, left))
+            if not block:
+                # Whatever else was sent would be taken for the missing bytes.
+                raise OSError(errno.EIO, "the file is shorter than its record says")
+            left -= len(block)
+            yield head + block
+            self._sent += len(block)
+            head = b""
+
+    def close(self) -> None:
+        """Close the file; the server does so whether all was sent or not."""
+        if self._sending is not None and not self._file.closed:
+            self._sending.ended(self._sent)
+        self._file.close()
+
+
+def send_parts(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> Response:
+    """A response with the parts; `file` is closed after.
+
+    The time for each block is that of the listener (`gunicorn_conf.SEND_IDLE_SECONDS`): a time-out
+    of the socket's own would be one for the whole block, too short for the slowest lines.
+    """
+    body = PartsOfFile(file, layout, environ.get(SENDING_KEY))
+    response = Response(body, status=206, direct_passthrough=True)
+    response.content_length = layout.content_length
+    response.content_type = f"multipart/byteranges; boundary={layout.boundary}"
+    return response

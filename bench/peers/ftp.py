@@ -1,0 +1,44 @@
+"""An FTP server (pyftpdlib), and a client that drops what it gets."""
+
+from __future__ import annotations
+
+import ftplib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.client import BLOCK_BYTES, RequestFailed
+
+
+@dataclass(frozen=True, slots=True)
+class FtpServer:
+    """One process with an event loop; it sends with sendfile."""
+
+    name: str = "FTP"
+
+    @property
+    def needs(self) -> Sequence[Path | None]:
+        """Nothing but this interpreter."""
+        return []
+
+    def command(self, folder: Path, port: int) -> list[str]:
+        """The module beside this one."""
+        words = [sys.executable, "-W", "ignore", "-m", "bench.peers.ftp_server"]
+        return [*words, str(port), str(folder / "files")]
+
+
+def retrieve(port: int, path: str, length: int) -> None:
+    """Fetch a whole file and drop it."""
+    buffer = bytearray(BLOCK_BYTES)
+    with ftplib.FTP() as client:
+        client.connect("127.0.0.1", port)
+        client.login()
+        client.voidcmd("TYPE I")
+        received = 0
+        with client.transfercmd(f"RETR {path}") as connection:
+            while count := connection.recv_into(buffer):
+                received += count
+        client.voidresp()
+    if received != length:
+        raise RequestFailed(f"{received} of {length} bytes of {path}")

@@ -1,0 +1,131 @@
+"""What a peer is, and how one is run for a sample."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from bench.harness import Lab
+from tests.server import ROOT, free_port
+
+START_SECONDS = 20.0
+STOP_SECONDS = 20.0
+BUILT_PEERS = ("tusd", "rustus")
+BUILD_SECONDS = 1800
+"""A peer that takes longer to build is left out."""
+
+
+class PeerFailed(Exception):
+    """A peer did not start."""
+
+
+class Served(Protocol):
+    """A server that runs: ours or a peer."""
+
+    port: int
+
+    def processes(self) -> list[psutil.Process]:
+        """All that work for it."""
+        ...
+
+
+class Peer(Protocol):
+    """A server that a command starts; it is empty then, and keeps its files in `<folder>/files`."""
+
+    @property
+    def name(self) -> str:
+        """As in the tables."""
+        ...
+
+    @property
+    def needs(self) -> Sequence[Path | None]:
+        """The programs and files without which it cannot run; None for one that was not found."""
+        ...
+
+    def command(self, folder: Path, port: int) -> list[str]:
+        """Starts it in the foreground."""
+        ...
+
+
+class Uploads(Peer, Protocol):
+    """A peer that takes files in chunks."""
+
+    def upload(self, port: int, source: Path, length: int) -> str:
+        """Upload the start of a file; where it is, for servers that can be asked for it."""
+        ...
+
+
+class PeerServer:
+    """One running peer; `files` is the folder it serves."""
+
+    def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+        self.files = folder / "files"
+        self.port = port
+        self._log = folder / "log"
+        self._process = process
+
+    def await_start(self) -> None:
+        """Return once it accepts connections."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+            else:
+                return
+        raise PeerFailed(self._log.read_text(errors="replace")[-2000:])
+
+    def processes(self) -> list[psutil.Process]:
+        """The program and all below it."""
+        top = psutil.Process(self._process.pid)
+        return [top, *top.children(recursive=True)]
+
+    def stop(self) -> None:
+        """End it; it has nothing that is worth keeping."""
+        family = self.processes() if self._process.poll() is None else []
+        for process in family:
+            process.kill()
+        self._process.wait(STOP_SECONDS)
+        psutil.wait_procs(family[1:], STOP_SECONDS)
+
+
+@contextmanager
+def running(lab: Lab, peer: Peer) -> Iterator[PeerServer]:
+    """A fresh peer with an empty folder."""
+    with lab.scratch("peer") as folder:
+        (folder / "files").mkdir()
+        port = free_port()
+        command = peer.command(folder, port)
+        environment = {**os.environ, "NODE_ENV": "production"}
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=environment)
+        server = PeerServer(folder, port, process)
+        try:
+            server.await_start()
+            lab.settle()
+            yield server
+        finally:
+            server.stop()
+
+
+def build() -> None:
+    """Have `scripts/peers` build what is missing, one by one; a failure leaves that one out."""
+    for name in BUILT_PEERS:
+        try:
+            subprocess.run([ROOT / "scripts" / "peers", name], check=True, timeout=BUILD_SECONDS)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            print(f"  {name} is left out: {error}", flush=True)
+
+
+def can_run(peer: Peer) -> bool:
+    """Whether all is here that it needs."""
+    return all(path is not None and path.exists() for path in peer.needs)

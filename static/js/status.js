@@ -1,0 +1,60 @@
+/** The status page: puts the figures into their places as they come. */
+
+import { formatSpeed } from "./helpers/format.js";
+import { partsOf, setText } from "./helpers/template.js";
+import { Feed } from "./status/feed.js";
+import { drawCounts, drawUploads } from "./status/lists.js";
+import { Rates } from "./status/rates.js";
+import { inWords } from "./status/words.js";
+
+/** The drawing's own units; the style sheet stretches it. */
+const CHART = { width: 600, height: 120 };
+
+const parts = partsOf(document);
+const feed = new Feed();
+const rates = new Rates();
+
+function lookUp(figures, path) {
+  return path.split(".").reduce((found, name) => found?.[name], figures);
+}
+
+function drawFigures(figures) {
+  for (const place of document.querySelectorAll("[data-value]")) {
+    setText(place, inWords(lookUp(figures, place.dataset.value), place.dataset.as));
+  }
+}
+
+function drawChart() {
+  parts.receivedLine.setAttribute("points", rates.points("received", CHART));
+  parts.sentLine.setAttribute("points", rates.points("sent", CHART));
+  setText(parts.peak, formatSpeed(Math.round(rates.peak)));
+}
+
+function draw(figures) {
+  const { received_bytes: received, sent_bytes: sent } = figures.transfers;
+  rates.add(performance.now(), { received, sent });
+  drawFigures({ ...figures, rates: rates.now });
+  drawUploads(parts.uploads, figures.uploads.newest);
+  parts.noUploads.hidden = figures.uploads.newest.length > 0;
+  drawCounts(parts.answers, figures.requests.by_status);
+  drawCounts(parts.errors, figures.errors);
+  parts.noErrors.hidden = Object.keys(figures.errors).length > 0;
+  drawChart();
+}
+
+const STATES = {
+  live: "Live, every second.",
+  paused: "Paused.",
+  lost: "The server does not answer. These are its last figures.",
+};
+
+feed.addEventListener("figures", ({ detail }) => draw(detail));
+feed.addEventListener("state", () => {
+  setText(parts.state, STATES[feed.state]);
+  parts.state.dataset.state = feed.state;
+});
+parts.pause.addEventListener("click", () => {
+  feed.isPaused = !feed.isPaused;
+  parts.pause.setAttribute("aria-pressed", String(feed.isPaused));
+});
+feed.start();

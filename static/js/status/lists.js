@@ -1,0 +1,56 @@
+/** Lists that keep their elements while their entries stay the same: whoever reads one is not thrown out of it. */
+
+import { formatBytes, percentage } from "../helpers/format.js";
+import { setText } from "../helpers/template.js";
+import { inWords } from "./words.js";
+
+/** Shows the uploads under way in `list`. */
+export function drawUploads(list, uploads) {
+  const keys = uploads.map(({ id }) => id);
+  if (!hasKeys(list, keys)) list.replaceChildren(...uploads.map(uploadRow));
+  uploads.forEach((upload, index) => fillUpload(list.children[index], upload));
+}
+
+/** Shows counts by name in the description list `list`. */
+export function drawCounts(list, counts) {
+  const names = Object.keys(counts);
+  if (!hasKeys(list, names)) list.replaceChildren(...names.map(countRow));
+  names.forEach((name, index) => setText(list.children[index].querySelector("dd"), inWords(counts[name], "count")));
+}
+
+function hasKeys(list, keys) {
+  const rows = [...list.children];
+  return rows.length === keys.length && rows.every((row, index) => row.dataset.key === keys[index]);
+}
+
+function element(name, className, ...content) {
+  const made = document.createElement(name);
+  made.className = className;
+  made.append(...content);
+  return made;
+}
+
+function keyed(row, key) {
+  row.dataset.key = key;
+  return row;
+}
+
+function uploadRow({ id, filename }) {
+  const meter = element("progress", "meter");
+  meter.max = 100;
+  meter.setAttribute("aria-label", `Progress of ${filename}`);
+  const name = element("span", "status-upload__name", element("bdi", "", filename));
+  return keyed(element("li", "status-upload", name, element("span", "status-upload__share"), meter), id);
+}
+
+function fillUpload(row, { length, received_bytes: received }) {
+  const whole = length === null ? "" : ` of ${formatBytes(length)}`;
+  setText(row.querySelector(".status-upload__share"), `${formatBytes(received)}${whole}`);
+  const meter = row.querySelector("progress");
+  meter.hidden = length === null;
+  meter.value = percentage(received, length ?? 0);
+}
+
+function countRow(name) {
+  return keyed(element("div", "", element("dt", "", name), element("dd", "")), name);
+}

@@ -1,0 +1,176 @@
+"""Many small files go in few requests, and each has its own fate."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import sha256_of
+from tests.browser.stored import digests_of, videos_of
+from tests.browser.upload_page import PATIENCE_SECONDS, UploadPage
+from tests.server import Server
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., UploadPage]
+
+
+def make_folder(folder: Path, count: int, *, length: int = 50_000) -> dict[str, str]:
+    """A folder with a folder in it; the names its files get on the server, and digests."""
+    made = {}
+    for number in range(count):
+        path = folder / f"day {number % 2}" / f"clip {number:02}.mp4"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"{number:08}".encode() * (length // 8))
+        made[f"{folder.name}/day {number % 2}/{path.name}"] = sha256_of(path)
+    return made
+
+
+def expect_all_stored(page: UploadPage, count: int) -> None:
+    done = page.page.locator("upload-row.dz-success")
+    expect(done).to_have_count(count, timeout=PATIENCE_SECONDS * 1000)
+
+
+def batches(page: UploadPage) -> int:
+    return page.requests.count("POST /batch")
+
+
+def test_a_dropped_folder_goes_in_few_requests(
+    site: Server, open_page: OpenPage, tmp_path: Path
+) -> None:
+    files = make_folder(tmp_path / "trip", 60)
+    page = open_page(site)
+    page.drop(tmp_path / "trip")
+    expect_all_stored(page, 60)
+    assert digests_of(site) == files
+    assert 1 <= batches(page) <= 15
+    assert page.offsets == []
+    expect(page.rows.first).to_contain_text("in the library")
+    expect(page.rows.first.get_by_role("link", name="Open")).to_be_visible()
+
+
+def test_a_folder_dropped_again_is_recognised(
+    site: Server, open_page: OpenPage, tmp_path: Path
+) -> None:
+    files = make_folder(tmp_path / "trip", 20)
+    page = open_page(site)
+    page.drop(tmp_path / "trip")
+    expect_all_stored(page, 20)
+    page.reload()
+    page.drop(tmp_path / "trip")
+    expect_all_stored(page, 20)
+    expect(page.rows.first).to_contain_text("in the library already")
+    assert sorted(video["filename"] for video in videos_of(site)) == sorted(files)
+
+
+def test_refused_files_say_why_and_the_others_arrive(
+    start_server: Callable[..., Server], open_page: OpenPage, tmp_path: Path
+) -> None:
+    files = make_folder(tmp_path / "mixed", 12)
+    (tmp_path / "mixed" / "notes.txt").write_text("not a video")
+    server = start_server(SLUICE_ALLOWED_EXTENSIONS="mp4")
+    page = open_page(server)
+    page.drop(tmp_path / "mixed")
+    expect_all_stored(page, 12)
+    refused = page.row(tmp_path / "mixed" / "notes.txt")
+    expect(refused).to_contain_class("dz-error")
+    expect(refused).to_contain_text("does not take files of this type")
+    expect(page.page.locator(".totals__text")).to_contain_text("1 file failed")
+    assert digests_of(server) == files
+
+
+def test_a_line_that_breaks_in_the_middle_costs_nothing_and_stores_nothing_twice(
+    site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    files = make_folder(tmp_path / "cut", 60, length=100_000)
+    page = open_page(site)
+    page.throttle(1_500_000)
+    page.drop(tmp_path / "cut")
+    page.wait_until(lambda: page.progress(page.rows.first) > 0, "something is on its way")
+    page.go_offline()
+    expect(page.notice).to_be_visible()
+    page.throttle(-1)
+    expect_all_stored(page, 60)
+    assert digests_of(site) == files
+    assert len(videos_of(site)) == 60
+
+
+def test_a_server_that_is_killed_in_the_middle_gets_each_file_once(
+    start_server: Callable[..., Server],
+    open_page: OpenPage,
+    tmp_path: Path,
+    complaints: Complaints,
+) -> None:
+    complaints.allow_failed_requests()
+    files = make_folder(tmp_path / "killed", 60, length=100_000)
+    server = start_server()
+    page = open_page(server)
+    page.throttle(2_000_000)
+    page.drop(tmp_path / "killed")
+    page.wait_until(lambda: server.get("/api/videos").json()["videos"], "some are stored")
+    server.restart(signal.SIGKILL)
+    page.throttle(-1)
+    expect_all_stored(page, 60)
+    assert digests_of(server) == files
+    assert len(videos_of(server)) == 60
+
+
+def test_a_file_cancelled_on_its_way_is_not_kept(
+    site: Server, open_page: OpenPage, tmp_path: Path
+) -> None:
+    files = make_folder(tmp_path / "some", 12, length=100_000)
+    page = open_page(site)
+    page.throttle(400_000)
+    page.drop(tmp_path / "some")
+    page.wait_until(lambda: page.progress(page.rows.first) > 0, "the first is on its way")
+    name = page.rows.first.locator("[data-part=name]").inner_text()
+    page.button(f"Cancel {name}").click()
+    expect(page.rows).to_have_count(11)
+    page.throttle(-1)
+    expect_all_stored(page, 11)
+    expected = {path: digest for path, digest in files.items() if not path.endswith(name)}
+    page.wait_until(lambda: len(videos_of(site)) == 11, "the cancelled one is gone")
+    assert digests_of(site) == expected
+
+
+def test_paused_bundles_wait_and_go_on(site: Server, open_page: OpenPage, tmp_path: Path) -> None:
+    files = make_folder(tmp_path / "rest", 30, length=100_000)
+    page = open_page(site)
+    page.throttle(600_000)
+    page.drop(tmp_path / "rest")
+    page.wait_until(lambda: page.progress(page.rows.first) > 0, "the first is on its way")
+    page.button("Pause all").click()
+    expect(page.button("Pause all")).to_be_hidden()
+    expect(page.rows.last).to_contain_text("paused")
+    before = batches(page)
+    page.throttle(-1)
+    page.page.wait_for_timeout(500)
+    assert batches(page) == before
+    page.button("Resume all").click()
+    expect_all_stored(page, 30)
+    assert digests_of(site) == files
+
+
+def test_a_file_changed_on_the_disk_fails_alone(
+    site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    files = make_folder(tmp_path / "odd", 12)
+    page = open_page(site)
+    page.throttle(100_000)
+    page.drop(tmp_path / "odd")
+    page.wait_until(lambda: batches(page) > 0, "a bundle is on its way")
+    changed = tmp_path / "odd" / "day 1" / "clip 11.mp4"
+    changed.write_bytes(b"other bytes")
+    page.throttle(-1)
+    expect(page.row(changed)).to_contain_class("dz-error", timeout=PATIENCE_SECONDS * 1000)
+    expect(page.row(changed)).to_contain_text("can no longer be read")
+    expect_all_stored(page, 11)
+    del files["odd/day 1/clip 11.mp4"]
+    assert digests_of(site) == files

@@ -1,0 +1,256 @@
+"""tus where it meets the rest of the server; the protocol itself is checked by conformance tests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+import pytest
+
+from tests.conformance.tus_client import Tus, base64_of
+from tests.dropzone_client import ChunkedFile, random_bytes, send_chunk, stored_sha256
+from tests.resumable_client import append, look
+from tests.server import Server
+
+FILE = random_bytes(3_000_000, 90)
+SHA256 = hashlib.sha256(FILE).hexdigest()
+THIRD = 1_000_000
+
+
+@pytest.fixture
+def tus(server: Server) -> Tus:
+    return Tus(f"{server.url}/tus/")
+
+
+def id_of(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+# ---- one upload, many protocols ------------------------------------------------------------------
+
+
+def test_an_upload_begun_in_tus_is_seen_by_the_api(server: Server, tus: Tus) -> None:
+    url = tus.create(len(FILE), Upload_Metadata=f"filename {base64_of('film.mp4')},note")
+    tus.patch(url, 0, FILE[:THIRD])
+    state = server.get(f"/api/uploads/{id_of(url)}").json()
+    assert (state["filename"], state["length"], state["offset"]) == ("film.mp4", 3 * THIRD, THIRD)
+    assert state["missing"] == [[THIRD, 3 * THIRD]]
+    listed = server.get("/api/uploads").json()["uploads"]
+    assert id_of(url) in [upload["id"] for upload in listed]
+
+
+def test_chunks_of_forms_and_of_tus_make_one_file(server: Server, tus: Tus) -> None:
+    url = tus.create(len(FILE), Upload_Metadata=f"filename {base64_of('film.mp4')}")
+    file = ChunkedFile(FILE, THIRD, key=id_of(url))
+    assert tus.patch(url, 0, FILE[:THIRD]).status == 204
+    assert send_chunk(server, file, 1).json()["id"] == id_of(url)
+    assert tus.offset(url) == 2 * THIRD
+    last = tus.patch(url, 2 * THIRD, FILE[2 * THIRD :])
+    assert (last.status, last["Upload-Offset"]) == (204, str(len(FILE)))
+    assert send_chunk(server, file, 2).json()["complete"] is True
+    assert stored_sha256(server, id_of(url)) == SHA256
+
+
+def test_chunks_that_came_before_their_turn_are_passed_over(server: Server, tus: Tus) -> None:
+    file = ChunkedFile(FILE, THIRD)
+    upload_id = send_chunk(server, file, 1).json()["id"]
+    url = f"{server.url}/tus/{upload_id}"
+    assert tus.offset(url) == 0
+    assert tus.patch(url, 0, FILE[:THIRD])["Upload-Offset"] == str(2 * THIRD)
+    assert tus.patch(url, 2 * THIRD, FILE[2 * THIRD :]).status == 204
+    assert stored_sha256(server, upload_id) == SHA256
+
+
+def test_a_patch_over_bytes_that_are_there_already_completes_the_file(
+    server: Server, tus: Tus
+) -> None:
+    upload_id = send_chunk(server, ChunkedFile(FILE, THIRD), 1).json()["id"]
+    assert tus.patch(f"{server.url}/tus/{upload_id}", 0, FILE).status == 204
+    assert stored_sha256(server, upload_id) == SHA256
+
+
+def test_an_upload_of_another_protocol_has_its_name_as_metadata(server: Server, tus: Tus) -> None:
+    made = server.post("/api/uploads", json={"name": "кино.mp4", "size": 10}).json()
+    reply = tus.head(f"{server.url}/tus/{made['id']}")
+    assert reply["Upload-Metadata"] == f"filename {base64_of('кино.mp4')}"
+    assert (reply["Upload-Offset"], reply["Upload-Length"]) == ("0", "10")
+
+
+def test_an_upload_begun_in_tus_is_finished_by_the_other_resumable_protocol(
+    server: Server, tus: Tus
+) -> None:
+    url = tus.create(None, Upload_Metadata=f"filename {base64_of('film.mp4')}")
+    tus.patch(url, 0, FILE[:THIRD])
+    assert look(server, id_of(url)).headers["upload-offset"] == str(THIRD)
+    assert append(server, id_of(url), THIRD, FILE[THIRD:], is_last=True).status == 200
+    assert tus.head(url)["Upload-Length"] == str(len(FILE))
+    assert stored_sha256(server, id_of(url)) == SHA256
+
+
+def test_get_leads_to_the_file(server: Server, tus: Tus) -> None:
+    url = tus.create(5)
+    assert server.get(f"/tus/{id_of(url)}").status_code == 404
+    tus.patch(url, 0, b"bytes")
+    response = server.get(f"/tus/{id_of(url)}")
+    assert (response.content, response.url) == (b"bytes", f"{server.url}/media/{id_of(url)}")
+
+
+# ---- requests that change nothing ----------------------------------------------------------------
+
+
+def test_a_length_told_at_a_wrong_offset_is_not_taken(tus: Tus) -> None:
+    url = tus.create()
+    tus.patch(url, 0, b"bytes")
+    assert tus.patch(url, 3, b"more", Upload_Length=5).status == 409
+    assert tus.head(url)["Upload-Defer-Length"] == "1"
+    assert tus.patch(url, 5, b"more", Upload_Length=9).status == 204
+
+
+def test_the_first_bytes_are_all_or_nothing(server: Server, tus: Tus) -> None:
+    before = server.get("/api/uploads").json()
+    staged = set(os.listdir(server.staging))
+    too_long = tus.post(FILE, Upload_Length=THIRD, Content_Type="application/offset+octet-stream")
+    wrong_type = tus.post(FILE, Upload_Length=len(FILE), Content_Type="video/mp4")
+    assert (too_long.status, wrong_type.status) == (400, 415)
+    assert server.get("/api/uploads").json() == before
+    assert set(os.listdir(server.staging)) == staged
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "POST"])
+def test_a_page_elsewhere_ends_no_upload_under_another_method(
+    server: Server, tus: Tus, method: str
+) -> None:
+    url = tus.create(5)
+    disguised = {"X_HTTP_Method_Override": "DELETE", "Origin": "http://elsewhere.example"}
+    assert tus.request(method, url, **disguised).status == 403
+    assert tus.offset(url) == 0
+
+
+# ---- names and URLs that mean harm ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("../../etc/passwd", "etc/passwd"),
+        ("..", "unnamed"),
+        ("C:\\films\\a.mp4", "C:/films/a.mp4"),
+        ("<img src=x onerror=alert(1)>.mp4", "<img src=x onerror=alert(1)>.mp4"),
+        ('a"; filename="b.exe', 'a"; filename="b.exe'),
+        (b"\xff\xfe.mp4", "��.mp4"),
+        ("\u202egpj.exe", "\u202egpj.exe"),
+        ("-rf", "-rf"),
+    ],
+)
+def test_a_name_is_text_and_nothing_more(
+    server: Server, tus: Tus, name: str | bytes, kept: str
+) -> None:
+    url = tus.create(5, Upload_Metadata=f"filename {base64_of(name)}")
+    assert server.get(f"/api/uploads/{id_of(url)}").json()["filename"] == kept
+    tus.patch(url, 0, b"bytes")
+    response = server.get(f"/media/{id_of(url)}")
+    assert response.content == b"bytes"
+    assert tus.head(url)["Upload-Metadata"] == f"filename {base64_of(name)}"
+
+
+@pytest.mark.parametrize("name", ["a\r\nSet-Cookie: b=c", "a\x00b", "\x1b[2J", "n" * 1025])
+def test_a_name_that_is_no_text_is_refused(tus: Tus, name: str) -> None:
+    assert tus.post(Upload_Length=5, Upload_Metadata=f"filename {base64_of(name)}").status == 400
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "/tus/../../../etc/passwd",
+        "file:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data/",
+        "/tus/" + "0" * 32,
+        "/tus/%00",
+        "http://[::1",
+        "\x01",
+        "ÿ",
+    ],
+)
+def test_a_part_that_is_no_upload_of_ours_is_refused(tus: Tus, reference: str) -> None:
+    part = tus.create_with(b"bytes", Upload_Concat="partial")
+    reply = tus.concatenate(part, reference)
+    assert reply.status in {400, 404}
+    assert tus.offset(part) == 5
+
+
+def test_a_file_may_have_as_many_parts_as_fit_into_the_header(server: Server, tus: Tus) -> None:
+    part = id_of(tus.create_with(b"bytes", Upload_Concat="partial"))
+    count = 7000 // (len(part) + 1)
+    reply = tus.concatenate(*[part] * count)
+    assert (reply.status, reply["Upload-Offset"]) == (201, str(5 * count))
+    url = tus.location(reply)
+    assert server.get(f"/media/{id_of(url)}").content == b"bytes" * count
+    assert tus.head(url)["Upload-Concat"] == "final;" + " ".join([part] * count)
+
+
+def test_parts_and_what_becomes_of_them_are_no_films_of_the_library(
+    server: Server, tus: Tus
+) -> None:
+    parts = [tus.create_with(piece, Upload_Concat="partial") for piece in (b"one", b"two")]
+    assert server.get(f"/media/{id_of(parts[0])}").status_code == 404
+    url = tus.location(tus.concatenate(*parts))
+    listed = [video["id"] for video in server.get("/api/videos").json()["videos"]]
+    assert id_of(url) in listed
+    assert not {id_of(part) for part in parts} & set(listed)
+    assert tus.head(parts[0]).status == 410
+
+
+# ---- room and time -------------------------------------------------------------------------------
+
+
+def test_a_file_that_does_not_fit_is_refused_when_it_is_created(server: Server, tus: Tus) -> None:
+    state = os.statvfs(server.staging)
+    length = state.f_frsize * state.f_bavail + 2**30
+    reply = tus.post(Upload_Length=length)
+    assert reply.status == 507
+    assert "Location" not in reply
+
+
+def test_an_upload_lives_on_as_long_as_it_is_used_and_then_is_gone(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(SLUICE_EXPIRY_SECONDS="3", SLUICE_SWEEP_SECONDS="1")
+    tus = Tus(f"{server.url}/tus/")
+    created = tus.post(Upload_Length=100)
+    url = tus.location(created)
+    told = []
+    for offset in range(5):
+        reply = tus.patch(url, offset, b"x")
+        lifetime = parsedate_to_datetime(reply["Upload-Expires"]) - parsedate_to_datetime(
+            reply["Date"]
+        )
+        assert 1 <= lifetime.total_seconds() <= 4
+        told.append(parsedate_to_datetime(reply["Upload-Expires"]))
+        wait_a_second()
+    assert told == sorted(told)
+    assert told[-1] > parsedate_to_datetime(created["Upload-Expires"])
+    while (reply := tus.head(url)).status == 200:
+        wait_a_second()
+    assert reply.status == 410
+    assert tus.patch(url, 5, b"x").status == 410
+    assert tus.delete(url).status == 410
+    assert os.listdir(server.staging) == []
+
+
+def wait_a_second() -> None:
+    """Dates of HTTP have no finer grain."""
+    time.sleep(1)
+
+
+# ---- trailers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["Via", "X_Forwarded_For", "Forwarded"])
+def test_checksums_in_trailers_are_promised_to_direct_clients_alone(tus: Tus, field: str) -> None:
+    through_proxy = tus.request("OPTIONS", tus.url, **{field: "1.1 proxy"})
+    assert "checksum-trailer" in tus.extensions
+    assert "checksum-trailer" not in through_proxy.items("Tus-Extension")
+    assert "checksum" in through_proxy.items("Tus-Extension")

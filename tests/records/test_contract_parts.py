@@ -1,0 +1,232 @@
+"""What every kind of records promises: parts, concatenations, and what further protocols keep."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.domain.errors import (
+    ChunkMismatch,
+    UploadConflict,
+    UploadGone,
+    UploadNotFound,
+)
+from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Part, Upload, UploadId, UploadKind
+from app.records.base import UploadRecords
+from tests.records.making import NOW, at, new_upload
+from tests.records.test_contract import UNKNOWN, in_threads
+
+
+def new_part(length: int | None = 100) -> Upload:
+    return replace(new_upload(length=length), kind=UploadKind.PARTIAL)
+
+
+def new_whole(key: str | None = None) -> Upload:
+    return replace(new_upload(length=None, key=key), kind=UploadKind.CONCATENATION)
+
+
+def add_whole(records: UploadRecords, *parts: Upload) -> Upload:
+    """A concatenation of parts, whose references are their places."""
+    named = [Part(part.id, f"/tus/{place}") for place, part in enumerate(parts)]
+    return records.add(new_whole(), named)[0]
+
+
+def held(records: UploadRecords) -> Upload:
+    """A part all of whose bytes are there."""
+    part, _ = records.add(new_part())
+    return records.add_received(part.id, ByteRange(0, 100), at(1))
+
+
+@pytest.mark.parametrize("kind", UploadKind)
+def test_what_further_protocols_keep_comes_back_as_it_was(
+    records: UploadRecords, kind: UploadKind
+) -> None:
+    upload = replace(
+        new_upload(),
+        kind=kind,
+        metadata="filename w4l0w6k=,empty",
+        repr_digest="sha256:" + "a" * 64,
+    )
+    records.add(upload)
+    assert records.get(upload.id) == upload
+    assert records.find(upload.owner, upload.client_key) == upload
+    assert records.active(upload.owner, 1) == [upload]
+
+
+def test_uploads_without_any_of_it_have_none(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload())
+    found = records.get(upload.id)
+    assert (found.kind, found.metadata, found.repr_digest) == (UploadKind.FILE, None, None)
+
+
+def test_parts_come_back_in_order_with_their_references(records: UploadRecords) -> None:
+    parts = [Part(new_part().id, f"https://example.org/{number}?é=1") for number in range(12)]
+    parts = [parts[3], *parts, parts[3]]
+    whole, is_new = records.add(new_whole(), parts)
+    assert is_new
+    assert records.parts(whole.id) == parts
+
+
+def test_other_uploads_have_no_parts(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload())
+    assert records.parts(upload.id) == []
+    assert records.parts(UNKNOWN) == []
+    assert records.waiting_for(upload.id) == []
+    assert records.waiting_for(UNKNOWN) == []
+
+
+def test_a_known_key_keeps_the_parts_it_came_with(records: UploadRecords) -> None:
+    first, other = Part(new_part().id, "first"), Part(new_part().id, "other")
+    whole, _ = records.add(new_whole("k"), [first])
+    again = new_whole("k")
+    assert records.add(again, [other]) == (whole, False)
+    assert records.parts(whole.id) == [first]
+    assert records.parts(again.id) == []
+
+
+def test_parts_go_with_the_concatenation(records: UploadRecords) -> None:
+    part = held(records)
+    whole = add_whole(records, part)
+    records.remove(whole.id)
+    assert records.parts(whole.id) == []
+    assert records.waiting_for(part.id) == []
+    assert records.get(part.id) == part
+
+
+def test_a_part_may_be_forgotten_before_the_whole(records: UploadRecords) -> None:
+    part = held(records)
+    whole = add_whole(records, part)
+    records.remove(part.id)
+    assert records.parts(whole.id) == [Part(part.id, "/tus/0")]
+    assert records.waiting_for(part.id) == [whole]
+
+
+def test_a_part_knows_who_waits_for_it_until_that_is_published(records: UploadRecords) -> None:
+    part, other = held(records), held(records)
+    first, second = add_whole(records, part, other), add_whole(records, part, part)
+    assert {whole.id for whole in records.waiting_for(part.id)} == {first.id, second.id}
+    assert records.waiting_for(other.id) == [first]
+    begun = records.add_parts(first.id, 200, at(2))
+    assert records.waiting_for(other.id) == [begun], "its bytes are still wanted"
+    records.move(first.id, UploadState.COMPLETE, at(3))
+    assert records.waiting_for(other.id) == []
+    records.move(second.id, UploadState.CANCELLED, at(4))
+    assert records.waiting_for(part.id) == []
+
+
+def test_a_part_that_has_its_bytes_is_held(records: UploadRecords) -> None:
+    part = held(records)
+    assert part.state is UploadState.HELD
+    assert records.get(part.id) == part
+    assert records.add_received(part.id, ByteRange(0, 100), at(2)).state is UploadState.HELD
+    with pytest.raises(IllegalTransition):
+        records.move(part.id, UploadState.COMPLETE, at(3))
+    with pytest.raises(IllegalTransition):
+        records.move(part.id, UploadState.VERIFYING, at(3))
+    assert records.move(part.id, UploadState.EXPIRED, at(3)).state is UploadState.EXPIRED
+
+
+def test_a_part_whose_length_comes_last_is_held_with_it(records: UploadRecords) -> None:
+    part, _ = records.add(new_part(None))
+    records.add_received(part.id, ByteRange(0, 10), at(1))
+    assert records.declare_length(part.id, 10, at(2)).state is UploadState.HELD
+
+
+def test_a_whole_has_all_bytes_once_its_parts_do(records: UploadRecords) -> None:
+    whole = add_whole(records, held(records))
+    begun = records.add_parts(whole.id, 100, at(2))
+    assert (begun.state, begun.length, begun.offset) == (UploadState.VERIFYING, 100, 100)
+    assert begun.active_at == at(2)
+    assert records.get(whole.id) == begun
+
+
+def test_an_empty_whole_has_all_bytes_too(records: UploadRecords) -> None:
+    whole = add_whole(records, records.add(new_part(0))[0])
+    begun = records.add_parts(whole.id, 0, at(2))
+    assert (begun.state, begun.length) == (UploadState.VERIFYING, 0)
+
+
+def test_a_whole_that_has_moved_on_stays_as_it_is(records: UploadRecords) -> None:
+    whole = add_whole(records, held(records))
+    begun = records.add_parts(whole.id, 100, at(2))
+    assert records.add_parts(whole.id, 100, at(3)) == begun
+    complete = records.move(whole.id, UploadState.COMPLETE, at(4))
+    assert records.add_parts(whole.id, 999, at(5)) == complete
+    assert records.get(whole.id) == complete
+
+
+def test_a_whole_that_has_ended_gets_no_bytes(records: UploadRecords) -> None:
+    whole = add_whole(records, held(records))
+    ended = records.move(whole.id, UploadState.CANCELLED, at(2))
+    with pytest.raises(UploadGone):
+        records.add_parts(whole.id, 100, at(3))
+    assert records.get(whole.id) == ended
+    with pytest.raises(UploadNotFound):
+        records.add_parts(UNKNOWN, 100, at(3))
+
+
+def test_a_whole_of_another_length_is_a_conflict(records: UploadRecords) -> None:
+    whole = add_whole(records, held(records))
+    records.declare_length(whole.id, 99, at(2))
+    with pytest.raises(UploadConflict):
+        records.add_parts(whole.id, 100, at(3))
+    assert records.get(whole.id).state is UploadState.RECEIVING
+
+
+def test_of_many_noting_the_parts_at_once_all_see_the_same(records: UploadRecords) -> None:
+    whole = add_whole(records, held(records))
+    outcomes = in_threads(8, lambda n: records.add_parts(whole.id, 100, at(n)))
+    assert set(outcomes) == {records.get(whole.id)}
+
+
+def test_bytes_beyond_a_length_that_was_told_meanwhile_are_refused(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload(length=None))
+    records.add_received(upload.id, ByteRange(0, 10), at(1))
+    told = records.declare_length(upload.id, 20, at(2))
+    with pytest.raises(ChunkMismatch):
+        records.add_received(upload.id, ByteRange(10, 21), at(3))
+    assert records.get(upload.id) == told
+
+
+def test_forgetting_what_was_received_takes_every_unfinished_upload_back(
+    records: UploadRecords,
+) -> None:
+    part, complete = held(records), held_whole(records)
+    running, _ = records.add(new_upload())
+    records.add_received(running.id, ByteRange(0, 10), at(1))
+    whole = records.add_parts(add_whole(records, part).id, 100, at(2))
+    ended, _ = records.add(new_part())
+    ended = records.move(ended.id, UploadState.EXPIRED, at(3))
+    records.forget_received()
+    for upload in (part, running, whole):
+        found = records.get(upload.id)
+        assert (found.state, list(found.received)) == (UploadState.RECEIVING, [])
+        assert found.length == upload.length
+    assert records.get(complete.id) == complete
+    assert records.get(ended.id) == ended
+    assert records.waiting_for(part.id) == [records.get(whole.id)]
+    assert records.add_received(part.id, ByteRange(0, 100), at(4)).state is UploadState.HELD
+    assert records.add_parts(whole.id, 100, at(5)).state is UploadState.VERIFYING
+
+
+def held_whole(records: UploadRecords) -> Upload:
+    """A concatenation that is published."""
+    whole = add_whole(records, held(records))
+    records.add_parts(whole.id, 100, NOW)
+    return records.move(whole.id, UploadState.COMPLETE, NOW)
+
+
+def test_activity_of_a_held_part_moves_it_nowhere(records: UploadRecords) -> None:
+    """An empty range notes activity alone."""
+    part, whole = held(records), records.add(new_whole())[0]
+    for upload in (part, whole):
+        after = records.add_received(upload.id, ByteRange(0, 0), at(9))
+        assert after == replace(upload, active_at=at(9))
+        assert records.get(upload.id) == after
+
+
+def test_states_know_of_parts(records: UploadRecords) -> None:
+    part = held(records)
+    assert records.states([part.id, UploadId("e" * 32)]) == {part.id: UploadState.HELD}
+    assert records.in_state(UploadState.HELD, 10) == [part]

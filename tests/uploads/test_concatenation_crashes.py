@@ -1,0 +1,218 @@
+"""A process that is killed between any two steps of a concatenation loses nothing."""
+
+import hashlib
+
+import pytest
+
+from app.domain.errors import UploadGone
+from app.domain.lifecycle import UploadState
+from app.domain.policy import UploadPolicy
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload
+from app.uploads.concatenation import Concatenation
+from app.uploads.housekeeping import STUCK_AFTER
+from tests.storage.sources import body, pattern
+from tests.uploads.world import EXPIRY, LIMITS, MAX_LENGTH, World, eventually
+
+
+def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
+    """The part with its bytes recorded, by a request that was killed there."""
+    span = ByteRange(0, end - start)
+    with world.store.exclusive(part.id, span, LIMITS) as writer:
+        writer.write(span, body(start, end), lambda _: None)
+    held = world.records.add_received(part.id, span, world.now)
+    assert held.state is UploadState.HELD
+    return held
+
+
+def steps(world: World) -> Concatenation:
+    """The steps one by one, as a process takes them until it is killed."""
+    policy = UploadPolicy(MAX_LENGTH)
+    return Concatenation(world.records, world.store, policy=policy, clock=lambda: world.now)
+
+
+def waiting(world: World) -> tuple[Upload, list[Upload]]:
+    """A concatenation whose parts are all there, and nobody has noticed; and its parts."""
+    first, second = world.held(0, 100), world.part(250)
+    whole = world.whole_of(first, second)
+    return whole, [first, arrived(world, second, 100, 350)]
+
+
+def swept(world: World) -> None:
+    """The background worker comes by when the other process must be dead."""
+    world.later(seconds=STUCK_AFTER.total_seconds())
+    world.housekeeping.sweep()
+
+
+def assert_is_published(world: World, whole: Upload) -> None:
+    assert world.state(whole) is UploadState.COMPLETE
+    assert world.content(whole) == pattern(0, 350)
+    assert len(world.events) == 1
+    assert whole.id in world.files()
+
+
+@pytest.mark.parametrize("who", ["who asks about the file", "who asks about the part", "who asks"])
+def test_killed_before_anyone_noticed_that_all_is_there(world: World, who: str) -> None:
+    whole, parts = waiting(world)
+    if who == "who asks about the file":
+        world.service.settle(whole)
+    elif who == "who asks about the part":
+        world.service.settle(parts[1])
+    else:
+        world.whole_of(*parts)
+    eventually(lambda: world.state(whole) is UploadState.COMPLETE)
+    eventually(lambda: world.files() == {whole.id})
+    assert_is_published(world, whole)
+
+
+def test_killed_when_it_had_made_room(world: World) -> None:
+    whole, _ = waiting(world)
+    world.store.reserve(whole.id, 350)
+    world.service.settle(whole)
+    assert_is_published(world, whole)
+    assert world.files() == {whole.id}
+
+
+def test_killed_when_it_had_recorded_that_all_is_there(world: World) -> None:
+    whole, _ = waiting(world)
+    assert steps(world).begin(whole).state is UploadState.VERIFYING
+    swept(world)
+    assert_is_published(world, whole)
+    assert world.files() == {whole.id}
+
+
+def test_killed_in_the_middle_of_assembling(world: World) -> None:
+    whole, parts = waiting(world)
+    steps(world).begin(whole)
+    world.store.concatenate(whole.id, [(parts[0].id, 100)])
+    swept(world)
+    assert_is_published(world, whole)
+
+
+def test_killed_between_assembling_and_publishing(world: World) -> None:
+    whole, _ = waiting(world)
+    begun = steps(world).begin(whole)
+    steps(world).assemble(begun)
+    swept(world)
+    assert_is_published(world, whole)
+
+
+def test_killed_between_publishing_and_recording_it(world: World) -> None:
+    whole, _ = waiting(world)
+    begun = steps(world).begin(whole)
+    steps(world).assemble(begun)
+    world.store.publish(whole.id, 350)
+    swept(world)
+    assert_is_published(world, whole)
+    assert world.files() == {whole.id}
+
+
+def test_killed_before_the_parts_were_let_go(world: World) -> None:
+    whole, parts = waiting(world)
+    begun = steps(world).begin(whole)
+    steps(world).assemble(begun)
+    world.store.publish(whole.id, 350)
+    world.records.move(whole.id, UploadState.COMPLETE, world.now)
+    assert world.whole_of(*parts).id == whole.id
+    world.later(seconds=EXPIRY.total_seconds())
+    world.housekeeping.sweep()
+    assert world.files() == {whole.id}
+    assert world.content(whole) == pattern(0, 350)
+
+
+def test_killed_in_the_middle_of_letting_the_parts_go(world: World) -> None:
+    whole, parts = waiting(world)
+    steps(world).begin(whole)
+    world.completion.publish(world.records.get(whole.id))
+    steps(world).release(world.records.get(whole.id))
+    assert [world.state(part) for part in parts] == [UploadState.EXPIRED] * 2
+    assert world.files() == {whole.id}
+
+
+def test_room_made_too_late_does_not_replace_the_file(world: World) -> None:
+    """One process has checked the parts and then slept while another published the file."""
+    whole, _ = waiting(world)
+    begun = steps(world).begin(whole)
+    world.completion.publish(begun)
+    world.store.reserve(whole.id, 350)
+    assert not (world.staging / whole.id).exists()
+    (world.staging / whole.id).write_bytes(bytes(350))
+    assert world.completion.publish(begun).state is UploadState.COMPLETE
+    assert_is_published(world, whole)
+    assert world.files() == {whole.id}
+
+
+def test_room_made_too_late_does_not_fail_the_digest(world: World) -> None:
+    """Its parts are being let go already, so that it cannot be filled again."""
+    first, second = world.held(0, 100), world.part(250)
+    digest = f"sha256:{hashlib.sha256(pattern(0, 350)).hexdigest()}"
+    whole = world.whole_of(first, second, repr_digest=digest)
+    arrived(world, second, 100, 350)
+    begun = steps(world).begin(whole)
+    steps(world).assemble(begun)
+    world.store.publish(whole.id, 350)
+    (world.staging / whole.id).write_bytes(bytes(350))
+    world.store.delete(first.id)
+    assert world.completion.publish(begun).state is UploadState.COMPLETE
+    assert_is_published(world, whole)
+
+
+def test_old_knowledge_does_not_end_a_file_that_has_its_bytes(world: World) -> None:
+    stale, parts = waiting(world)
+    begun = steps(world).begin(stale)
+    steps(world).assemble(begun)
+    world.records.move(parts[0].id, UploadState.CANCELLED, world.now)
+    assert steps(world).begin(stale).state is UploadState.VERIFYING
+
+
+def test_old_knowledge_of_a_published_file_is_brought_up_to_date(world: World) -> None:
+    """Its parts have expired, which must not be taken for a reason to end it."""
+    stale, _ = waiting(world)
+    world.service.settle(stale)
+    assert world.service.settle(stale).state is UploadState.COMPLETE
+    assert steps(world).begin(stale).state is UploadState.COMPLETE
+    assert_is_published(world, stale)
+
+
+def test_a_part_stays_while_another_file_of_it_is_being_published(world: World) -> None:
+    shared, other = world.held(0, 100), world.part(60)
+    second = world.whole_of(shared, other)
+    arrived(world, other, 100, 160)
+    begun = steps(world).begin(second)
+    first = world.whole_of(shared, world.held(100, 150))
+    assert world.content(first) == pattern(0, 150)
+    assert world.state(shared) is UploadState.HELD
+    assert world.content(world.completion.finish(begun)) == pattern(0, 160)
+    assert world.files() == {first.id, second.id}
+
+
+def test_idle_parts_of_a_file_that_is_being_published_stay(world: World) -> None:
+    first, second = world.held(0, 100), world.held(100, 350)
+    world.later(seconds=EXPIRY.total_seconds() - 1)
+    late = world.part(50)
+    whole = world.whole_of(first, second, late)
+    arrived(world, late, 350, 400)
+    begun = steps(world).begin(whole)
+    world.later(seconds=1)
+    world.housekeeping.expire()
+    assert world.content(world.completion.finish(begun)) == pattern(0, 400)
+
+
+def test_a_whole_that_was_cancelled_while_its_room_was_made_leaves_nothing(world: World) -> None:
+    whole, parts = waiting(world)
+    world.records.move(whole.id, UploadState.CANCELLED, world.now)
+    with pytest.raises(UploadGone):
+        steps(world).begin(whole)
+    assert world.files() == {part.id for part in parts}
+
+
+def test_a_restart_that_lost_bytes_takes_the_parts_again(world: World) -> None:
+    """With a durability below `chunk` nothing that was not published can be trusted."""
+    whole, parts = waiting(world)
+    steps(world).begin(whole)
+    world.records.forget_received()
+    assert {world.state(upload) for upload in (whole, *parts)} == {UploadState.RECEIVING}
+    world.send_next(parts[1], 100, 350)
+    world.send_next(parts[0], 0, 100)
+    eventually(lambda: world.state(whole) is UploadState.COMPLETE)
+    assert_is_published(world, whole)

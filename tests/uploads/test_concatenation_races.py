@@ -1,0 +1,131 @@
+"""The last part and the request for the whole at one moment: the file is made, and made once."""
+
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import UploadGone
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Part, Upload
+from app.uploads.service import NewUpload
+from tests.storage.sources import body, pattern
+from tests.uploads.processes import PART, concatenate, send_parts, shared_world
+from tests.uploads.world import ME, World, eventually, in_threads
+
+ROUNDS = 15
+
+spawning = get_context("spawn")
+
+
+@pytest.fixture(params=["in memory", "in a database"])
+def any_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    if request.param == "in memory":
+        return World(tmp_path)
+    return shared_world(tmp_path)
+
+
+def test_the_last_part_and_the_request_for_the_whole_at_once(any_world: World) -> None:
+    world = any_world
+    for _ in range(ROUNDS):
+        world.events.clear()
+        parts = [world.held(0, 100), world.part(250)]
+
+        def act(number: int, parts: list[Upload] = parts) -> Upload:
+            if number == 0:
+                return world.service.append_at_offset(parts[1], 0, body(100, 350))
+            return world.whole_of(*parts)
+
+        outcomes = in_threads(3, act)
+        assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
+        assert_made_once(world, outcomes[1])
+
+
+def test_all_parts_at_once_with_many_asking_for_the_whole(any_world: World) -> None:
+    world = any_world
+    for _ in range(ROUNDS):
+        world.events.clear()
+        parts = [world.part(50) for _ in range(6)]
+        whole = world.whole_of(*parts)
+
+        def act(number: int, parts: list[Upload] = parts, whole: Upload = whole) -> Upload:
+            if number >= 6:
+                return world.service.settle(whole)
+            source = body(number * 50, number * 50 + 50)
+            return world.service.append_at_offset(parts[number], 0, source)
+
+        outcomes = in_threads(9, act)
+        assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
+        assert_made_once(world, whole, 300)
+
+
+def test_a_part_that_two_wholes_wait_for_comes_last(any_world: World) -> None:
+    world = any_world
+    for _ in range(ROUNDS):
+        shared, one, other = world.part(100), world.held(100, 150), world.held(100, 170)
+        wholes = [world.whole_of(shared, one), world.whole_of(shared, other)]
+        world.send_next(shared, 0, 100)
+        eventually(partial(have_come_to, world, wholes, UploadState.COMPLETE))
+        assert [world.content(whole) for whole in wholes] == [pattern(0, 150), pattern(0, 170)]
+        eventually(partial(have_come_to, world, [shared], UploadState.EXPIRED))
+
+
+def test_cancelling_a_part_as_it_is_taken_leaves_all_or_nothing(any_world: World) -> None:
+    world = any_world
+    for _ in range(ROUNDS):
+        parts = [world.held(0, 100), world.held(100, 350)]
+
+        def act(number: int, parts: list[Upload] = parts) -> object:
+            if number == 1:
+                return world.whole_of(*parts)
+            world.service.cancel(ME, parts[0].id)
+            return None
+
+        _, outcome = in_threads(2, act)
+        if isinstance(outcome, Upload):
+            assert world.content(outcome) == pattern(0, 350)
+        else:
+            assert isinstance(outcome, UploadGone)
+            assert not any(path.stat().st_size == 350 for path in world.staging.iterdir())
+
+
+def have_come_to(world: World, uploads: list[Upload], state: UploadState) -> bool:
+    return {world.state(upload) for upload in uploads} == {state}
+
+
+def assert_made_once(world: World, whole: object, length: int = 350) -> None:
+    assert isinstance(whole, Upload)
+    eventually(lambda: world.state(whole) is UploadState.COMPLETE)
+    assert world.content(whole) == pattern(0, length)
+    eventually(lambda: not list(world.staging.iterdir()))
+    eventually(lambda: world.events != [])
+    assert [event.upload.id for event in world.events] == [whole.id]
+
+
+def test_processes_that_bring_the_parts_and_ask_for_the_whole_at_once(tmp_path: Path) -> None:
+    """Two bring a part each, two ask for the file of both; in every order that comes about."""
+    world = shared_world(tmp_path)
+    rounds = [[world.part(PART), world.part(PART)] for _ in range(ROUNDS)]
+    barrier = spawning.Barrier(4)
+    ids = [[part.id for part in parts] for parts in rounds]
+    plans: list[tuple[Callable[..., None], tuple[object, ...]]] = [
+        (send_parts, (tmp_path, barrier, [(pair[0], 0) for pair in ids])),
+        (send_parts, (tmp_path, barrier, [(pair[1], 1) for pair in ids])),
+        (concatenate, (tmp_path, barrier, ids, 1 << 40)),
+        (concatenate, (tmp_path, barrier, ids, 1 << 41)),
+    ]
+    processes = [spawning.Process(target=target, args=arguments) for target, arguments in plans]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * 4
+    for parts in rounds:
+        new = NewUpload(owner=ME, filename="a.mp4", length=None)
+        whole = world.service.concatenate(new, [Part(part.id, "") for part in parts])
+        assert whole.state is UploadState.COMPLETE
+        assert world.content(whole) == pattern(0, 2 * PART)
+    assert len(list((tmp_path / "library").iterdir())) == ROUNDS
+    eventually(lambda: not list((tmp_path / "staging").iterdir()))

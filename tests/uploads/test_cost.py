@@ -1,0 +1,167 @@
+"""What a request costs: memory that no body's size changes, and the same work for every chunk."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event
+
+from app.domain.upload import Part, Upload, UploadKind
+from app.ingest.copy import BLOCK_BYTES
+from app.ingest.source import BodySource, DigestSource
+from app.uploads.service import NewUpload
+from tests.storage.sources import body
+from tests.uploads.processes import shared_world
+from tests.uploads.world import ME, World
+
+MEGABYTE = 1024 * 1024
+LARGE = 48 * MEGABYTE
+"""Of a body. A program that kept a chunk of it, or the file, would be seen."""
+
+
+class Zeros:
+    """A body of so many zeros, which are nowhere until they are read."""
+
+    is_verified_at_end = False
+
+    def __init__(self, length: int, *, is_told: bool = True) -> None:
+        self._left = length
+        self._is_told = is_told
+
+    @property
+    def remaining(self) -> int | None:
+        return self._left if self._is_told else None
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        count = min(len(buffer), self._left, 65_536)
+        buffer[:count] = bytes(count)
+        self._left -= count
+        return count
+
+    def finish(self) -> None:
+        """Nothing follows."""
+
+
+def with_wrong_digest(source: BodySource) -> BodySource:
+    return DigestSource(source, "crc32", bytes(4))
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Fails where more than a few blocks are held at once within."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * BLOCK_BYTES
+
+
+@pytest.fixture
+def large_world(tmp_path: Path) -> World:
+    return World(tmp_path, max_length=1 << 40)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("length", [LARGE, None])
+def test_a_body_of_any_size_takes_little_memory(
+    large_world: World, length: int | None, is_told: bool
+) -> None:
+    world = large_world
+    upload, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=length))
+    with little_memory():
+        world.service.append_at_offset(upload, 0, Zeros(LARGE, is_told=is_told))
+    assert world.records.get(upload.id).offset == LARGE
+
+
+def test_a_body_with_a_digest_takes_little_memory(large_world: World) -> None:
+    upload = large_world.create(2 * LARGE)
+    with little_memory(), pytest.raises(Exception, match="crc32"):
+        large_world.service.append_at_offset(upload, 0, with_wrong_digest(Zeros(LARGE)))
+
+
+def test_a_digest_of_the_whole_takes_little_memory(large_world: World) -> None:
+    new = NewUpload(owner=ME, filename="a", length=LARGE, repr_digest=f"sha256:{'00' * 32}")
+    upload, _ = large_world.service.create(new)
+    with little_memory(), pytest.raises(Exception, match="sha256"):
+        large_world.service.append_at_offset(upload, 0, Zeros(LARGE))
+
+
+def test_a_concatenation_takes_little_memory(large_world: World) -> None:
+    world = large_world
+    parts = []
+    for _ in range(2):
+        new = NewUpload(owner=ME, filename="", length=LARGE, kind=UploadKind.PARTIAL)
+        part, _ = world.service.create(new)
+        world.service.append_at_offset(part, 0, Zeros(LARGE))
+        parts.append(part)
+    with little_memory():
+        whole = world.whole_of(*parts)
+    assert (world.videos / whole.id).stat().st_size == 2 * LARGE
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """What is asked of the database within."""
+    found: list[str] = []
+
+    def note(*arguments: object) -> None:
+        found.append(str(arguments[2]))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def send_next(world: World, upload: Upload) -> Upload:
+    return world.send_next(upload, 0, 10)
+
+
+def send_behind_a_gap(world: World, upload: Upload) -> Upload:
+    current = world.service.get(ME, upload.id)
+    start = current.received.end + 10
+    return world.service.append(current, start, body(0, 10))
+
+
+def settle(world: World, upload: Upload) -> Upload:
+    world.send_next(upload, 0, 10)
+    return world.service.settle(upload)
+
+
+@pytest.mark.parametrize("request_of", [send_next, send_behind_a_gap, settle])
+@pytest.mark.parametrize("kind", [UploadKind.FILE, UploadKind.PARTIAL])
+def test_every_chunk_asks_the_same_of_the_database(
+    tmp_path: Path, kind: UploadKind, request_of: Callable[[World, Upload], Upload]
+) -> None:
+    """The first of a long upload, and one after many others."""
+    world = shared_world(tmp_path)
+    upload, _ = world.service.create(NewUpload(owner=ME, filename="a", length=100_000, kind=kind))
+    for other in range(20):
+        world.create(100)
+        world.held(0, other)
+    counts = []
+    for _ in range(60):
+        with statements() as asked:
+            request_of(world, upload)
+        counts.append(len(asked))
+    assert counts[5] == counts[-1]
+    assert max(counts) <= 10
+
+
+def test_the_last_part_asks_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:
+    """Each of many parts that ends looks whether it is the last one."""
+    counts = []
+    for number in (3, 30):
+        world = shared_world(tmp_path / str(number))
+        parts = [world.part(10) for _ in range(number)]
+        new = NewUpload(owner=ME, filename="a", length=None)
+        world.service.concatenate(new, [Part(part.id, "") for part in parts])
+        with statements() as asked:
+            world.send_next(parts[0], 0, 10)
+        counts.append(len(asked))
+    assert counts[0] == counts[1]

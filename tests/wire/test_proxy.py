@@ -1,0 +1,220 @@
+"""What a proxy in front tells of the client, and who is believed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from app.settings import from_env
+from app.wire.proxy import TrustedProxies
+from tests.conformance.tus_client import Tus
+from tests.dropzone_client import random_bytes
+from tests.nginx import deployed_nginx
+from tests.server import Server, running_server
+
+TUS = {"Tus-Resumable": "1.0.0", "Upload-Length": "5"}
+TOLD = {
+    "X-Forwarded-For": "203.0.113.7",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Host": "films.example:8443",
+    "X-Forwarded-Prefix": "/videos",
+}
+
+
+@pytest.fixture(scope="module")
+def with_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Tells whole URLs."""
+    with running_server(tmp_path_factory.mktemp("urls"), SLUICE_LOCATION="url") as running:
+        yield running
+
+
+def location(url: str, **headers: str) -> str:
+    response = requests.post(f"{url}/tus/", headers={**TUS, **headers}, timeout=60)
+    assert response.status_code == 201, response.text
+    return response.headers["Location"].rpartition("/")[0]
+
+
+# ---- what is made of it --------------------------------------------------------------------------
+
+
+def test_a_location_is_a_path_with_the_prefix(server: Server) -> None:
+    assert location(server.url) == "/tus"
+    assert location(server.url, **TOLD) == "/videos/tus"
+
+
+def test_a_location_may_be_the_url_that_the_client_knows(with_urls: Server) -> None:
+    assert location(with_urls.url) == f"{with_urls.url}/tus"
+    assert location(with_urls.url, **TOLD) == "https://films.example:8443/videos/tus"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"Host": "films.example"}, "http://films.example/tus"),
+        ({"Host": "films.example:81"}, "http://films.example:81/tus"),
+        ({"Host": "films.example:80"}, "http://films.example/tus"),
+        ({"Host": "films.example", "X-Forwarded-Proto": "https"}, "https://films.example/tus"),
+        ({"Host": "films.example:443", "X-Forwarded-Proto": "https"}, "https://films.example/tus"),
+        ({"Host": "[::1]:81"}, "http://[::1]:81/tus"),
+    ],
+)
+def test_scheme_and_port_are_in_the_url(
+    with_urls: Server, told: dict[str, str], expected: str
+) -> None:
+    assert location(with_urls.url, **told) == expected
+
+
+def test_the_url_of_the_other_protocol_is_made_alike(with_urls: Server) -> None:
+    response = with_urls.post("/resumable/", headers={**TOLD, "Upload-Complete": "?0"})
+    assert response.headers["Location"].startswith("https://films.example:8443/videos/resumable/")
+
+
+def test_a_download_is_found_under_the_prefix(server: Server) -> None:
+    path = location(server.url) + "/" + "0" * 32
+    response = requests.get(server.url + path, headers=TOLD, allow_redirects=False, timeout=60)
+    assert response.headers["Location"] == f"/videos/media/{'0' * 32}"
+
+
+def test_only_the_nearest_proxy_is_believed(with_urls: Server) -> None:
+    """Each appends to what it was sent, so the last value is the one a trusted one wrote."""
+    chain = {name: f"evil.example, {value}" for name, value in TOLD.items()}
+    assert location(with_urls.url, **chain) == "https://films.example:8443/videos/tus"
+    assert client_of_last_request(with_urls) == "203.0.113.7"
+
+
+def test_the_page_behind_a_proxy_is_no_page_of_another_site(server: Server) -> None:
+    origin = {"Origin": "https://films.example:8443"}
+    assert location(server.url, **TOLD, **origin) == "/videos/tus"
+    response = requests.post(f"{server.url}/tus/", headers={**TUS, **origin}, timeout=60)
+    assert response.status_code == 403
+
+
+# ---- who is believed -----------------------------------------------------------------------------
+
+
+def test_other_addresses_are_not_believed(start_server: Callable[..., Server]) -> None:
+    server = start_server(SLUICE_TRUSTED_PROXIES="10.0.0.0/8, ::1", SLUICE_LOCATION="url")
+    assert location(server.url, **TOLD) == f"{server.url}/tus"
+    assert client_of_last_request(server) == "127.0.0.1"
+    headers = {**TUS, **TOLD, "Origin": "https://films.example:8443"}
+    assert requests.post(f"{server.url}/tus/", headers=headers, timeout=60).status_code == 403
+
+
+def test_nobody_is_believed_where_the_setting_is_empty(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(SLUICE_TRUSTED_PROXIES="", SLUICE_LOCATION="url")
+    assert location(server.url, **TOLD) == f"{server.url}/tus"
+
+
+def test_a_network_may_be_believed(start_server: Callable[..., Server]) -> None:
+    server = start_server(SLUICE_TRUSTED_PROXIES="127.0.0.0/8", SLUICE_LOCATION="url")
+    assert location(server.url, **TOLD) == "https://films.example:8443/videos/tus"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_believed"),
+    [
+        ("10.1.2.3", True),
+        ("11.1.2.3", False),
+        ("::ffff:10.1.2.3", True),
+        ("::ffff:11.1.2.3", False),
+        ("2001:db8::5", True),
+        ("2001:db9::5", False),
+        ("::a01:203", False),
+        ("fe80::1%eth0", False),
+        ("", True),
+        ("unknown", False),
+    ],
+)
+def test_addresses_are_compared_as_addresses(address: str, is_believed: bool) -> None:
+    settings = from_env({"SLUICE_TRUSTED_PROXIES": "10.0.0.0/8,2001:db8::/32"})
+    seen: list[str] = []
+
+    def application(environ: dict[str, Any], _start: object) -> Iterable[bytes]:
+        seen.append(environ["wsgi.url_scheme"])
+        return []
+
+    environ = {
+        "REMOTE_ADDR": address,
+        "HTTP_X_FORWARDED_PROTO": "https",
+        "wsgi.url_scheme": "http",
+    }
+    TrustedProxies(application, settings.trusted_proxies)(environ, lambda *_: print)
+    assert seen == ["https" if is_believed else "http"]
+
+
+# ---- the real nginx ------------------------------------------------------------------------------
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("prefix", ["", "/videos"])
+def test_an_upload_goes_through_nginx(
+    with_urls: Server, server: Server, tmp_path: Path, prefix: str
+) -> None:
+    content = random_bytes(3_000_000, 95)
+    for index, target in enumerate((server, with_urls)):
+        with deployed_nginx(tmp_path / str(index), target.port, prefix) as url:
+            tus = Tus(f"{url}/tus/")
+            location = tus.post(Upload_Length=len(content))["Location"]
+            expected = f"{url}/tus/" if target is with_urls else f"{prefix}/tus/"
+            assert location.rpartition("/")[0] + "/" == expected
+            upload = f"{url}/tus/{location.rpartition('/')[2]}"
+            assert tus.patch(upload, 0, content).status == 204
+            assert "checksum-trailer" not in tus.extensions
+            assert requests.get(upload, timeout=60).content == content
+
+
+@pytest.mark.e2e
+def test_bytes_arrive_while_the_client_still_sends(server: Server, tmp_path: Path) -> None:
+    with deployed_nginx(tmp_path / "nginx", server.port) as url:
+        tus = Tus(f"{url}/tus/")
+        created = tus.post(Upload_Length=3_000_000)
+        upload = f"{url}{created['Location']}"
+        with tus.half_sent(upload, 0, 3_000_000, bytes(1_000_000)):
+            while tus.offset(upload) == 0:
+                time.sleep(0.05)
+        offset = tus.offset(upload)
+        assert 0 < offset <= 1_000_000
+        assert tus.patch(upload, offset, bytes(3_000_000 - offset)).status == 204
+
+
+@pytest.mark.e2e
+def test_nginx_lets_nobody_speak_for_it(with_urls: Server, tmp_path: Path) -> None:
+    with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
+        assert location(url, **TOLD) == f"{url}/tus"
+        assert client_of_last_request(with_urls) == "127.0.0.1"
+        headers = {**TUS, **TOLD, "Origin": "https://films.example:8443"}
+        assert requests.post(f"{url}/tus/", headers=headers, timeout=60).status_code == 403
+
+
+@pytest.mark.e2e
+def test_the_log_names_the_client_and_not_nginx(
+    with_urls: Server, tmp_path: Path
+) -> None:
+    with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
+        connection = HTTPConnection(url.removeprefix("http://"), source_address=("127.0.0.2", 0))
+        connection.request("POST", "/tus/", headers=TUS)
+        assert connection.getresponse().status == 201
+        connection.close()
+        assert client_of_last_request(with_urls) == "127.0.0.2"
+
+
+def client_of_last_request(server: Server) -> str:
+    """The client of the newest POST, as the access log has it."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        lines = [json.loads(line) for line in server.log.splitlines() if '"access"' in line]
+        posts = [line["client"] for line in lines if line["method"] == "POST"]
+        if posts:
+            found: str = posts[-1]
+            return found
+        time.sleep(0.05)
+    raise AssertionError("no request was logged")
