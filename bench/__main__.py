@@ -67,6 +67,9 @@ def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
     save_results(RESULTS, run, tables, lab.samples)
     if options.docs:
         update_document(DOCUMENT, run, tables)
+        if benchmark.draw:
+            path = DOCUMENT.parent / "plots" / f"bench-{benchmark.name}.svg"
+            path.write_text(benchmark.draw(lab), encoding="utf-8")
     return 0
 
 

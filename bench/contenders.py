@@ -10,7 +10,7 @@ from functools import partial
 
 from bench.client import Connection, Upload, upload_form, upload_raw
 from bench.harness import Lab
-from bench.peers.process import Served, Uploads, build, can_run, running
+from bench.peers.process import Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx, SpliceServer
 from bench.peers.tus import Rustus, Tusd, TusNode
 from bench.tus_client import upload_tus
@@ -22,9 +22,8 @@ LIMIT_SYNCED = SpliceServer("C, splice, synced", is_synced=True)
 BEST_NGINX = Nginx("nginx PUT, 1 MiB buffer", "1m")
 TUSD, RUSTUS = Tusd(), Rustus()
 RUSTUS_SYNCED = Rustus("rustus, synced", is_synced=True)
-PEERS: list[Uploads] = [LIMIT, BEST_NGINX, Nginx(), RUSTUS, TUSD, TusNode()]
-SYNCED_PEERS: list[Uploads] = [LIMIT_SYNCED, RUSTUS_SYNCED]
-QUICK_PEERS: list[Uploads] = [LIMIT, BEST_NGINX, RUSTUS, TUSD]
+QUICK_PEERS: list[Uploads] = [BEST_NGINX, RUSTUS, TUSD]
+PEERS: list[Uploads] = [*QUICK_PEERS, Nginx(), TusNode()]
 
 RAW, FORM, TUS = "Sluice, raw", "Sluice, form", "Sluice, tus"
 RAW_SYNCED, FORM_SYNCED, TUS_SYNCED = (f"{name}, synced" for name in (RAW, FORM, TUS))
@@ -37,41 +36,44 @@ SHAPES: dict[str, Upload] = {
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server and a way to upload to it. `is_ours`: it computes digests in the background."""
+    """A server and a way to upload to it; `peer` is None if it is ours."""
 
     name: str
     start: Callable[[Lab], AbstractContextManager[Served]]
     upload: Upload
     is_synced: bool = False
-    is_ours: bool = False
+    peer: Uploads | None = None
 
 
-def contenders(lab: Lab) -> tuple[list[Contender], list[str]]:
-    """All that can run here, and the names of those that cannot."""
-    if not lab.is_quick:
-        build()
-    others = QUICK_PEERS if lab.is_quick else [*PEERS, *SYNCED_PEERS]
-    absent = [peer.name for peer in others if not can_run(peer)]
-    peers = [_peer(peer) for peer in others if peer.name not in absent]
-    return [*_ours(is_quick=lab.is_quick), *peers], absent
-
-
-def _ours(*, is_quick: bool) -> list[Contender]:
-    free = {"SLUICE_DURABILITY": "none"}
-    synced = {"SLUICE_DURABILITY": "chunk"}
-    found = [_own(name, free, upload) for name, upload in SHAPES.items()]
-    shapes = [RAW] if is_quick else SHAPES
-    return found + [_own(f"{name}, synced", synced, SHAPES[name]) for name in shapes]
-
-
-def _own(name: str, settings: dict[str, str], upload: Upload) -> Contender:
-    is_synced = settings["SLUICE_DURABILITY"] != "none"
-    return Contender(name, lambda lab: lab.server(**settings), upload, is_synced, is_ours=True)
+def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:
+    """All that can run here, ours right after its limit; a note of versions, and who is absent."""
+    peers = QUICK_PEERS if is_quick else PEERS
+    everybody = [_peer(LIMIT), *map(_own, SHAPES), *map(_peer, peers)]
+    if is_quick:
+        everybody.append(_own_synced(RAW))
+    else:
+        everybody += [_peer(LIMIT_SYNCED), *map(_own_synced, SHAPES), _peer(RUSTUS_SYNCED)]
+    able = [one for one in everybody if one.peer is None or can_run(one.peer)]
+    note = f"Versions: {versions(one.peer for one in able if one.peer)}."
+    absent = [one.name for one in everybody if one not in able]
+    return able, f"{note} Not there to be measured: {', '.join(absent)}." if absent else note
 
 
 def _peer(peer: Uploads) -> Contender:
-    is_synced = peer in SYNCED_PEERS
-    return Contender(peer.name, lambda lab: running(lab, peer), peer.upload, is_synced)
+    is_synced = peer in (LIMIT_SYNCED, RUSTUS_SYNCED)
+    return Contender(peer.name, lambda lab: running(lab, peer), peer.upload, is_synced, peer)
+
+
+def _own(shape: str) -> Contender:
+    settings = {"SLUICE_DURABILITY": "none"}
+    return Contender(shape, lambda lab: lab.server(**settings), SHAPES[shape])
+
+
+def _own_synced(shape: str) -> Contender:
+    settings = {"SLUICE_DURABILITY": "chunk"}
+    return Contender(
+        f"{shape}, synced", lambda lab: lab.server(**settings), SHAPES[shape], is_synced=True
+    )
 
 
 def await_digests(port: int, paths: list[str]) -> None:

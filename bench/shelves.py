@@ -13,7 +13,7 @@ from bench.client import Connection, in_parallel, upload_raw
 from bench.contenders import RUSTUS, TUSD, await_digests
 from bench.harness import MB, Lab
 from bench.peers.ftp import FtpServer, retrieve
-from bench.peers.process import Peer, Served, Uploads, can_run, running
+from bench.peers.process import Peer, Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx
 
 STEP_BYTES = 5 * MB
@@ -66,8 +66,8 @@ class Offer:
     jobs: dict[str, Job] = field(default_factory=lambda: HTTP_JOBS)
 
 
-def offers() -> tuple[list[Offer], list[str]]:
-    """All servers that can run here, and the names of those that cannot."""
+def offers() -> tuple[list[Offer], str]:
+    """All servers that can run here; a note of versions, and who is absent."""
     ftp = FtpServer()
     peers: list[tuple[Peer, Offer]] = [
         (Nginx(), Offer(NGINX, partial(_static_shelf, peer=Nginx(), root="/"))),
@@ -75,7 +75,10 @@ def offers() -> tuple[list[Offer], list[str]]:
         *((peer, Offer(peer.name, partial(_tus_shelf, peer=peer))) for peer in (TUSD, RUSTUS)),
     ]
     found = [offer for peer, offer in peers if can_run(peer)]
-    return [Offer(OURS, _our_shelf), *found], [o.name for p, o in peers if not can_run(p)]
+    note = f"Versions: {versions(peer for peer, _ in peers if can_run(peer))}."
+    absent = [offer.name for _, offer in peers if offer not in found]
+    note += f" Not there to be measured: {', '.join(absent)}." if absent else ""
+    return [Offer(OURS, _our_shelf), *found], note
 
 
 def spans(length: int) -> list[tuple[int, int]]:

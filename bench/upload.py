@@ -12,6 +12,7 @@ from bench.contenders import Contender
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
 from bench.harness import GB, Benchmark, Lab, Sample
 from bench.meter import Meter
+from bench.peers.process import build
 from bench.plot import Bar, Panel, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
 from bench.targets import Target, as_table
@@ -49,19 +50,20 @@ class Job:
 
 def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
-    found, absent = who.contenders(lab)
+    if not lab.is_quick:
+        build()
+    found, who_note = who.contenders(is_quick=lab.is_quick)
     one, eight = jobs = _jobs(lab)
     source = lab.source(one.length)
     for number in lab.rounds():
         measure_dd(lab, number, one.length)
-        for contender in found:
+        # There and back, so that nobody is always the one after the same other one.
+        for contender in found[:: -1 if number % 2 else 1]:
             for job in jobs:
                 _measure(lab, number, job, contender, source)
-    notes = [*NOTES, _digest_note(lab)]
-    notes += [f"Not there to be measured: {', '.join(absent)}."] if absent else []
     return [
         _table(lab, one, found, ()),
-        _table(lab, eight, found, tuple(notes)),
+        _table(lab, eight, found, (*NOTES, _digest_note(lab), who_note)),
         as_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)]),
     ]
 

@@ -216,9 +216,10 @@ class SqlRecords:
     def count_active(self) -> dict[UploadState, int]:
         """See `UploadRecords.count_active`."""
         states = uploads.c.state
-        query = select(states, func.count()).where(states.in_(ACTIVE)).group_by(states)
+        query = select(states, func.count().label("number")).where(states.in_(ACTIVE))
         with self._database.read() as connection:
-            found: dict[str, int] = dict(connection.execute(query).tuples().all())
+            rows = connection.execute(query.group_by(states)).all()
+        found = {row.state: row.number for row in rows}
         return {state: found.get(state, 0) for state in sorted(ACTIVE)}
 
     def videos(

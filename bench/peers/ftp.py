@@ -6,6 +6,7 @@ import ftplib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from bench.client import BLOCK_BYTES, RequestFailed
@@ -16,6 +17,11 @@ class FtpServer:
     """One process with an event loop; it sends with sendfile."""
 
     name: str = "FTP"
+
+    @property
+    def version(self) -> str:
+        """The package's."""
+        return f"pyftpdlib {version('pyftpdlib')}"
 
     @property
     def needs(self) -> Sequence[Path | None]:

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ from tests.server import ROOT, free_port
 
 START_SECONDS = 20.0
 STOP_SECONDS = 20.0
+BUILT = ROOT / ".tools" / "peers"
 BUILT_PEERS = ("tusd", "rustus")
 BUILD_SECONDS = 1800
 """A peer that takes longer to build is left out."""
@@ -43,6 +44,11 @@ class Peer(Protocol):
     @property
     def name(self) -> str:
         """As in the tables."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The program's name and version."""
         ...
 
     @property
@@ -124,6 +130,16 @@ def build() -> None:
             subprocess.run([ROOT / "scripts" / "peers", name], check=True, timeout=BUILD_SECONDS)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             print(f"  {name} is left out: {error}", flush=True)
+
+
+def built_version(name: str) -> str:
+    """What `scripts/peers` noted beside a program it built."""
+    return f"{name} {(BUILT / name / 'VERSION').read_text().strip()}"
+
+
+def versions(peers: Iterable[Peer]) -> str:
+    """Each program once."""
+    return ", ".join(dict.fromkeys(peer.version for peer in peers))
 
 
 def can_run(peer: Peer) -> bool:

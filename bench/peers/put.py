@@ -14,6 +14,7 @@ from bench.client import Connection, chunks
 
 PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 SPLICE_SOURCE = Path(__file__).parent.parent / "splice_server.c"
+OPTIMISATION = "-O2"
 
 NGINX = """
 {user_line}
@@ -43,6 +44,13 @@ class Nginx:
 
     name: str = "nginx PUT"
     body_buffer: str = ""
+
+    @property
+    def version(self) -> str:
+        """As the program says."""
+        command = [str(_program("nginx")), "-v"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        return said.partition("version: ")[2].strip().replace("/", " ")
 
     @property
     def needs(self) -> Sequence[Path | None]:
@@ -80,6 +88,13 @@ class SpliceServer:
     is_synced: bool = False
 
     @property
+    def version(self) -> str:
+        """The compiler's, and with what it is asked to optimise."""
+        command = [str(_program("cc")), "-dumpfullversion", "-dumpversion"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return f"cc {said.strip()} {OPTIMISATION}"
+
+    @property
     def needs(self) -> Sequence[Path | None]:
         """A compiler."""
         return [_program("cc")]
@@ -87,7 +102,14 @@ class SpliceServer:
     def command(self, folder: Path, port: int) -> list[str]:
         """Compiles it first."""
         program = str(folder / "splice_server")
-        compiler = [str(_program("cc")), "-O2", "-pthread", "-o", program, str(SPLICE_SOURCE)]
+        compiler = [
+            str(_program("cc")),
+            OPTIMISATION,
+            "-pthread",
+            "-o",
+            program,
+            str(SPLICE_SOURCE),
+        ]
         subprocess.run(compiler, check=True)
         return [program, str(port), str(folder / "files"), *(["sync"] if self.is_synced else [])]
 

@@ -5,17 +5,19 @@ None of them waits for the disk unless told so, and only rustus can be told.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness import CHUNK_BYTES
+from bench.peers.process import BUILT, built_version
 from bench.tus_client import upload_tus
 from tests.server import ROOT
 
-BUILT = ROOT / ".tools" / "peers"
 BASE = "/files/"
+PACKAGE = ROOT / "node_modules" / "@tus" / "server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,11 @@ class Tusd:
 
     name: str = "tusd"
     program: Path = BUILT / "tusd" / "tusd"
+
+    @property
+    def version(self) -> str:
+        """Noted when it was built."""
+        return built_version("tusd")
 
     @property
     def needs(self) -> Sequence[Path | None]:
@@ -48,6 +55,11 @@ class Rustus:
     name: str = "rustus"
     is_synced: bool = False
     program: Path = BUILT / "rustus" / "bin" / "rustus"
+
+    @property
+    def version(self) -> str:
+        """Noted when it was built."""
+        return built_version("rustus")
 
     @property
     def needs(self) -> Sequence[Path | None]:
@@ -82,9 +94,14 @@ class TusNode:
     script: Path = Path(__file__).parent / "tus_node_server.mjs"
 
     @property
+    def version(self) -> str:
+        """The package's own word."""
+        return f"@tus/server {json.loads((PACKAGE / 'package.json').read_text())['version']}"
+
+    @property
     def needs(self) -> Sequence[Path | None]:
         """A Node.js, and the package that `make setup-dev` brings."""
-        return [_node(), ROOT / "node_modules" / "@tus" / "server"]
+        return [_node(), PACKAGE]
 
     def command(self, folder: Path, port: int) -> list[str]:
         """One process, as its documentation has it."""

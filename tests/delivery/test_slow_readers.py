@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import selectors
 import socket
 import time
@@ -12,11 +11,10 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 
 import pytest
-import requests
 
-from tests.delivery.stored import Stored, received_parts, store
+from tests.delivery.stored import Stored, store
 from tests.dropzone_client import random_bytes
-from tests.server import Server
+from tests.server import running_server
 
 pytestmark = pytest.mark.e2e
 
@@ -47,17 +45,15 @@ class Readers:
         """Read until told to stop."""
         with selectors.DefaultSelector() as selector:
             for connection in self.connections:
-                selector.register(connection, selectors.EVENT_READ)
+                selector.register(connection, selectors.EVENT_READ, connection)
             while not self.stopped.wait(PAUSE_SECONDS):
                 for key, _ in selector.select(0):
-                    connection = self.connections[self.connections.index(key.fileobj)]  # type: ignore[arg-type]
-                    self.take(connection)
+                    self.take(key.data)
 
     def take(self, connection: socket.socket) -> None:
         """One sip."""
-        self.received[connection] = self.received.get(connection, b"") + connection.recv(
-            TRICKLE_BYTES
-        )
+        before = self.received.get(connection, b"")
+        self.received[connection] = before + connection.recv(TRICKLE_BYTES)
 
     @property
     def served(self) -> int:
@@ -67,8 +63,6 @@ class Readers:
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
-    from tests.server import running_server
-
     options = {"SLUICE_WORKERS": "1", "SLUICE_THREADS": str(THREADS)}
     with running_server(tmp_path_factory.mktemp("slow"), **options) as server:
         yield store(server, "film.mp4", CONTENT)

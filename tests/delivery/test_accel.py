@@ -1,0 +1,271 @@
+"""Downloads that the service decides about and nginx sends, as `deploy/nginx.conf` has it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import requests
+from werkzeug.datastructures import Headers
+
+from app.delivery.accel import nginx_decides_alike
+from tests.delivery.stored import Stored, received_parts, store
+from tests.dropzone_client import random_bytes
+from tests.nginx import deployed_nginx
+from tests.server import Server, running_server
+
+CONTENT = random_bytes(1_000_003, 92)
+OUR_PAGE, THEIR_PAGE = "https://a.example", "https://b.example"
+LOCATION = "/protected/"
+
+OF_THE_ANSWER = frozenset({"Server", "Date", "Connection", "X-Request-ID"})
+"""Headers that two answers never share."""
+
+
+@dataclass
+class Both:
+    """A stored file, to be asked for directly and through nginx."""
+
+    stored: Stored
+    nginx: str
+
+    def directly(self, headers: dict[str, str], method: str = "GET") -> requests.Response:
+        """The service's own answer."""
+        return requests.request(method, self.stored.url, headers=headers, timeout=60)
+
+    def through_nginx(self, headers: dict[str, str], method: str = "GET") -> requests.Response:
+        """The answer of the two together."""
+        url = self.nginx + self.stored.path
+        return requests.request(method, url, headers=headers, timeout=60)
+
+    @property
+    def validators(self) -> dict[str, str]:
+        """What conditions can be made of."""
+        headers = self.directly({}).headers
+        return {"tag": headers["ETag"], "date": headers["Last-Modified"]}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = {"SLUICE_ACCEL_REDIRECT": LOCATION, "SLUICE_CORS_ORIGINS": OUR_PAGE}
+    with running_server(tmp_path_factory.mktemp("accel"), **options) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nginx(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("nginx") / "nginx"
+    with deployed_nginx(folder, server.port, library=server.library) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def film(server: Server, nginx: str) -> Both:
+    return Both(store(server, "film.mp4", CONTENT), nginx)
+
+
+def shown(response: requests.Response) -> dict[str, str]:
+    """The headers that do not belong to one answer alone."""
+    own = OF_THE_ANSWER
+    if response.status_code == 206:
+        own = own | {"Accept-Ranges"}  # It goes without saying, and nginx does not say it.
+    return {k: v for k, v in response.headers.items() if k not in own}
+
+
+def assert_same(one: requests.Response, other: requests.Response) -> None:
+    assert one.status_code == other.status_code
+    assert one.content == other.content
+    assert shown(one) == shown(other)
+
+
+# ---- who sends -----------------------------------------------------------------------------------
+
+
+def bytes_sent_by_service(film: Both, request_id: str) -> int:
+    """What its access log says, which is written a moment after the answer."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for line in film.stored.server.log.splitlines():
+            if f'"{request_id}"' in line:
+                return int(line.partition('"sent": ')[2].partition(",")[0])
+        time.sleep(0.05)
+    raise AssertionError("the request is not in the log")
+
+
+@pytest.mark.parametrize("headers", [{}, {"Range": "bytes=5-"}])
+def test_nginx_sends_the_bytes_and_the_service_none(film: Both, headers: dict[str, str]) -> None:
+    name = f"accelerated-{len(headers)}"
+    response = film.through_nginx({**headers, "X-Request-ID": name})
+    assert len(response.content) > 1_000_000 - 5
+    assert bytes_sent_by_service(film, name) == 0
+
+
+def test_who_comes_past_nginx_gets_the_bytes_from_the_service(film: Both) -> None:
+    response = film.directly({})
+    assert "X-Accel-Redirect" not in response.headers
+    assert response.content == CONTENT
+
+
+def test_what_a_proxy_that_is_not_trusted_says_counts_for_nothing(
+    server: Server, film: Both
+) -> None:
+    forwarded = {"X-Forwarded-For": "192.0.2.1"}
+    told = film.directly(forwarded)
+    assert told.headers["X-Accel-Redirect"] == LOCATION + film.stored.id
+    assert told.content == b""
+    server.options["SLUICE_TRUSTED_PROXIES"] = "192.0.2.7"
+    server.restart()
+    try:
+        assert film.directly(forwarded).content == CONTENT
+    finally:
+        del server.options["SLUICE_TRUSTED_PROXIES"]
+        server.restart()
+
+
+def test_the_internal_location_is_closed_to_clients(film: Both) -> None:
+    response = requests.get(film.nginx + LOCATION + film.stored.id, timeout=60)
+    assert response.status_code == 404
+    assert CONTENT not in response.content
+
+
+# ---- the answers are the same --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Range": "bytes=0-0"},
+        {"Range": "bytes=1000-"},
+        {"Range": "bytes=-3"},
+        {"Range": "bytes=-9999999"},
+        {"Range": "BYTES=999999-99999999"},
+        {"Range": "bytes= 0-9"},
+        {"Range": "bytes=0-99999999999999999999"},
+        {"Range": "bytes=99999999999999999999-"},
+        {"Range": "bytes=5-2"},
+        {"Range": "bytes=a-b"},
+        {"Range": "lines=0-1"},
+        {"Range": "bytes=0-1,5-2"},
+        {"Range": "bytes=0-9,5-19"},
+        {"Range": "bytes=0-,0-,0-"},
+        {"Range": "bytes=1000003-"},
+        {"Range": "bytes=-0"},
+        {"Range": "bytes=5-9", "If-Range": "{tag}"},
+        {"Range": "bytes=5-9", "If-Range": "{date}"},
+        {"Range": "bytes=5-9", "If-Range": "W/{tag}"},
+        {"Range": "bytes=5-9", "If-Range": '"other"'},
+        {"Range": "bytes=5-9", "If-Range": "Mon, 02 Jan 2006 15:04:05 GMT"},
+        {"Range": "bytes=5-9", "If-Match": "{tag}"},
+        {"Range": "bytes=5-9", "If-None-Match": "{tag}"},
+        {"Range": "bytes=2000000-", "If-None-Match": "{tag}"},
+        {"If-None-Match": "{tag}"},
+        {"If-None-Match": "W/{tag}"},
+        {"If-None-Match": '"other"'},
+        {"If-None-Match": "*"},
+        {"If-Modified-Since": "{date}"},
+        {"If-Modified-Since": "Mon, 02 Jan 2006 15:04:05 GMT"},
+        {"If-Match": "{tag}"},
+        {"If-Match": "*"},
+        {"If-Match": '"other"'},
+        {"If-Unmodified-Since": "{date}"},
+        {"If-Unmodified-Since": "Mon, 02 Jan 2006 15:04:05 GMT"},
+        {"Origin": OUR_PAGE},
+        {"Origin": THEIR_PAGE},
+        {"Origin": OUR_PAGE, "Range": "bytes=0-9"},
+    ],
+    ids=str,
+)
+def test_a_request_is_answered_as_without_nginx(
+    film: Both, headers: dict[str, str], method: str
+) -> None:
+    headers = {name: value.format(**film.validators) for name, value in headers.items()}
+    assert_same(film.directly(headers, method), film.through_nginx(headers, method))
+
+
+@pytest.mark.parametrize("name", ["page.html", "影片.mov", "a.bin"])
+def test_what_could_run_stays_a_download_in_a_sandbox(
+    server: Server, nginx: str, name: str
+) -> None:
+    both = Both(store(server, name, b"<script>alert(1)</script>"), nginx)
+    assert_same(both.directly({}), both.through_nginx({}))
+
+
+def test_several_ranges_come_through_nginx(film: Both) -> None:
+    response = film.through_nginx({"Range": "bytes=20-29,0-9,5-12"})
+    parts = [part.content for part in received_parts(response)]
+    assert parts == [CONTENT[20:30], CONTENT[:13]]
+
+
+def test_a_file_older_or_newer_than_its_record_changes_no_answer(
+    server: Server, nginx: str
+) -> None:
+    both = Both(store(server, "restored.mp4", CONTENT), nginx)
+    for seconds in (1_000_000_000, 4_000_000_000):
+        os.utime(server.library / both.stored.id, (seconds, seconds))
+        headers = {"Range": "bytes=5-9", "If-Range": both.validators["tag"]}
+        assert both.through_nginx(headers).content == CONTENT[5:10]
+        assert_same(both.directly({}), both.through_nginx({}))
+        since = {"If-Modified-Since": "Sun, 09 Sep 2001 01:46:40 GMT"}
+        assert both.through_nginx(since).status_code == 200
+
+
+def test_missing_unfinished_and_deleted_files_are_told_apart(server: Server, nginx: str) -> None:
+    lost = Both(store(server, "lost.mp4", b"x"), nginx)
+    (server.library / lost.stored.id).unlink()
+    assert lost.through_nginx({}).status_code == 410
+    deleted = Both(store(server, "deleted.mp4", b"x"), nginx)
+    server.delete(f"/api/videos/{deleted.stored.id}")
+    assert deleted.through_nginx({}).status_code == 410
+    unknown = Both(Stored(server, "0" * 32), nginx)
+    assert unknown.through_nginx({}).status_code == 404
+
+
+def test_an_empty_file_is_sent(server: Server, nginx: str) -> None:
+    both = Both(store(server, "empty.mp4", b""), nginx)
+    assert_same(both.directly({}), both.through_nginx({}))
+
+
+# ---- rights --------------------------------------------------------------------------------------
+
+
+def test_the_group_may_read_what_nginx_is_to_send_and_nothing_else(
+    server: Server, nginx: str
+) -> None:
+    sent, unsent = (Both(store(server, "a.mp4", b"x"), nginx) for _ in range(2))
+    sent.through_nginx({})
+    modes = [(server.library / both.stored.id).stat().st_mode & 0o777 for both in (sent, unsent)]
+    assert modes == [0o640, 0o600]
+    assert server.library.stat().st_mode & 0o777 == 0o750
+    assert server.staging.stat().st_mode & 0o777 == 0o700
+
+
+# ---- pure ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "alike"),
+    [
+        ({}, True),
+        ({"If-None-Match": '"x"', "If-Modified-Since": "x"}, True),
+        ({"Range": "bytes=0-9"}, True),
+        ({"Range": "bytes=0-"}, True),
+        ({"Range": "Bytes=-9"}, True),
+        ({"Range": "bytes=0-9", "If-Range": '"x"'}, True),
+        ({"Range": "bytes=0-9,20-29"}, False),
+        ({"Range": "bytes=-"}, False),
+        ({"Range": "bytes=0-9999999999999999999"}, False),
+        ({"If-Match": '"x"'}, False),
+        ({"If-Unmodified-Since": "x"}, False),
+    ],
+)
+def test_nginx_is_left_what_it_decides_alike(headers: dict[str, str], alike: bool) -> None:
+    assert nginx_decides_alike(Headers(headers), has_range=True) is alike
+
+
+def test_a_range_that_does_not_apply_is_not_left_to_nginx() -> None:
+    assert not nginx_decides_alike(Headers({"Range": "bytes=5-2"}), has_range=False)

@@ -1,0 +1,119 @@
+"""The worker under many slow clients, with fewer turns than clients."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from gunicorn.config import Config
+from gunicorn.glogging import Logger
+from gunicorn.workers.gthread import ThreadWorker
+
+from app import gthread
+from app.gthread import PatientWorker
+from tests.dropzone_client import random_bytes
+from tests.server import Server
+
+SLOW_CLIENTS = 40
+TURNS = 2
+
+
+@pytest.fixture
+def narrow_server(start_server: Callable[..., Server]) -> Server:
+    """One process that runs two requests at once."""
+    return start_server(SLUICE_WORKERS="1", SLUICE_THREADS=str(TURNS))
+
+
+@contextmanager
+def half_sent_uploads(server: Server, count: int) -> Iterator[list[str]]:
+    """Uploads whose bodies have come to a halt; their keys."""
+    keys = [str(uuid4()) for _ in range(count)]
+    with ExitStack() as stack:
+        for key in keys:
+            connection = stack.enter_context(server.connect())
+            connection.sendall(_raw_chunk(key, 100_000) + bytes(50_000))
+        yield keys
+
+
+def _raw_chunk(key: str, length: int) -> bytes:
+    path = (
+        f"/upload?dzuuid={key}&dzchunkindex=0&dztotalfilesize={length}&dzchunksize={length}"
+        "&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=slow.mp4"
+    )
+    return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+@pytest.mark.e2e
+def test_uploads_that_stand_still_hold_up_nobody(narrow_server: Server) -> None:
+    content = random_bytes(300_000, 1)
+    with half_sent_uploads(narrow_server, SLOW_CLIENTS):
+        _await_uploads_under_way(narrow_server, SLOW_CLIENTS)
+        assert narrow_server.get("/").status_code == 200
+        created = narrow_server.post("/api/uploads", json={"name": "a.mp4", "size": 5})
+        assert created.status_code == 201
+        stored = narrow_server.post("/upload", files={"file": ("b.mp4", content)}).json()
+        assert narrow_server.get(stored["media"]).content == content
+
+
+@pytest.mark.e2e
+def test_uploads_that_stood_still_go_on(narrow_server: Server) -> None:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(narrow_server.connect()) for _ in range(SLOW_CLIENTS)]
+        for connection in connections:
+            connection.sendall(_raw_chunk(str(uuid4()), 100_000) + bytes(50_000))
+        _await_uploads_under_way(narrow_server, SLOW_CLIENTS)
+        for connection in connections:
+            connection.sendall(bytes(50_000))
+        answers = [connection.recv(65536) for connection in connections]
+    assert [answer.split(b" ", 2)[1] for answer in answers] == [b"200"] * SLOW_CLIENTS
+    videos = narrow_server.get("/api/videos?limit=200").json()["videos"]
+    assert [video["length"] for video in videos] == [100_000] * SLOW_CLIENTS
+
+
+def _await_uploads_under_way(server: Server, count: int) -> None:
+    """Until every upload is recorded with what it has sent."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        uploads = server.get("/api/uploads").json()["uploads"]
+        if sum(upload["offset"] == 50_000 for upload in uploads) >= count:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"not all of {count} uploads are under way")
+
+
+def test_headers_that_do_not_end_lose_their_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr(ThreadWorker, "handle", lambda _, conn: read.append(conn.sock.recv(10)))
+    monkeypatch.setattr(gthread, "HEADER_SECONDS", 0.2)
+    worker = _worker(tmp_path)
+    ours, theirs = socket.socketpair()
+    with closing(worker.tmp), ours, theirs:
+        handling = Thread(target=worker.handle, args=(_Connection(ours),))
+        handling.start()
+        worker.murder_pending()
+        assert handling.is_alive(), "not before its time"
+        while handling.is_alive():
+            time.sleep(0.02)
+            worker.murder_pending()
+    assert read == [b""], "as if the client had closed"
+
+
+class _Connection:
+    def __init__(self, connection: socket.socket) -> None:
+        self.sock = connection
+
+
+def _worker(folder: Path) -> PatientWorker:
+    config: Any = Config()
+    config.set("worker_tmp_dir", str(folder))
+    return PatientWorker(1, os.getpid(), [], None, 30, config, Logger(config))

@@ -1,0 +1,19 @@
+"""How many uploads are under way, for every implementation of the records."""
+
+from app.domain.lifecycle import UploadState
+from app.records.base import UploadRecords
+from tests.records.making import NOW, new_upload
+
+
+def test_uploads_under_way_are_counted_by_their_state(records: UploadRecords) -> None:
+    first, *_ = [records.add(new_upload(number))[0] for number in range(3)]
+    records.move(first.id, UploadState.CANCELLED, NOW)
+    assert records.count_active() == {
+        UploadState.RECEIVING: 2,
+        UploadState.HELD: 0,
+        UploadState.VERIFYING: 0,
+    }
+
+
+def test_without_uploads_every_state_has_none(records: UploadRecords) -> None:
+    assert set(records.count_active().values()) == {0}
