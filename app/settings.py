@@ -77,7 +77,8 @@ def _extensions(text: str) -> frozenset[str]:
 
 
 def _origins(text: str) -> frozenset[str]:
-    origins = frozenset(word.strip().rstrip("/") for word in text.split(",") if word.strip())
+    words = text.lower().split(",")  # As browsers write them.
+    origins = frozenset(word.strip().rstrip("/") for word in words if word.strip())
     for origin in origins - {"*"}:
         parts = urlsplit(origin)
         if not parts.scheme or not parts.netloc or parts.path or parts.query:

@@ -40,8 +40,7 @@ def run(lab: Lab) -> list[Table]:
                         job(shelf)
                         lab.keep(meter.sample(f"{name}: {offer.name}", number, length))
     tables = [_table(lab, name, length) for name in HTTP_JOBS]
-    targets = as_table([_target(lab, name) for name in HTTP_JOBS], (*NOTES, who_note))
-    return [*tables, targets]
+    return [*tables, targets(lab, (*NOTES, who_note))]
 
 
 def _table(lab: Lab, job: str, length: int) -> Table:
@@ -64,6 +63,11 @@ def _row(lab: Lab, job: str, server: str) -> tuple[str, ...]:
         ratio(_costs(samples), _costs(nginx)),
         spread([sample.peak_mib for sample in samples], 1),
     )
+
+
+def targets(lab: Lab, notes: tuple[str, ...] = ()) -> Table:
+    """What we aim at, and what was reached."""
+    return as_table([_target(lab, name) for name in HTTP_JOBS], notes)
 
 
 def _target(lab: Lab, job: str) -> Target:

@@ -62,9 +62,9 @@ def run(lab: Lab) -> list[Table]:
             for job in jobs:
                 _measure(lab, number, job, contender, source)
     return [
-        _table(lab, one, found, ()),
-        _table(lab, eight, found, (*NOTES, _digest_note(lab), who_note)),
-        as_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)]),
+        table(lab, one, found),
+        table(lab, eight, found, (*NOTES, _digest_note(lab), who_note)),
+        targets(lab, one, eight),
     ]
 
 
@@ -88,7 +88,8 @@ def _measure(lab: Lab, number: int, job: Job, contender: Contender, source: Path
         lab.keep(sample)
 
 
-def _table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...]) -> Table:
+def table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...] = ()) -> Table:
+    """Everybody's figures for a job, and their ratios."""
     rows = [
         (name, spread(_rates(lab.of(name))), *["-"] * (len(COLUMNS) - 2))
         for name in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED)
@@ -112,6 +113,11 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
         ratio(_costs(samples), _costs(best)),
         spread([sample.peak_mib for sample in samples]),
     )
+
+
+def targets(lab: Lab, one: Job, eight: Job) -> Table:
+    """What we aim at, and what was reached."""
+    return as_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)])
 
 
 def _targets_of_one(lab: Lab, job: Job) -> list[Target]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -32,18 +33,23 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """One running instance; `restart` keeps its folders and port."""
+    """One running instance; `restart` keeps its folders and port.
+
+    `module` is what Python runs, with arguments. With the `certificate` it serves, it is spoken to
+    over TLS.
+    """
 
     folder: Path
     options: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     module: str = "app.serve"
+    certificate: Path | None = None
 
     @property
     def url(self) -> str:
         """Without a slash at its end."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def staging(self) -> Path:
@@ -78,7 +84,7 @@ class Server:
         """Start, and return once it answers."""
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module],
+                [sys.executable, "-m", *self.module.split()],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=log,
@@ -88,7 +94,7 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             try:
-                requests.get(f"{self.url}/healthz", timeout=5)
+                requests.get(f"{self.url}/healthz", timeout=5, verify=self._verify)
             except (requests.ConnectionError, requests.Timeout):
                 if self.process.poll() is not None:
                     break
@@ -132,21 +138,28 @@ class Server:
 
     def get(self, path: str, **options: Any) -> requests.Response:
         """GET a path of this server."""
-        return requests.get(self.url + path, timeout=60, **options)
+        return requests.get(self.url + path, timeout=60, verify=self._verify, **options)
 
     def post(self, path: str, **options: Any) -> requests.Response:
         """POST to a path of this server."""
-        return requests.post(self.url + path, timeout=60, **options)
+        return requests.post(self.url + path, timeout=60, verify=self._verify, **options)
 
     def delete(self, path: str, **options: Any) -> requests.Response:
         """DELETE a path of this server."""
-        return requests.delete(self.url + path, timeout=60, **options)
+        return requests.delete(self.url + path, timeout=60, verify=self._verify, **options)
 
     def connect(self) -> socket.socket:
         """A bare connection."""
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
+        if self.certificate is None:
+            return connection
+        trust = ssl.create_default_context(cafile=self.certificate)
+        return trust.wrap_socket(connection, server_hostname="127.0.0.1")
+
+    @property
+    def _verify(self) -> str | bool:
+        return str(self.certificate) if self.certificate else True
 
 
 @contextmanager

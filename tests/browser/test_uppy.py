@@ -116,6 +116,7 @@ def test_a_page_of_another_origin_is_told_clearly(
     assert outcome == "error"
     assert any("has been blocked by CORS policy" in text for text in complaints.unexpected)
     complaints.allow("Access to XMLHttpRequest")
+    complaints.allow("[Uppy]")
     assert digests_of(sites.server) == {}
     assert sites.server.get("/api/uploads").json()["uploads"] == []
     status = page.evaluate(

@@ -1,4 +1,4 @@
-"""tus where it meets the rest of the server; the protocol itself is checked by conformance tests."""
+"""tus where it meets the rest of the server; conformance tests check the protocol itself."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -47,7 +48,8 @@ def test_digits_are_a_number_of_bytes(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", " 1", "1 ", "+1", "-1", "1.0", "0x1", "1_0", "1,2", "٣", "²", "1\n", "9" * 31]
+    "text",
+    [None, "", " 1", "1 ", "+1", "-1", "1.0", "0x1", "1_0", "1,2", "٣", "²", "1\n", "9" * 31],
 )
 def test_anything_else_is_no_number(text: str | None) -> None:
     with pytest.raises(InvalidRequest, match="Upload-Length"):
@@ -103,10 +105,8 @@ def test_whatever_a_client_encodes_is_read(pairs: dict[str, bytes]) -> None:
 
 @given(st.text())
 def test_no_metadata_is_a_bug(text: str) -> None:
-    try:
+    with suppress(InvalidRequest):
         parse_metadata(text)
-    except InvalidRequest:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,9 @@ def test_the_id_of_a_part_is_the_end_of_its_path(reference: str) -> None:
     assert format_concat(parts) == f"final;{reference} /tus/{OTHER_ID}"
 
 
-@pytest.mark.parametrize("text", ["", "final", "final;", "final; ", "Partial", "partial;", f"/{ID}"])
+@pytest.mark.parametrize(
+    "text", ["", "final", "final;", "final; ", "Partial", "partial;", f"/{ID}"]
+)
 def test_what_is_neither_partial_nor_final_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_concat(text)

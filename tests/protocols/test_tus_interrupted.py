@@ -115,9 +115,7 @@ def test_a_cut_within_the_coding_of_a_chunk_keeps_the_bytes_before_it(
     finish(server, tus, url)
 
 
-def test_a_chunk_with_a_checksum_is_kept_as_a_whole_or_not_at_all(
-    server: Server, tus: Tus
-) -> None:
+def test_a_chunk_with_a_checksum_is_kept_as_a_whole_or_not_at_all(server: Server, tus: Tus) -> None:
     url = tus.create(len(FILE))
     checksum = f"sha1 {'A' * 27}="
     chunked_request("PATCH", url, FILE[:HALF], Upload_Offset=0, Upload_Checksum=checksum).close()
@@ -151,14 +149,15 @@ def test_a_half_open_request_is_ended_from_another_process(
 @contextmanager
 def idle_connections(server: Server) -> Iterator[dict[int, socket.socket]]:
     """A connection to each of the worker processes, by their ids."""
-    workers, found = server.web_workers(), {}
+    workers = server.web_workers()
+    found: dict[int, socket.socket] = {}
     with ExitStack() as stack:
         while len(found) < len(workers):
             connection = stack.enter_context(server.connect())
             request(connection, "OPTIONS", f"{server.url}/tus/")
             ours = connection.getsockname()[1]
             for worker in workers:
-                if any(c.raddr and c.raddr.port == ours for c in worker.net_connections()):
+                if ours in {c.raddr[1] for c in worker.net_connections() if len(c.raddr) > 1}:
                     found[worker.pid] = connection
         yield found
 
@@ -184,7 +183,7 @@ def request(
     incoming: IO[bytes]
     with connection.makefile("rb") as incoming:
         incoming.readline()
-        headers = dict(parse_headers(incoming).items())  # type: ignore[arg-type]
+        headers = dict(parse_headers(incoming).items())
         if method != "HEAD":
             incoming.read(int(headers.get("Content-Length", 0)))
     return headers

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from app.settings import from_env
 from app.wire.cors import EXPOSED
 from tests.server import Server, running_server
 
@@ -251,8 +252,10 @@ def test_an_origin_that_is_not_in_the_settings_gets_nothing(
 
 @pytest.mark.parametrize("origin", ["null", "http://127.0.0.1", "https://films.example", ""])
 def test_no_other_origin_is_let_in_without_the_setting(server: Server, origin: str) -> None:
-    assert preflight(server, "/tus/", origin).headers.keys().isdisjoint(
-        {"Access-Control-Allow-Origin", "Access-Control-Allow-Methods"}
+    assert (
+        preflight(server, "/tus/", origin)
+        .headers.keys()
+        .isdisjoint({"Access-Control-Allow-Origin", "Access-Control-Allow-Methods"})
     )
     assert ask(server, "POST", "/tus/", origin, Upload_Length="5").status_code == 403
 
@@ -300,6 +303,17 @@ def test_another_method_in_disguise_is_refused(
     headers = {"X_HTTP_Method_Override": override, "Upload_Offset": "0"}
     assert ask(open_server, method, path, OTHER_SITE, **headers).status_code == 403
     assert open_server.get(f"/api/uploads/{path.rpartition('/')[2]}").json()["offset"] == 0
+
+
+def test_origins_are_compared_as_browsers_write_them() -> None:
+    settings = from_env({"SLUICE_CORS_ORIGINS": "https://Films.Example/ ,HTTP://a.example:81"})
+    assert settings.cors_origins == {"https://films.example", "http://a.example:81"}
+
+
+@pytest.mark.parametrize("text", ["films.example", "https://a.example/page", "null", "https://"])
+def test_what_is_no_origin_stops_the_start(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an origin"):
+        from_env({"SLUICE_CORS_ORIGINS": text})
 
 
 # ---- every origin --------------------------------------------------------------------------------

@@ -196,9 +196,7 @@ def test_nginx_lets_nobody_speak_for_it(with_urls: Server, tmp_path: Path) -> No
 
 
 @pytest.mark.e2e
-def test_the_log_names_the_client_and_not_nginx(
-    with_urls: Server, tmp_path: Path
-) -> None:
+def test_the_log_names_the_client_and_not_nginx(with_urls: Server, tmp_path: Path) -> None:
     with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
         connection = HTTPConnection(url.removeprefix("http://"), source_address=("127.0.0.2", 0))
         connection.request("POST", "/tus/", headers=TUS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pytest
 
@@ -93,5 +94,9 @@ def test_a_client_that_never_stops_is_cut_off(server: Server, upload_id: str) ->
     with begin(server, REFUSALS[0], upload_id, f"Content-Length: {2**39}") as connection:
         assert status_of(connection) == 409
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
-            while True:
-                connection.sendall(BLOCK)
+            send_for_ever(connection)
+
+
+def send_for_ever(connection: socket.socket) -> NoReturn:
+    while True:
+        connection.sendall(BLOCK)

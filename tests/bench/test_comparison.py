@@ -1,0 +1,124 @@
+"""What upload and download make of their samples: ratios, targets, and spans."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bench import contenders as who
+from bench import download, upload
+from bench.contenders import Contender, contenders
+from bench.disk import DD, DD_SYNCED
+from bench.harness import GB, Lab, Sample
+from bench.report import Table, paired_ratio
+from bench.shelves import HTTP_JOBS, NGINX, OURS, STEP_BYTES, spans
+from bench.upload import Job
+
+ONE, EIGHT = Job(1, 1024**3), Job(8, 128 * 1024**2)
+
+
+def sample(case: str, number: int, seconds: float, cpu_seconds: float = 1.0) -> Sample:
+    return Sample(
+        case=case,
+        round=number,
+        byte_count=GB,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        peak_bytes=5 * 1024**2,
+    )
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Three rounds in which ours takes 1 s and 0.4 CPU s, C 0.9 and 0.4, tusd 3.5, `dd` 0.8."""
+    seconds = {who.RAW: 1.0, who.TUS: 1.0, who.LIMIT.name: 0.9, who.TUSD.name: 3.5}
+    found = Lab(tmp_path, False, 3, 1.0)
+    for number in range(3):
+        found.samples += [
+            sample(f"{job.name}, {name}", number, taken, 0.4)
+            for job in (ONE, EIGHT)
+            for name, taken in seconds.items()
+        ]
+        found.samples += [sample(DD, number, 0.8), sample(DD_SYNCED, number, 2.0)]
+    return found
+
+
+def verdicts(table: Table) -> dict[str, str]:
+    return {row[0]: row[-1] for row in table.rows}
+
+
+def rows(table: Table) -> dict[str, tuple[str, ...]]:
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def test_a_row_stands_beside_the_limit_the_reference_and_dd(lab: Lab) -> None:
+    found = [one for one in contenders(is_quick=True)[0] if one.name == who.RAW]
+    row = rows(upload.table(lab, ONE, found))[who.RAW]
+    assert row == ("1000 (1000-1000)", "0.90", "3.50", "0.80", *row[4:])
+    assert row[4:] == ("0.40 (0.40-0.40)", "1.00", "5 (5-5)")
+
+
+def test_what_waits_for_the_disk_stands_beside_dd_that_waits(lab: Lab) -> None:
+    lab.samples += [sample(f"{ONE.name}, {who.RAW_SYNCED}", number, 2.5) for number in range(3)]
+    found = [one for one in contenders(is_quick=True)[0] if one.is_synced]
+    of_limit, _, of_dd, *_ = rows(upload.table(lab, ONE, found))[who.RAW_SYNCED][1:]
+    assert (of_limit, of_dd) == ("-", "0.80")
+
+
+def test_upload_targets_are_computed_and_what_is_absent_is_not_met(lab: Lab) -> None:
+    found = verdicts(upload.targets(lab, ONE, EIGHT))
+    assert found[f"{ONE.name}, {who.RAW}: rate, of C"] == "yes"
+    assert found[f"{ONE.name}, {who.TUS}: rate, of tusd"] == "yes"
+    assert found[f"{ONE.name}, {who.TUS}: rate, of rustus"] == "not measured"
+    assert found[f"{EIGHT.name}, {who.RAW}: MiB of memory above idle"] == "yes"
+
+
+def test_a_slower_and_costlier_server_misses_its_targets(lab: Lab) -> None:
+    for number, one in enumerate(lab.samples):
+        if one.case == f"{ONE.name}, {who.RAW}":
+            lab.samples[number] = sample(one.case, one.round, 1.2, 0.6)
+    found = verdicts(upload.targets(lab, ONE, EIGHT))
+    assert found[f"{ONE.name}, {who.RAW}: rate, of C"] == "**no**"
+    assert found[f"{ONE.name}, {who.RAW}: CPU, of C"] == "**no**"
+
+
+def test_the_plot_of_uploads_has_every_server_twice_for_both_jobs(lab: Lab) -> None:
+    assert upload.draw(lab).count(f">{who.TUSD.name}</text>") == 4
+
+
+def test_download_targets_are_the_cost_beside_nginx(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, False, 2, 1.0)
+    whole, *others = HTTP_JOBS
+    for job in HTTP_JOBS:
+        lab.samples.append(sample(f"{job}: {NGINX}", 0, 1.0, 0.2))
+        lab.samples.append(sample(f"{job}: {OURS}", 0, 1.0, 0.22 if job == whole else 0.3))
+    found = verdicts(download.targets(lab))
+    assert found[f"{whole}: CPU, of nginx"] == "yes"
+    assert [found[f"{job}: CPU, of nginx"] for job in others] == ["**no**"] * 3
+
+
+@pytest.mark.parametrize("length", [1, STEP_BYTES, STEP_BYTES + 1, 7 * STEP_BYTES - 1])
+def test_ranges_cover_a_file_once_and_in_order(length: int) -> None:
+    found = spans(length)
+    assert found[0][0] == 0
+    assert found[-1][1] == length
+    assert all(end == start for (_, end), (start, _) in pairwise(found))
+    assert all(0 < end - start <= STEP_BYTES for start, end in found)
+
+
+def test_a_paired_ratio_is_none_without_pairs() -> None:
+    assert paired_ratio([], [1.0]) is None
+    assert paired_ratio([1.0], [0.0]) is None
+    assert paired_ratio([3.0, 4.0, 8.0], [3.0, 2.0, 2.0]) == 2.0
+
+
+def test_a_quick_run_leaves_out_slow_peers_and_most_that_wait() -> None:
+    quick, full = (contenders(is_quick=is_quick)[0] for is_quick in (True, False))
+    assert names(quick) < names(full)
+    assert {who.RAW, who.FORM, who.TUS, who.RAW_SYNCED} <= names(quick)
+
+
+def names(found: list[Contender]) -> set[str]:
+    return {one.name for one in found}

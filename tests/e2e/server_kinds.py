@@ -1,0 +1,78 @@
+"""The ways to run the application: gunicorn's workers, TLS, and Werkzeug's own server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.server import Server, free_port
+
+STEP_BYTES = 1024 * 1024
+"""What a server that reads the body for us hands over at once."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way. Where the socket cannot be taken over, a reset costs the step under way."""
+
+    name: str
+    arguments: str = ""
+    is_tls: bool = False
+    is_werkzeug: bool = False
+    keeps_alive: bool = True
+    takes_over: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+KINDS = [
+    Kind("ours"),
+    Kind("gthread", "--worker-class gthread"),
+    Kind("gevent", "--worker-class gevent"),
+    Kind("sync", "--worker-class sync", keeps_alive=False),
+    Kind("tls", is_tls=True),
+    Kind("gthread-tls", "--worker-class gthread", is_tls=True, takes_over=False),
+    Kind("gevent-tls", "--worker-class gevent", is_tls=True, takes_over=False),
+    Kind("werkzeug", is_werkzeug=True, keeps_alive=False, takes_over=False),
+]
+
+
+@contextmanager
+def running(kind: Kind, folder: Path) -> Iterator[Server]:
+    """A server of that kind."""
+    server = _werkzeug(folder) if kind.is_werkzeug else _gunicorn(kind, folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _werkzeug(folder: Path) -> Server:
+    port = free_port()
+    return Server(folder, port=port, module=f"flask --app wsgi run --port {port}")
+
+
+def _gunicorn(kind: Kind, folder: Path) -> Server:
+    arguments, certificate = kind.arguments, None
+    if kind.is_tls:
+        certificate = make_certificate(folder)
+        arguments += f" --certfile {certificate} --keyfile {folder / 'key.pem'}"
+    options = {"GUNICORN_CMD_ARGS": arguments} if arguments else {}
+    return Server(folder, options, certificate=certificate)
+
+
+def make_certificate(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that nobody has signed; its key stands beside it."""
+    assert shutil.which("openssl"), "the program openssl is needed for the tests of TLS"
+    certificate = folder / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(folder / "key.pem"), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate

@@ -1,0 +1,317 @@
+"""What every server underneath must give: the same bytes, and connections in order or closed.
+
+Ours, gunicorn's other workers, TLS, and Werkzeug's own server bring bodies in different ways.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from urllib.parse import urlencode
+
+import pytest
+import requests
+
+from tests.dropzone_client import (
+    ChunkedFile,
+    form_body,
+    form_headers,
+    random_bytes,
+    read_response,
+    send_chunk,
+    stored_sha256,
+)
+from tests.e2e.server_kinds import KINDS, STEP_BYTES, Kind, running
+from tests.server import Server
+
+pytestmark = pytest.mark.e2e
+
+TUS = {"Tus-Resumable": "1.0.0"}
+PATCH = {**TUS, "Content-Type": "application/offset+octet-stream"}
+CONTENT = random_bytes(3 * STEP_BYTES + 12_345, 61)
+TAKEN_UP_SECONDS = 1.5
+"""After it a server that is not kept busy has read whatever a client has sent."""
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Which server."""
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of that kind, for all tests of this file."""
+    with running(kind, tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+def tus(server: Server, method: str, path: str, **options: object) -> requests.Response:
+    """One request of a tus client."""
+    verify = str(server.certificate) if server.certificate else True
+    return requests.request(method, server.url + path, timeout=60, verify=verify, **options)  # type: ignore[arg-type]
+
+
+def create(server: Server, length: int = len(CONTENT)) -> str:
+    """The path of a new upload of that length."""
+    response = tus(server, "POST", "/tus/", headers={**TUS, "Upload-Length": str(length)})
+    assert response.status_code == 201, response.text
+    return str(response.headers["Location"])
+
+
+def offset(server: Server, path: str) -> int:
+    """How many bytes have arrived, as a client that goes on asks."""
+    return int(tus(server, "HEAD", path, headers=TUS).headers["Upload-Offset"])
+
+
+def patch(server: Server, path: str, body: object, start: int = 0, **headers: str) -> int:
+    """Send bytes; the status."""
+    fields = {**PATCH, "Upload-Offset": str(start), **headers}
+    return tus(server, "PATCH", path, data=body, headers=fields).status_code
+
+
+def head_of(method: str, path: str, length: int, headers: Mapping[str, str]) -> bytes:
+    """The head of a request as it stands on the wire."""
+    fields = {"Host": "127.0.0.1", "Content-Length": str(length), **headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def patch_head(path: str, length: int, start: int = 0, **headers: str) -> bytes:
+    """The head of a PATCH at an offset."""
+    return head_of("PATCH", path, length, {**PATCH, "Upload-Offset": str(start), **headers})
+
+
+def assert_stored(server: Server, path: str, content: bytes = CONTENT) -> None:
+    """The published file has exactly those bytes."""
+    digest = stored_sha256(server, path.rsplit("/", 1)[-1])
+    assert digest == hashlib.sha256(content).hexdigest()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server has nothing more to say, and says so."""
+    with suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+def reset(connection: socket.socket) -> None:
+    """Break a connection as a network does: without a farewell."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    socket.socket.close(connection)
+
+
+# ---- bytes ---------------------------------------------------------------------------------------
+
+
+def test_chunks_in_forms(server: Server) -> None:
+    file = ChunkedFile(CONTENT, STEP_BYTES)
+    answers = [send_chunk(server, file, index) for index in (2, 0, 3, 1)]
+    assert [answer.status_code for answer in answers] == [200] * 4, answers[-1].text
+    assert_stored(server, answers[-1].json()["media"])
+
+
+def test_raw_chunks(server: Server) -> None:
+    file = ChunkedFile(CONTENT, 2 * STEP_BYTES)
+    for index in range(file.count):
+        query = urlencode({**file.fields(index), "filename": "raw.mp4"})
+        response = server.post(f"/upload?{query}", data=file.chunk(index))
+        assert response.status_code == 200, response.text
+    assert_stored(server, response.json()["media"])
+
+
+def test_a_whole_form(server: Server) -> None:
+    body = form_body({}, [("whole.mp4", CONTENT)])
+    response = server.post("/upload", data=body, headers=form_headers())
+    assert response.status_code == 200, response.text
+    assert_stored(server, response.json()["media"])
+
+
+def test_a_batch_of_fifty_files(server: Server) -> None:
+    files = [(f"{number}.mp4", random_bytes(number * 4001, number)) for number in range(50)]
+    answer = server.post("/batch", data=form_body({}, files), headers=form_headers()).json()
+    assert (answer["stored"], answer["refused"]) == (50, 0)
+    for (_, content), receipt in zip(files, answer["files"], strict=True):
+        assert receipt["sha256"] == hashlib.sha256(content).hexdigest()
+    assert_stored(server, answer["files"][49]["media"], files[49][1])
+
+
+def test_bytes_at_an_offset(server: Server) -> None:
+    path, cut = create(server), STEP_BYTES + 1
+    assert patch(server, path, CONTENT[:cut]) == 204
+    assert offset(server, path) == cut
+    assert patch(server, path, CONTENT[cut:], cut) == 204
+    assert_stored(server, path)
+
+
+def test_a_body_in_the_chunked_coding(server: Server) -> None:
+    path = create(server)
+    pieces = [CONTENT[start : start + 70_001] for start in range(0, len(CONTENT), 70_001)]
+    assert patch(server, path, iter(pieces)) == 204
+    assert_stored(server, path)
+
+
+def test_a_checksum_that_fits_and_one_that_does_not(server: Server) -> None:
+    path = create(server)
+    wrong = base64.b64encode(hashlib.sha1(b"other").digest()).decode()
+    right = base64.b64encode(hashlib.sha1(CONTENT).digest()).decode()
+    assert patch(server, path, CONTENT, **{"Upload-Checksum": f"sha1 {wrong}"}) == 460
+    assert offset(server, path) == 0
+    assert patch(server, path, CONTENT, **{"Upload-Checksum": f"sha1 {right}"}) == 204
+    assert_stored(server, path)
+
+
+def test_many_slow_uploads_at_once_do_not_mix(server: Server) -> None:
+    def send(number: int) -> None:
+        content = random_bytes(400_000 + number, number)
+        path = create(server, len(content))
+        with closing(server.connect()) as connection:
+            # The checksum keeps the bytes in the program's own buffers.
+            digest = base64.b64encode(hashlib.md5(content).digest()).decode()
+            checksum = {"Upload-Checksum": f"md5 {digest}"}
+            connection.sendall(patch_head(path, len(content), **checksum))
+            for start in range(0, len(content), 40_000):
+                connection.sendall(content[start : start + 40_000])
+                time.sleep(0.02)
+            assert read_response(connection)[0] == 204
+        assert_stored(server, path, content)
+
+    with ThreadPoolExecutor(12) as clients:
+        list(clients.map(send, range(12)))
+
+
+# ---- broken and wrong bodies ---------------------------------------------------------------------
+
+
+def test_what_came_before_the_client_hung_up_is_kept(server: Server) -> None:
+    path, sent = create(server), 2 * STEP_BYTES + 1000
+    with closing(server.connect()) as connection:
+        connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
+    assert offset(server, path) == sent
+    assert patch(server, path, CONTENT[sent:], sent) == 204
+    assert_stored(server, path)
+
+
+def test_what_came_before_a_reset_is_kept_as_far_as_the_server_hands_it_over(
+    server: Server, kind: Kind
+) -> None:
+    path, sent = create(server), 2 * STEP_BYTES + 1000
+    connection = server.connect()
+    connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
+    time.sleep(TAKEN_UP_SECONDS)
+    reset(connection)
+    kept = offset(server, path)
+    assert kept == sent if kind.takes_over else sent - STEP_BYTES <= kept <= sent
+    assert patch(server, path, CONTENT[kept:], kept) == 204
+    assert_stored(server, path)
+
+
+def test_a_chunked_body_that_breaks_off_keeps_what_came(server: Server, kind: Kind) -> None:
+    path, piece = create(server), CONTENT[: 2 * STEP_BYTES]
+    head = patch_head(path, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with closing(server.connect()) as connection:
+        connection.sendall(head + b"%x\r\n%s\r\n" % (len(piece), piece) + b"ffff\r\nbegun")
+    kept = offset(server, path)
+    assert kept == len(piece) + 5 if kind.takes_over else kept <= len(piece) + 5
+    assert patch(server, path, CONTENT[kept:], kept) == 204
+    assert_stored(server, path)
+
+
+def test_a_body_longer_than_the_chunk_is_refused(server: Server) -> None:
+    file = ChunkedFile(CONTENT, STEP_BYTES)
+    query = urlencode({**file.fields(0), "filename": "raw.mp4"})
+    response = server.post(f"/upload?{query}", data=CONTENT[: STEP_BYTES + 1])
+    assert response.status_code == 400, response.text
+    assert response.json()["code"] == "chunk_mismatch"
+
+
+def test_a_chunked_body_longer_or_shorter_than_the_chunk_is_refused(server: Server) -> None:
+    file = ChunkedFile(CONTENT, STEP_BYTES)
+    query = urlencode({**file.fields(0), "filename": "raw.mp4"})
+    for length in (STEP_BYTES + 1, STEP_BYTES - 1):
+        response = server.post(f"/upload?{query}", data=iter([CONTENT[:length]]))
+        assert response.status_code == 400, response.text
+
+
+def test_an_upload_that_would_be_too_long_is_refused(server: Server) -> None:
+    path = create(server, 1000)
+    assert patch(server, path, CONTENT[:1001]) == 400
+    assert offset(server, path) == 0
+
+
+# ---- connections ---------------------------------------------------------------------------------
+
+
+def test_three_requests_on_one_connection(server: Server, kind: Kind) -> None:
+    path, cuts = create(server), [0, 1000, 2 * STEP_BYTES, len(CONTENT)]
+    connection = server.connect()
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        connection.sendall(patch_head(path, end - start, start) + CONTENT[start:end])
+        status, headers, _ = read_response(connection)
+        assert status == 204
+        if not kind.keeps_alive:
+            assert headers["connection"] == "close"
+            assert is_closed(connection)
+            connection.close()
+            connection = server.connect()
+    connection.close()
+    assert_stored(server, path)
+
+
+def test_a_request_that_was_sent_before_the_answer_is_answered_next(
+    server: Server, kind: Kind
+) -> None:
+    path, cut = create(server), len(CONTENT) - 500
+    pipelined = patch_head(path, 500, cut) + CONTENT[cut:]
+    with closing(server.connect()) as connection:
+        connection.sendall(patch_head(path, cut) + CONTENT[:cut] + pipelined)
+        assert read_response(connection)[0] == 204
+        if kind.keeps_alive:
+            assert read_response(connection)[0] == 204
+            assert_stored(server, path)
+        else:
+            assert is_closed(connection)
+            assert offset(server, path) == cut
+
+
+def test_a_client_that_asks_is_told_to_send_the_body(server: Server) -> None:
+    path = create(server)
+    with closing(server.connect()) as connection:
+        connection.sendall(patch_head(path, len(CONTENT), Expect="100-continue"))
+        assert read_response(connection)[0] == 100
+        connection.sendall(CONTENT)
+        assert read_response(connection)[0] == 204
+    assert_stored(server, path)
+
+
+@pytest.mark.parametrize("length", [10, 100_000, 2_000_000])
+def test_after_an_error_the_connection_is_in_order_or_closed(server: Server, length: int) -> None:
+    unknown = f"/tus/{'0' * 32}"
+    with closing(server.connect()) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(patch_head(unknown, length) + CONTENT[:length])
+        status, headers, body = read_response(connection)
+        assert (status, json.loads(body)["status"]) == (404, 404)
+        if headers.get("connection") == "close":
+            assert is_closed(connection)
+        else:
+            connection.sendall(head_of("GET", "/healthz", 0, {}))
+            assert read_response(connection)[0] == 200
+
+
+def test_what_follows_a_refused_body_is_never_taken_for_a_request(server: Server) -> None:
+    smuggled = head_of("POST", "/tus/", 0, {**TUS, "Upload-Length": "77001"}) * 2000
+    with closing(server.connect()) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(patch_head(f"/tus/{'0' * 32}", len(smuggled)) + smuggled)
+        assert read_response(connection)[0] == 404
+    listed = server.get("/api/uploads").json()
+    assert 77_001 not in [upload["length"] for upload in listed["uploads"]]

@@ -1,0 +1,59 @@
+"""Another program of the group may read a published file once it is let, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from app.storage.local import LocalStore
+from tests.storage.stores import KEY, OTHER_KEY, local_store, staged
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Two published files."""
+    store = local_store(tmp_path / "staging", tmp_path / "library")
+    for key in (KEY, OTHER_KEY):
+        staged(store, key, 100)
+        store.publish(key, 100)
+    return store
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o7777
+
+
+def test_files_are_the_services_own_until_it_shares_them(store: LocalStore, tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    assert (mode(library), mode(library / KEY)) == (0o700, 0o600)
+    store.let_group_read(KEY)
+    assert (mode(library), mode(library / KEY)) == (0o750, 0o640)
+    assert mode(library / OTHER_KEY) == 0o600
+
+
+def test_rights_that_an_operator_gave_besides_stay(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "library").chmod(0o2755)
+    (tmp_path / "library" / KEY).chmod(0o604)
+    store.let_group_read(KEY)
+    assert mode(tmp_path / "library") == 0o2755
+    assert mode(tmp_path / "library" / KEY) == 0o644
+
+
+def test_what_is_not_published_is_not_shared(store: LocalStore, tmp_path: Path) -> None:
+    store.delete(KEY)
+    with pytest.raises(FileNotFoundError):
+        store.let_group_read(KEY)
+    staged(store, KEY, 100)
+    with pytest.raises(FileNotFoundError):
+        store.let_group_read(KEY)
+    assert mode(tmp_path / "staging" / KEY) == 0o600
+
+
+def test_a_link_leads_nowhere(store: LocalStore, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"x")
+    secret.chmod(0o600)
+    (tmp_path / "library" / KEY).unlink()
+    (tmp_path / "library" / KEY).symlink_to(secret)
+    with pytest.raises(OSError, match="symbolic link"):
+        store.let_group_read(KEY)
+    assert mode(secret) == 0o600

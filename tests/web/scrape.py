@@ -1,0 +1,39 @@
+"""Reads what the server tells of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.metrics.reading import Snapshot
+from tests.server import Server
+
+PATIENCE_SECONDS = 60
+
+
+def scrape(server: Server) -> Snapshot:
+    """The numbers of `/metrics`."""
+    response = server.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain")
+    return Snapshot(text_string_to_metric_families(response.text))
+
+
+def labels_by_name(server: Server) -> dict[str, set[str]]:
+    """The names in `/metrics` as they are written there, with the names of their labels."""
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(server.get("/metrics").text):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels}
+        found[name] = labels - {"le"}
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.05)
