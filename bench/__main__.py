@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 from bench import (
+    browser,
     download,
     many_files,
     many_uploaders,
@@ -20,7 +21,7 @@ from bench import (
     write_path,
     zero_copy,
 )
-from bench.harness import Benchmark, NotEnoughRoom, prepared_lab
+from bench.harness import Benchmark, NotRunnable, prepared_lab
 from bench.report import Run, as_text, facts, save_results, update_document
 
 BENCHMARKS = [
@@ -33,6 +34,7 @@ BENCHMARKS = [
         many_files,
         many_uploaders,
         visitors,
+        browser,
     )
 ]
 
@@ -57,7 +59,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
             benchmark, options.folder, is_quick=options.quick, rounds=options.rounds
         ) as lab:
             tables = benchmark.run(lab)
-    except NotEnoughRoom as error:
+    except NotRunnable as error:
         print(f"not run: {error}")
         return 1
     except Exception:  # noqa: BLE001 - whatever ends one benchmark, the next is worth running

@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.message import Message
@@ -94,6 +94,25 @@ class Connection:
         document: dict[str, Any] = json.loads(answer.text)
         return document
 
+    def post_files(self, path: str, files: Sequence[FileSlice]) -> dict[str, Any]:
+        """POST files as the parts of one form; the JSON of the answer."""
+        parts = [_form_around({}, file.path.name) for file in files]
+        ends = {closing for _, closing in parts}
+        delimiter = b"\r\n"
+        length = sum(len(head) + file.length for (head, _), file in zip(parts, files, strict=True))
+        length += len(delimiter) * (len(files) - 1) + sum(map(len, ends))
+        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {_FORM_TYPE}\r\n"
+        self._socket.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        for number, ((opening, _), file) in enumerate(zip(parts, files, strict=True)):
+            self._socket.sendall((delimiter if number else b"") + opening)
+            self._send_slice(file)
+        self._socket.sendall(ends.pop())
+        answer = self._response()
+        document: dict[str, Any] = json.loads(answer.read())
+        if answer.status != 200 or document["stored"] != len(files):
+            raise RequestFailed(f"{answer.status}: {document.get('stored')} of {len(files)} stored")
+        return document
+
     def get(self, path: str, byte_range: tuple[int, int] | None = None) -> int:
         """GET and drop the body; its length. The range is half-open."""
         head = f"GET {path} HTTP/1.1\r\nHost: bench\r\n"
@@ -175,6 +194,18 @@ def in_order(paths: Iterable[Path], *, parallel: int, port: int) -> None:
                 upload_whole(connection, path)
 
     in_parallel(parallel, work)
+
+
+def in_batches(paths: Sequence[Path], *, parallel: int, port: int) -> None:
+    """Upload whole files in one request a connection, which takes its share of them."""
+
+    def work(number: int) -> None:
+        share = paths[number::parallel]
+        with Connection(port) as connection:
+            files = [FileSlice(path, 0, path.stat().st_size) for path in share]
+            connection.post_files("/batch", files)
+
+    in_parallel(min(parallel, len(paths)), work)
 
 
 _FORM_TYPE = f"multipart/form-data; boundary={BOUNDARY}"

@@ -27,7 +27,11 @@ SPARE_BYTES = 2 * GB
 """Stays free on the disk whatever a benchmark needs."""
 
 
-class NotEnoughRoom(Exception):
+class NotRunnable(Exception):
+    """What a benchmark needs is not there."""
+
+
+class NotEnoughRoom(NotRunnable):
     """The disk has not the room a benchmark needs."""
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.client import in_order
+from bench.client import in_batches, in_order
 from bench.disk import measure_cp
 from bench.harness import GB, MB, Benchmark, Lab
 from bench.meter import Meter
-from bench.report import Table, spread
+from bench.report import Table, ratio, spread
 
 SETTINGS = {"default": {}, "DURABILITY=none": {"SLUICE_DURABILITY": "none"}}
 PARALLEL = (1, 2, 4, 8)
-COLUMNS = ("case", "seconds", "MB/s", "CPU s/GB", "peak memory above idle, MiB")
+WAYS: dict[str, Callable[..., None]] = {"at once": in_order, "batch": in_batches}
+COLUMNS = ("case", "seconds", "of cp*", "MB/s", "CPU s/GB", "peak memory above idle, MiB")
 NOTES = (
-    "Each file is one multipart request, as a plain HTML form sends it; every connection takes the "
-    "next file that is left. The SHA-256 of a file is computed as it arrives, and is in the CPU "
+    "\\* Median of the ratios within a round: the default settings beside `cp, then sync`, "
+    "`DURABILITY=none` beside `cp`.",
+    "At once: each file is one multipart request, as a plain HTML form sends it, and every "
+    "connection takes the next file that is left. Batch: so many requests to `/batch`, each with "
+    "its share of the files. The SHA-256 of a file is computed as it arrives, and is in the CPU "
     "column. `cp`: one process, the same files, no digest.",
 )
 
@@ -42,10 +47,16 @@ def run(lab: Lab) -> list[Table]:
     for number in lab.rounds():
         for batch, folder in folders.items():
             measure_cp(lab, number, batch.name, folder)
-            for parallel in (1, 4) if lab.is_quick else PARALLEL:
+            for way in _ways(lab):
                 for settings in ["default"] if lab.is_quick else SETTINGS:
-                    _measure(lab, number, f"{batch.name}, {parallel} at once, {settings}", folder)
+                    _measure(lab, number, f"{batch.name}, {way}, {settings}", folder)
     return [_table(lab, batch) for batch in folders]
+
+
+def _ways(lab: Lab) -> list[str]:
+    if lab.is_quick:
+        return ["1 at once", "4 at once", "2 batch"]
+    return [*(f"{count} at once" for count in PARALLEL), "1 batch", "2 batch"]
 
 
 def _make_files(lab: Lab, batch: Batch) -> Path:
@@ -56,10 +67,11 @@ def _make_files(lab: Lab, batch: Batch) -> Path:
 
 
 def _measure(lab: Lab, number: int, case: str, folder: Path) -> None:
-    _, parallel, settings = case.split(", ")
+    _, way, settings = case.split(", ")
+    parallel, _, kind = way.partition(" ")
     files = sorted(folder.iterdir())
     with lab.server(**SETTINGS[settings]) as server, Meter(server.processes()) as meter:
-        in_order(files, parallel=int(parallel.split()[0]), port=server.port)
+        WAYS[kind](files, parallel=int(parallel), port=server.port)
         lab.keep(meter.sample(case, number, sum(path.stat().st_size for path in files)))
 
 
@@ -76,10 +88,20 @@ def _row(lab: Lab, case: str) -> tuple[str, ...]:
     return (
         case.partition(", ")[2],
         spread([sample.seconds for sample in samples], 2),
+        _ratio_to_cp(lab, case),
         spread([sample.mb_per_second for sample in samples]),
         spread(cpu, 2),
         spread(memory),
     )
+
+
+def _ratio_to_cp(lab: Lab, case: str) -> str:
+    batch, _, rest = case.partition(", ")
+    if rest.startswith("cp"):
+        return "-"
+    beside = "cp, then sync" if rest.endswith("default") else "cp"
+    ours, cp = lab.of(case), lab.of(f"{batch}, {beside}")
+    return ratio([sample.seconds for sample in ours], [sample.seconds for sample in cp])
 
 
 BENCHMARK = Benchmark(

@@ -41,7 +41,7 @@ class Meter:
         self._started = 0.0
 
     def __enter__(self) -> Meter:
-        self._cpu_before = (_cpu(self._foreground), _cpu(self._background))
+        self._cpu_before = (cpu_seconds_of(self._foreground), cpu_seconds_of(self._background))
         self._sampler.start()
         self._started = time.perf_counter()
         return self
@@ -63,12 +63,12 @@ class Meter:
     @property
     def cpu_seconds(self) -> float:
         """What the processes that answer requests have used since the start."""
-        return _cpu(self._foreground) - self._cpu_before[0]
+        return cpu_seconds_of(self._foreground) - self._cpu_before[0]
 
     @property
     def background_cpu_seconds(self) -> float:
         """What the background worker (digests of finished files) has used since the start."""
-        return _cpu(self._background) - self._cpu_before[1]
+        return cpu_seconds_of(self._background) - self._cpu_before[1]
 
     @property
     def peak_bytes(self) -> int:
@@ -99,7 +99,8 @@ class Meter:
         return sum(_pss(process.pid) for process in [*self._foreground, *self._background])
 
 
-def _cpu(processes: list[psutil.Process]) -> float:
+def cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
+    """User + system time of these processes since each began; of those that have ended, none."""
     total = 0.0
     for process in processes:
         with suppress(OSError):

@@ -27,6 +27,7 @@ from app.storage.folder import Folder, disk_errors, folder_problems
 from app.storage.kernel_copy import copy_range
 from app.storage.range_lock import lock_range, wait_for_range
 from app.storage.range_writer import LocalRangeWriter
+from app.storage.writeback import Writeback
 
 SETTLING_SECONDS = 0.3
 """A request whose client has gone reads what the network still holds, and ends, well within it."""
@@ -112,8 +113,11 @@ class LocalStore:
         self._staging.require_room(0)
         with self._staged_file(key, os.O_RDWR | os.O_CREAT) as descriptor, disk_errors():
             copy = FileCopy(descriptor, ByteRange(0, limit), limits)
-            copy.run(source, lambda: None)
+            is_synced = self._durability is not Durability.NONE
+            writeback = Writeback(descriptor, 0, is_wanted=is_synced)
+            copy.run(source, lambda: writeback.follow(copy.position))
             os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
+            writeback.catch_up(copy.position)
             return copy.position
 
     def harden(self, keys: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint, Durability
 from app.storage.folder import disk_errors
 from app.storage.range_lock import is_knocked
-from app.storage.writeback import WRITEBACK_BYTES, begin_writeback
+from app.storage.writeback import Writeback
 
 CHECKPOINT_BYTES = 64 * 1024 * 1024
 CHECKPOINT_SECONDS = 1.0
@@ -42,7 +42,9 @@ class LocalRangeWriter:
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """See `RangeWriter.write`."""
         copy = FileCopy(self._descriptor, span, self._limits)
-        flow = _Flow(self, copy, checkpoint)
+        is_synced = self._durability is not Durability.NONE
+        writeback = Writeback(self._descriptor, span.start, is_wanted=is_synced)
+        flow = _Flow(self, copy, checkpoint, writeback)
         with disk_errors():
             try:
                 copy.run(source, flow.watch)
@@ -56,11 +58,6 @@ class LocalRangeWriter:
     def skip(self, count: int, source: BodySource) -> None:
         """See `RangeWriter.skip`."""
         discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
-
-    def begin_writeback(self, start: int, length: int) -> None:
-        """Let the kernel begin with bytes that a later `sync` waits for."""
-        if self._durability is not Durability.NONE:
-            begin_writeback(self._descriptor, start, length)
 
     def sync(self) -> None:
         """Make what was written durable, in the file that has the name, and in no removed one."""
@@ -81,11 +78,18 @@ class LocalRangeWriter:
 class _Flow:
     """Follows one copy, and keeps its bytes going to the disk behind it."""
 
-    def __init__(self, writer: LocalRangeWriter, copy: FileCopy, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self,
+        writer: LocalRangeWriter,
+        copy: FileCopy,
+        checkpoint: Checkpoint,
+        writeback: Writeback,
+    ) -> None:
         self._writer = writer
         self._copy = copy
         self._checkpoint = checkpoint
-        self._begun_to = self._durable_to = copy.position
+        self._writeback = writeback
+        self._durable_to = copy.position
         self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
     def watch(self) -> None:
@@ -95,16 +99,15 @@ class _Flow:
             self.make_durable()
         elif fresh and time.monotonic() >= self._due_at:
             _timed_checkpoints.run(self.make_durable)
-        elif self._copy.position - self._begun_to >= WRITEBACK_BYTES:
-            self._writer.begin_writeback(self._begun_to, self._copy.position - self._begun_to)
-            self._begun_to = self._copy.position
+        else:
+            self._writeback.follow(self._copy.position)
 
     def make_durable(self) -> None:
         position = self._copy.position
         self._writer.sync()
         if position > self._durable_to:
             self._checkpoint(ByteRange(self._durable_to, position))
-        self._begun_to = self._durable_to = position
+        self._durable_to = position
         self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
 

@@ -11,7 +11,7 @@ import pytest
 from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
 from app.domain.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
-from app.storage import range_writer
+from app.storage import range_writer, writeback
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from tests.storage.conftest import Place
@@ -244,9 +244,9 @@ def test_bytes_begin_their_way_to_the_disk_while_others_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[ByteRange] = []
-    monkeypatch.setattr(range_writer, "WRITEBACK_BYTES", 2 * BLOCK_BYTES)
+    monkeypatch.setattr(writeback, "WRITEBACK_BYTES", 2 * BLOCK_BYTES)
     monkeypatch.setattr(
-        range_writer,
+        writeback,
         "begin_writeback",
         lambda _, start, length: begun.append(ByteRange(start, start + length)),
     )

@@ -1,0 +1,226 @@
+"""The page in a real browser: its chunks as Dropzone's forms, and as raw bodies (`binaryBody`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from bench.harness import CHUNK_BYTES, GB, Benchmark, Lab, NotRunnable, Sample
+from bench.meter import Meter, cpu_seconds_of
+from bench.report import Table, spread
+from tests.browser.tools import BROWSER_FLAGS, BROWSERS
+
+WAYS = ("form", "raw")
+DURABILITIES = ("none", "chunk")
+
+POLL_MILLISECONDS = 100
+PATIENCE_SECONDS = 600
+"""An upload that takes longer has failed."""
+
+SEND_CHUNKS = """
+{
+  const [way, { open, send }] = ["%s", XMLHttpRequest.prototype];
+  const chunks = (window.chunks = { sent: 0, stored: 0, refused: 0, began: 0, ended: 0 });
+
+  XMLHttpRequest.prototype.open = function (method, url) {
+    this.target = new URL(url, location);
+    open.call(this, method, url);
+  };
+
+  XMLHttpRequest.prototype.send = function (body) {
+    const isForm = body instanceof FormData;
+    const fields = new URLSearchParams(isForm ? textsOf(body) : this.target.search);
+    if (!fields.has("dzuuid")) return send.call(this, body);
+    const bytes = isForm ? body.get("file") : body;
+    if (isForm) fields.set("filename", bytes.name);
+    chunks.began ||= performance.now();
+    chunks.sent += 1;
+    this.addEventListener("loadend", () => {
+      chunks[this.status === 200 ? "stored" : "refused"] += 1;
+      chunks.ended = performance.now();
+    });
+    open.call(this, "POST", way === "raw" ? `/upload?${fields}` : "/upload");
+    this.setRequestHeader("Accept", "application/json");
+    send.call(this, way === "raw" ? bytes : formOf(fields, bytes));
+  };
+
+  const textsOf = (form) => [...form].filter(([, value]) => typeof value === "string");
+
+  function formOf(fields, bytes) {
+    const form = new FormData();
+    for (const [name, value] of fields) if (name !== "filename") form.append(name, value);
+    form.append("file", bytes, fields.get("filename"));
+    return form;
+  }
+}
+"""
+"""Takes every chunk out of the request that the page made for it, and sends it one way or the
+other: whatever the page does by itself, all else is the same for both."""
+
+COLUMNS = (
+    "durability",
+    "chunks as",
+    "MB/s",
+    "seconds, of form",
+    "browser CPU s/GB",
+    "of form",
+    "server CPU s/GB",
+    "of form",
+)
+NOTE = (
+    "The page of the server in headless {version}, a file of {size} MiB from the page cache, in "
+    "chunks of 20 MiB, three at once; from the first chunk's departure to the last one's answer. "
+    "Browser: user + system of all its processes; server: of those that answer requests. Ratios "
+    "are medians of the ratios within a round, with the extremes. Load while it ran: {load}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is measured, and how the table calls it."""
+
+    durability: str
+    way: str
+
+    @property
+    def server(self) -> str:
+        """Of its samples with the server's CPU time."""
+        return f"durability {self.durability}, {self.way}"
+
+    @property
+    def browser(self) -> str:
+        """Of its samples with the browser's CPU time."""
+        return f"{self.server}: browser"
+
+
+CASES = [Case(durability, way) for durability in DURABILITIES for way in WAYS]
+
+
+def run(lab: Lab) -> list[Table]:
+    """Measure and tell; raises `NotRunnable` without a browser."""
+    source = lab.source(lab.pick(1024, 160) * 1024**2, "recording.mp4")
+    loads = []
+    with running_browser() as browser:
+        for number in lab.rounds():
+            # There and back, so that nobody is always the one after the same other one.
+            for case in CASES[:: -1 if number % 2 else 1]:
+                _measure(lab, number, case, source, browser)
+                loads.append(os.getloadavg()[0])
+        version = f"Chromium {browser.version}"
+    size = source.stat().st_size // 1024**2
+    note = NOTE.format(version=version, size=size, load=spread(loads, 1))
+    rows = [_row(lab, case) for case in CASES]
+    return [Table("One upload by the page in a browser", COLUMNS, rows, (note,))]
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """The browser that is installed; `NotRunnable` without one."""
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        raise NotRunnable(f"no browser is installed, none of {', '.join(BROWSERS)}")
+    with sync_playwright() as playwright:
+        flags = list(BROWSER_FLAGS)
+        browser = playwright.chromium.launch(executable_path=executable, args=flags)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def _measure(lab: Lab, number: int, case: Case, source: Path, browser: Browser) -> None:
+    with lab.server(SLUICE_DURABILITY=case.durability) as server:
+        context = browser.new_context()
+        try:
+            page = _open_page(context, server.url, case.way)
+            before = cpu_seconds_of(_browser_processes())
+            with Meter(server.processes()) as meter:
+                seconds = _upload(page, source)
+                sample = meter.sample(case.server, number, source.stat().st_size)
+            browser_cpu_seconds = cpu_seconds_of(_browser_processes()) - before
+        finally:
+            context.close()
+    sample = lab.keep(replace(sample, seconds=seconds))
+    of_browser = replace(
+        sample, case=case.browser, cpu_seconds=browser_cpu_seconds, peak_bytes=None
+    )
+    lab.samples.append(of_browser)
+
+
+def _browser_processes() -> Iterable[psutil.Process]:
+    children = psutil.Process().children(recursive=True)
+    return [process for process in children if "chrom" in process.name()]
+
+
+def _open_page(context: BrowserContext, url: str, way: str) -> Page:
+    context.add_init_script(SEND_CHUNKS % way)
+    page = context.new_page()
+    page.goto(url, wait_until="networkidle")
+    return page
+
+
+def _upload(page: Page, source: Path) -> float:
+    """Seconds from the first chunk's departure to the last one's answer."""
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose files", exact=True).click()
+    chooser.value.set_files(source)
+    chunks = _wait_for_chunks(page, -(-source.stat().st_size // CHUNK_BYTES))
+    return float(chunks["ended"] - chunks["began"]) / 1000
+
+
+def _wait_for_chunks(page: Page, count: int) -> dict[str, float]:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    chunks: dict[str, float] = page.evaluate("chunks")
+    while chunks["stored"] < count:
+        if chunks["refused"] or time.monotonic() > deadline:
+            raise RuntimeError(
+                f"not all of {count} chunks were stored at the first attempt: {chunks}"
+            )
+        page.wait_for_timeout(POLL_MILLISECONDS)
+        chunks = page.evaluate("chunks")
+    return chunks
+
+
+def _row(lab: Lab, case: Case) -> tuple[str, ...]:
+    form = replace(case, way=WAYS[0])
+    browser, server = lab.of(case.browser), lab.of(case.server)
+    return (
+        case.durability,
+        case.way,
+        spread([sample.mb_per_second for sample in server]),
+        _of_form(_seconds(server), _seconds(lab.of(form.server))),
+        spread(_costs(browser), 2),
+        _of_form(_costs(browser), _costs(lab.of(form.browser))),
+        spread(_costs(server), 2),
+        _of_form(_costs(server), _costs(lab.of(form.server))),
+    )
+
+
+def _of_form(values: Sequence[float], forms: Sequence[float]) -> str:
+    return spread([value / form for value, form in zip(values, forms, strict=True)], 2)
+
+
+def _seconds(samples: Sequence[Sample]) -> list[float]:
+    return [sample.seconds for sample in samples]
+
+
+def _costs(samples: Sequence[Sample]) -> list[float]:
+    return [sample.cpu_seconds_per_gb for sample in samples]
+
+
+BENCHMARK = Benchmark(
+    name="browser",
+    summary="one upload of 1 GiB by the page in a real browser, chunks as forms and as raw bodies",
+    run=run,
+    needed_bytes=3 * GB,
+    rounds=7,
+    seconds=600,
+)
