@@ -7,6 +7,7 @@ Read downwards; each package imports only what stands below it:
     admin       the operator's commands
     wire        what the blueprints share: errors as problem+json, headers, request bodies
     services    builds everything below from the settings
+    metrics     what is counted while the server runs, over all of its processes
     uploads     the use cases: create, append, complete, cancel, expire
     storage, records    bytes by key; facts about uploads
     ingest      from the socket to a file in large blocks

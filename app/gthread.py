@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import socket
+import ssl
 import time
 from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.ingest.gunicorn_socket import TURNS_KEY
+from app.ingest.turns import turn
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -51,7 +52,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         """Runs in a thread, for one request; before its headers are read."""
         self._reading_headers[conn] = time.monotonic() + HEADER_SECONDS
         try:
-            return super().handle(conn)
+            outcome = super().handle(conn)
+            if outcome is True:
+                _take_what_tls_holds(conn)
+            return outcome
         finally:
             self._reading_headers.pop(conn, None)
 
@@ -70,11 +74,23 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                     conn.sock.shutdown(socket.SHUT_RD)
 
 
+def _take_what_tls_holds(conn: Any) -> None:
+    """Of a connection that is kept: TLS may have read the next request, which poll() cannot see.
+
+    gunicorn goes on at once where its own buffer has something in it.
+    """
+    unreader = conn.parser.unreader
+    if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
+        count = conn.sock.pending()
+        if count:
+            unreader.unread(conn.sock.recv(count))
+
+
 class TurnTaking:
     """Middleware: lets so many requests run at once, of those that read and of those that write.
 
-    Writers wait for the disk and for each other; who only wants to look waits for neither. The
-    body's source gives its turn up while it waits. The answer is sent after the turn.
+    Writers wait for the disk; who only wants to look does not wait for them. A request that waits
+    for its client or for another request gives its turn up. The answer is sent after the turn.
     """
 
     def __init__(self, app: WSGIApplication, count: int) -> None:
@@ -85,6 +101,5 @@ class TurnTaking:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the request when it is its turn."""
         is_read = environ["REQUEST_METHOD"] in READ_METHODS
-        turns = environ[TURNS_KEY] = self._reading if is_read else self._writing
-        with turns:
+        with turn(self._reading if is_read else self._writing):
             return self._app(environ, start_response)

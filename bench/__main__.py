@@ -14,6 +14,7 @@ from pathlib import Path
 from bench import (
     browser,
     download,
+    flat,
     many_files,
     many_uploaders,
     upload,
@@ -34,6 +35,7 @@ BENCHMARKS = [
         many_files,
         many_uploaders,
         visitors,
+        flat,
         browser,
     )
 ]

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 import psutil
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from bench.cpu_clock import cpu_seconds_of
 from bench.harness import CHUNK_BYTES, GB, Benchmark, Lab, NotRunnable, Sample
-from bench.meter import Meter, cpu_seconds_of
+from bench.meter import Meter
 from bench.report import Table, spread
 from tests.browser.tools import BROWSER_FLAGS, BROWSERS
 
@@ -118,7 +120,7 @@ def run(lab: Lab) -> list[Table]:
     size = source.stat().st_size // 1024**2
     note = NOTE.format(version=version, size=size, load=spread(loads, 1))
     rows = [_row(lab, case) for case in CASES]
-    return [Table("One upload by the page in a browser", COLUMNS, rows, (note,))]
+    return [Table("One upload by the page in a browser", COLUMNS, rows, (note, _wins(lab)))]
 
 
 @contextmanager
@@ -140,10 +142,10 @@ def _measure(lab: Lab, number: int, case: Case, source: Path, browser: Browser) 
     with lab.server(SLUICE_DURABILITY=case.durability) as server:
         context = browser.new_context()
         try:
-            page = _open_page(context, server.url, case.way)
+            page = open_page(context, server.url, case.way)
             before = cpu_seconds_of(_browser_processes())
             with Meter(server.processes()) as meter:
-                seconds = _upload(page, source)
+                seconds = upload_file(page, source)
                 sample = meter.sample(case.server, number, source.stat().st_size)
             browser_cpu_seconds = cpu_seconds_of(_browser_processes()) - before
         finally:
@@ -160,14 +162,15 @@ def _browser_processes() -> Iterable[psutil.Process]:
     return [process for process in children if "chrom" in process.name()]
 
 
-def _open_page(context: BrowserContext, url: str, way: str) -> Page:
+def open_page(context: BrowserContext, url: str, way: str) -> Page:
+    """The start page, which will send its chunks that way."""
     context.add_init_script(SEND_CHUNKS % way)
     page = context.new_page()
     page.goto(url, wait_until="networkidle")
     return page
 
 
-def _upload(page: Page, source: Path) -> float:
+def upload_file(page: Page, source: Path) -> float:
     """Seconds from the first chunk's departure to the last one's answer."""
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Choose files", exact=True).click()
@@ -204,8 +207,30 @@ def _row(lab: Lab, case: Case) -> tuple[str, ...]:
     )
 
 
+def _wins(lab: Lab) -> str:
+    """In how many of all pairs raw bodies were ahead: a coin falls so or so, too."""
+    ratios: dict[str, list[float]] = {"time": [], "browser CPU": [], "server CPU": []}
+    for durability in DURABILITIES:
+        form, raw = (Case(durability, way) for way in WAYS)
+        server, forms = lab.of(raw.server), lab.of(form.server)
+        browser, browser_forms = lab.of(raw.browser), lab.of(form.browser)
+        ratios["time"] += _ratios(_seconds(server), _seconds(forms))
+        ratios["browser CPU"] += _ratios(_costs(browser), _costs(browser_forms))
+        ratios["server CPU"] += _ratios(_costs(server), _costs(forms))
+    wins = (
+        f"{what} {median(values):.2f}, less in {sum(value < 1 for value in values)} of "
+        f"{len(values)} pairs"
+        for what, values in ratios.items()
+    )
+    return f"Raw, of form, over both durabilities: {'; '.join(wins)}."
+
+
 def _of_form(values: Sequence[float], forms: Sequence[float]) -> str:
-    return spread([value / form for value, form in zip(values, forms, strict=True)], 2)
+    return spread(_ratios(values, forms), 2)
+
+
+def _ratios(values: Sequence[float], forms: Sequence[float]) -> list[float]:
+    return [value / form for value, form in zip(values, forms, strict=True)]
 
 
 def _seconds(samples: Sequence[Sample]) -> list[float]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from bench.harness import GB, MB, Benchmark, Lab, Sample
 from bench.meter import Meter
 from bench.peers.process import build
 from bench.plot import Bar, Panel, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
-from bench.shelves import AT_ONCE, HTTP_JOBS, NGINX, OURS, Files, offers
+from bench.shelves import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
 from bench.targets import Target, as_table
 
 COST_LIMIT = 1.15
@@ -40,7 +41,7 @@ def run(lab: Lab) -> list[Table]:
                         job(shelf)
                         lab.keep(meter.sample(f"{name}: {offer.name}", number, length))
     tables = [_table(lab, name, length) for name in HTTP_JOBS]
-    return [*tables, targets(lab, (*NOTES, who_note))]
+    return [*tables, targets(lab, (*NOTES, range_note(lab), who_note))]
 
 
 def _table(lab: Lab, job: str, length: int) -> Table:
@@ -63,6 +64,17 @@ def _row(lab: Lab, job: str, server: str) -> tuple[str, ...]:
         ratio(_costs(samples), _costs(nginx)),
         spread([sample.peak_mib for sample in samples], 1),
     )
+
+
+def range_note(lab: Lab) -> str:
+    """What a request costs beside its bytes: the difference between ranges and the whole."""
+    whole, _, ranges, _ = HTTP_JOBS
+    costs = []
+    for server in _servers(lab, ranges):
+        pairs = zip(lab.of(f"{ranges}: {server}"), lab.of(f"{whole}: {server}"), strict=False)
+        seconds = [one.cpu_seconds_per_gb - other.cpu_seconds_per_gb for one, other in pairs]
+        costs.append(f"{server} {median(seconds) * STEP_BYTES / GB * 1000:.1f} ms")
+    return f"CPU of one range beside its bytes, by the difference: {', '.join(costs)}."
 
 
 def targets(lab: Lab, notes: tuple[str, ...] = ()) -> Table:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import requests
 
+from bench.cpu_clock import await_idle
 from bench.page_cache import PageCache
 from bench.report import Table
 from tests.server import START_SECONDS, Server
@@ -75,11 +76,12 @@ class BenchServer(Server):
         return inherited
 
     def start(self) -> None:
-        """Start, and return once it answers, however long the disk still has to work."""
+        """Start, and return once all of it waits, however long the disk still has to work."""
         try:
             super().start()
         except requests.Timeout:
             requests.get(f"{self.url}/healthz", timeout=START_SECONDS)
+        await_idle(self.processes)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Stop, unless it ended by itself: whoever waits for its start has the reason."""

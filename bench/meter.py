@@ -1,11 +1,8 @@
 """CPU time and memory of a server's processes, and of nothing else.
 
-CPU time is user + system of every process of the tree, from the clock the kernel keeps for each: in
-nanoseconds, where /proc counts ticks of 10 ms, a twentieth of what a fast server needs for 1 GB.
-What the kernel does elsewhere for it (writeback threads) is in nobody's account.
-
-Memory is the sum of PSS: private pages whole, pages shared among the processes counted once. The
-page cache and socket buffers are not in it.
+CPU time is user + system of every process of the tree. What the kernel does elsewhere for it
+(writeback threads) is in nobody's account. Memory is the sum of PSS: private pages whole, pages
+shared among the processes counted once. The page cache and socket buffers are not in it.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from types import TracebackType
 
 import psutil
 
+from bench.cpu_clock import cpu_seconds_of
 from bench.harness import Sample
 
 SAMPLE_SECONDS = 0.05
@@ -97,20 +95,6 @@ class Meter:
 
     def _memory(self) -> int:
         return sum(_pss(process.pid) for process in [*self._foreground, *self._background])
-
-
-def cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
-    """User + system time of these processes since each began; of those that have ended, none."""
-    total = 0.0
-    for process in processes:
-        with suppress(OSError):
-            total += time.clock_gettime(_cpu_clock(process.pid))
-    return total
-
-
-def _cpu_clock(pid: int) -> int:
-    """The id of the CPU clock of a process: clock_getcpuclockid(3), which Python does not have."""
-    return (~pid << 3) | 2
 
 
 def _pss(pid: int) -> int:

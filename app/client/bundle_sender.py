@@ -1,12 +1,14 @@
-"""Sends bundles over several connections, each file stored once whatever breaks."""
+"""Sends bundles over several connections, each file stored once whatever breaks.
+
+Where an answer is lost, the bundle is sent again: by a file's fingerprint the server knows what it
+has stored already, or is just storing, and its receipt is that of the first time.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.client.bundles import Bundle, BundleBody, make_bundles
@@ -15,7 +17,6 @@ from app.client.errors import (
     ConnectionFailed,
     ContentMismatch,
     FileProblem,
-    Interrupted,
     Refused,
     SluiceError,
     problem_of,
@@ -31,27 +32,23 @@ CONNECTIONS = 4
 """Most bundles at once. What a server gains from more (it waits for its disk) is little, and a
 bundle takes the whole line."""
 
-QUIET_SECONDS = 1.0
-QUIET_LOOKS = 15
-"""After a cut the server still stores what had reached it. Only when the list of files has stood
-still for a second is it known what has to be sent again, and what would be there twice."""
-
 Outcome = Uploaded | SluiceError
 OnOutcome = Callable[[LocalFile, Outcome], None]
 """Called from several threads, one at a time."""
 
 
-StoredKey = tuple[str, int, str | None]
-"""Name, size in bytes and SHA-256 of a stored file."""
-
-
 class BundleSender:
-    """Sends many small files. Those the server will not take in a bundle are in `left_over`."""
+    """Sends many small files, each under its fingerprint.
+
+    Those that the server will not take in a bundle, or takes for an earlier one with other bytes,
+    are in `left_over`.
+    """
 
     def __init__(
         self,
         context: UploadContext,
         files: Sequence[LocalFile],
+        fingerprints: Mapping[LocalFile, str],
         *,
         meter: Meter,
         on_outcome: OnOutcome,
@@ -60,9 +57,9 @@ class BundleSender:
         self._context = context
         self._transport = context.transport
         self._queue = make_bundles(files)
+        self._fingerprints = fingerprints
         self._meter = meter
         self._on_outcome = on_outcome
-        self._claimed: set[str] = set()
         self._lock = threading.Lock()
         self._patience: Patience = self._transport.patience()
         self._patience.on_wait = lambda seconds, error: meter.report(
@@ -70,19 +67,10 @@ class BundleSender:
         )
         size = min(CONNECTIONS, self._transport.options.parallel, max(1, len(self._queue)))
         self._crew = Crew(size, self._work, self._transport.stop)
-        self._began = ""
 
     def send(self) -> None:
         """Return once every file has its outcome or is left over; raises what ends them all."""
-        server, now = (
-            self._transport.base_url,
-            str(self._transport.json("GET", "/api/server")["time"]),
-        )
-        self._began = self._context.store.begin_bundles(server, now)
-        if self._began < now:
-            self._claim_of_killed_run()
         self._crew.run()
-        self._context.store.end_bundles(server)
 
     def _work(self) -> None:
         while not self._crew.is_over and (bundle := self._take()) is not None:
@@ -110,7 +98,6 @@ class BundleSender:
             except ConnectionFailed as error:
                 failures += 1
                 self._patience.wait_after(error, failures)
-            self._claim_stored(bundle, self._stored_when_quiet())
 
     def _post(self, bundle: Bundle) -> list[dict[str, Any]]:
         sent = 0
@@ -120,7 +107,10 @@ class BundleSender:
             sent += block
             self._meter.moved(block)
 
-        body = BundleBody(bundle, is_over=lambda: self._crew.is_over, on_sent=count)
+        bundle.sha256.clear()
+        body = BundleBody(
+            bundle, self._fingerprints, is_over=lambda: self._crew.is_over, on_sent=count
+        )
         try:
             answer = self._transport.request(
                 "POST", "/batch", data=body, headers={"Content-Type": body.content_type}
@@ -138,10 +128,12 @@ class BundleSender:
             if "error" in receipt:
                 status = int(receipt["error"].get("status", 400))
                 self._report(file, Refused(status, **problem_of(receipt["error"], status)))
-            elif receipt.get("sha256") != bundle.sha256[file]:
-                self._report(file, self._mismatch(file, str(receipt["id"])))
-            else:
+            elif receipt.get("sha256") == bundle.sha256[file]:
                 self._stored(file, str(receipt["id"]), bundle.sha256[file])
+            elif receipt.get("known"):
+                self._leave_over([file])
+            else:
+                self._report(file, self._mismatch(file, str(receipt["id"])))
         bundle.files.clear()
 
     def _mismatch(self, file: LocalFile, video_id: str) -> ContentMismatch:
@@ -151,23 +143,24 @@ class BundleSender:
         return ContentMismatch(f"{file.path}: other bytes arrived than were sent.")
 
     def _stored(self, file: LocalFile, video_id: str, sha256: str) -> None:
-        server = self._transport.base_url
-        # It is stored, whatever has become of the file here since.
-        with suppress(FileProblem), file.open() as descriptor:
-            fingerprint = file.fingerprint(descriptor)
-            path = str(file.path.absolute())
-            self._context.store.save(
-                UploadRecord(server, fingerprint, video_id, path, file.size, sha256)
-            )
+        server, path = self._transport.base_url, str(file.path.absolute())
+        fingerprint = self._fingerprints[file]
+        self._context.store.save(
+            UploadRecord(server, fingerprint, video_id, path, file.size, sha256)
+        )
         self._report(file, uploaded(server, file, video_id, sha256, sent=file.size))
 
     def _refused(self, bundle: Bundle, error: Refused) -> None:
         """Not in one request, then: in two; and a single file in chunks, which can be smaller."""
-        with self._lock:
-            if error.is_body_too_large and len(bundle.files) > 1:
+        if error.is_body_too_large and len(bundle.files) > 1:
+            with self._lock:
                 self._queue[:0] = bundle.halves()
-            else:
-                self.left_over.extend(bundle.files)
+        else:
+            self._leave_over(bundle.files)
+
+    def _leave_over(self, files: Sequence[LocalFile]) -> None:
+        with self._lock:
+            self.left_over.extend(files)
 
     def _drop_broken(self, bundle: Bundle, error: SluiceError) -> None:
         """Take the file that was being read when it failed out: the first one without a sum."""
@@ -175,66 +168,8 @@ class BundleSender:
         bundle.files.remove(broken)
         self._report(broken, error)
 
-    def _claim_of_killed_run(self) -> None:
-        stored = self._stored_when_quiet()
-        for bundle in self._queue:
-            bundle.sha256 = {file: sha256_of(file) for file in bundle.files}
-            self._claim_stored(bundle, stored)
-
-    def _claim_stored(self, bundle: Bundle, stored: dict[StoredKey, str]) -> None:
-        """Take out what an attempt without an answer stored all the same: once is enough."""
-        for file in list(bundle.files):
-            sha256 = bundle.sha256.pop(file, None)
-            if sha256 is None:
-                continue
-            name = unicodedata.normalize("NFC", file.name)
-            video_id = stored.get((name, file.size, sha256))
-            if video_id is not None and self._claim(video_id):
-                bundle.files.remove(file)
-                self._meter.moved(file.size)
-                self._stored(file, video_id, sha256)
-
-    def _stored_when_quiet(self) -> dict[StoredKey, str]:
-        """What is stored once the server has worked off what had reached it before the cut."""
-        stored = self._stored_since_begin()
-        for _ in range(QUIET_LOOKS):
-            if self._transport.stop.wait(QUIET_SECONDS):
-                raise Interrupted("Stopped while the server worked.")
-            before, stored = stored, self._stored_since_begin()
-            if stored == before:
-                break
-        return stored
-
-    def _stored_since_begin(self) -> dict[StoredKey, str]:
-        return {
-            (video["filename"], video["length"], video["sha256"]): str(video["id"])
-            for video in self._transport.patiently(lambda: list(self._recent()), self._patience)
-        }
-
-    def _claim(self, video_id: str) -> bool:
-        with self._lock:
-            is_new = video_id not in self._claimed
-            self._claimed.add(video_id)
-            return is_new
-
-    def _recent(self) -> Iterator[dict[str, Any]]:
-        """The videos published since this sender began, newest first."""
-        query = "?limit=200"
-        while True:
-            answer = self._transport.request("GET", f"/api/videos{query}")
-            page = json_object(answer)
-            for video in page["videos"]:
-                if video["published"] < self._began:
-                    return
-                yield video
-            if not page.get("next"):
-                return
-            query = f"?limit=200&cursor={page['next']}"
-
     def _report(self, file: LocalFile, outcome: Outcome) -> None:
         with self._lock:
-            if isinstance(outcome, Uploaded):
-                self._claimed.add(outcome.id)
             self._on_outcome(file, outcome)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from app.client.local_file import READ_BYTES, LocalFile, read_at
 BUNDLE_BYTES = 16 * 1024 * 1024
 BUNDLE_FILES = 100
 """A bundle is what a cut may cost, and what one connection keeps busy with; of small ones there
-are enough for several connections."""
+are enough for several connections. A server takes at most 1000 files with fingerprints at once."""
 
 
 @dataclass(slots=True)
@@ -52,16 +52,24 @@ def make_bundles(files: Iterable[LocalFile]) -> list[Bundle]:
 
 
 class BundleBody:
-    """The multipart body of a bundle; holds one block of one file in memory."""
+    """The multipart body of a bundle, each file behind its fingerprint.
+
+    Holds one block of one file in memory.
+    """
 
     def __init__(
-        self, bundle: Bundle, *, is_over: Callable[[], bool], on_sent: Callable[[int], None]
+        self,
+        bundle: Bundle,
+        fingerprints: Mapping[LocalFile, str],
+        *,
+        is_over: Callable[[], bool],
+        on_sent: Callable[[int], None],
     ) -> None:
         self._bundle = bundle
         self._is_over = is_over
         self._on_sent = on_sent
         self._boundary = f"sluice-{secrets.token_hex(16)}"
-        self._heads = [self._head(file) for file in bundle.files]
+        self._heads = [self._head(file, fingerprints[file]) for file in bundle.files]
         self._tail = f"--{self._boundary}--\r\n".encode()
         self._blocks = self._all_blocks()
         self._rest = b""
@@ -109,8 +117,10 @@ class BundleBody:
                 yield block
         self._bundle.sha256[file] = digest.hexdigest()
 
-    def _head(self, file: LocalFile) -> bytes:
+    def _head(self, file: LocalFile, fingerprint: str) -> bytes:
         return (
+            f'--{self._boundary}\r\nContent-Disposition: form-data; name="fingerprint"\r\n\r\n'
+            f"{fingerprint}\r\n"
             f'--{self._boundary}\r\nContent-Disposition: form-data; name="file"; '
             f"{_filename(file.name)}\r\nContent-Type: application/octet-stream\r\n\r\n"
         ).encode()
@@ -128,8 +138,3 @@ def _filename(name: str) -> str:
     if name.isascii() and name.isprintable() and not set(name) & set('"\\%'):
         return f'filename="{name}"'
     return f"filename*=UTF-8''{quote(name, safe='/')}"
-
-
-def names_of(files: Sequence[LocalFile]) -> str:
-    """What a bundle is called in progress reports."""
-    return files[0].name if len(files) == 1 else f"{len(files)} small files"

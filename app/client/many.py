@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Sequence
 
 from app.client.bundle_sender import BundleSender, OnOutcome, sha256_of, uploaded
 from app.client.crew import Crew
-from app.client.errors import Interrupted, Refused, ServerUnreachable, SluiceError
+from app.client.errors import (
+    FileProblem,
+    Interrupted,
+    Refused,
+    ServerUnreachable,
+    SluiceError,
+)
 from app.client.local_file import LocalFile
 from app.client.progress import Meter, Phase, ProgressListener
 from app.client.uploader import UploadContext, Uploaded, upload_file
@@ -53,9 +60,10 @@ def _in_bundles(
     listener: ProgressListener | None,
 ) -> list[LocalFile]:
     """Send what the server has not got yet; what it does not take this way is returned."""
+    fingerprints = _fingerprints(files, on_outcome)
     new = []
-    for file in files:
-        known = _stored_before(context, file)
+    for file in [file for file in files if file in fingerprints]:
+        known = _stored_before(context, file, fingerprints[file])
         if known is None:
             new.append(file)
         else:
@@ -64,18 +72,38 @@ def _in_bundles(
         return []
     meter = Meter(f"{len(new)} small files", sum(file.size for file in new), listener)
     meter.start_at(0)
-    sender = BundleSender(context, new, meter=meter, on_outcome=on_outcome)
+    sender = BundleSender(context, new, fingerprints, meter=meter, on_outcome=on_outcome)
     sender.send()
     meter.report(Phase.DONE)
     return sender.left_over
 
 
-def _stored_before(context: UploadContext, file: LocalFile) -> Uploaded | SluiceError | None:
+def _fingerprints(files: Sequence[LocalFile], on_outcome: OnOutcome) -> dict[LocalFile, str]:
+    """A fingerprint of its own for each file that can be read.
+
+    Copies that were named one by one may have the same name, time and bytes: they are numbered.
+    """
+    fingerprints: dict[LocalFile, str] = {}
+    copies: Counter[str] = Counter()
+    for file in files:
+        try:
+            with file.open() as descriptor:
+                fingerprint = file.fingerprint(descriptor)
+        except FileProblem as error:
+            on_outcome(file, error)
+            continue
+        copies[fingerprint] += 1
+        count = copies[fingerprint]
+        fingerprints[file] = fingerprint if count == 1 else f"{fingerprint}-{count}"
+    return fingerprints
+
+
+def _stored_before(
+    context: UploadContext, file: LocalFile, fingerprint: str
+) -> Uploaded | SluiceError | None:
     """The answer for a file that an earlier run stored and that is still there and the same."""
+    server = context.transport.base_url
     try:
-        with file.open() as descriptor:
-            fingerprint = file.fingerprint(descriptor)
-        server = context.transport.base_url
         record = context.store.load(server, fingerprint)
         if record is None or record.sha256 is None or record.sha256 != sha256_of(file):
             return None

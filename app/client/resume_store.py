@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from tempfile import mkstemp
 
 EXPIRY_SECONDS = 30 * 24 * 3600.0
 """Records not touched for so long are removed; a server keeps an idle upload for a week."""
 
-SUFFIXES = (".json", ".tmp", ".bundles")
+SUFFIXES = (".json", ".tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +65,6 @@ class ResumeStore:
         """Remove a record; harmless without one."""
         with suppress(OSError):
             self._path(server, fingerprint).unlink(missing_ok=True)
-
-    def begin_bundles(self, server: str, time_there: str) -> str:
-        """Since when, by the server's clock, bundles may have been stored without a record here.
-
-        That is `time_there`, or the time an earlier run began that was killed before it ended.
-        """
-        path = self._path(server, "").with_suffix(".bundles")
-        with suppress(OSError, ValueError):
-            earlier = path.read_text(encoding="utf-8")
-            datetime.fromisoformat(earlier)
-            return min(earlier, time_there)
-        self._write(path, time_there, is_synced=True)
-        return time_there
-
-    def end_bundles(self, server: str) -> None:
-        """Every bundle has its answer, and every file of it its record."""
-        with suppress(OSError):
-            self._path(server, "").with_suffix(".bundles").unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Remove records too old to be of use."""

@@ -14,6 +14,8 @@ from werkzeug.wrappers import Response
 
 from app.domain.upload import UploadId
 
+ACCEL_HEADER = "X-Accel-Redirect"
+
 _OURS_ALONE = ("If-Match", "If-Unmodified-Since")
 """nginx would compare them with what it knows of the file, which is not what we told the client."""
 
@@ -36,5 +38,5 @@ def nginx_decides_alike(headers: Headers, *, has_range: bool) -> bool:
 def hand_over(location: str, upload_id: UploadId) -> Response:
     """A response without a body that names the file below nginx's internal location."""
     response = Response()
-    response.headers["X-Accel-Redirect"] = location + upload_id
+    response.headers[ACCEL_HEADER] = location + upload_id
     return response

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from flask import Blueprint, request
 from werkzeug.exceptions import PreconditionFailed, RequestedRangeNotSatisfiable
+from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
-from app.delivery.accel import hand_over, nginx_decides_alike
+from app.delivery.accel import ACCEL_HEADER, hand_over, nginx_decides_alike
 from app.delivery.byteranges import Layout, send_parts
 from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
 from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_spans
@@ -36,36 +38,35 @@ def media(upload_id: str) -> Response:
     library, owner = current_services().library, current_owner()
     video = note_upload(library.get(owner, parse_upload_id(upload_id)))
     validators = _validators(video)
-    outcome = evaluate(dict(request.headers), validators)
+    headers = dict(request.headers)
+    outcome = evaluate(headers, validators)
     if outcome is Outcome.NOT_MODIFIED:
         return _with_headers(Response(status=304), video, validators)
     if outcome is Outcome.PRECONDITION_FAILED:
         raise PreconditionFailed("The file is not the one the request is about.")
     try:
-        spans = _requested_spans(video, validators)
+        spans = _requested_spans(headers, video, validators)
     except RangeNotSatisfiable as error:
         raise RequestedRangeNotSatisfiable(video.known_length) from error
     return _with_headers(_send(video, spans), video, validators)
 
 
-def _requested_spans(video: Upload, validators: Validators) -> list[ByteRange]:
-    if request.method != "GET" or not range_applies(dict(request.headers), validators):
+def _requested_spans(
+    headers: Mapping[str, str], video: Upload, validators: Validators
+) -> list[ByteRange]:
+    if request.method != "GET" or not range_applies(headers, validators):
         return []
-    return requested_spans(request.headers.get("Range"), video.known_length)
+    return requested_spans(headers.get("Range"), video.known_length)
 
 
 def _send(video: Upload, spans: list[ByteRange]) -> Response:
     if request.method == "HEAD":
         response = Response(content_type=media_type(video.filename))
         response.content_length = video.known_length
-    elif _is_nginx_to_send(spans):
+        return response
+    if _is_nginx_to_send(spans):
         return _leave_to_nginx(video)
-    elif len(spans) > 1:
-        response = _send_parts(video, spans)
-    else:
-        response = _send_piece(video, spans)
-    response.headers["Accept-Ranges"] = "bytes"
-    return response
+    return _send_parts(video, spans) if len(spans) > 1 else _send_piece(video, spans)
 
 
 def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
@@ -76,7 +77,6 @@ def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
 
 
 def _leave_to_nginx(video: Upload) -> Response:
-    """Without Accept-Ranges: nginx would add its own to it."""
     current_services().library.hand_over(video)
     response = hand_over(current_services().settings.accel_redirect, video.id)
     response.content_type = media_type(video.filename)
@@ -107,18 +107,21 @@ def _validators(video: Upload) -> Validators:
 
 
 def _with_headers(response: Response, video: Upload, validators: Validators) -> Response:
-    response.set_etag(validators.etag)
-    response.last_modified = validators.last_modified
-    response.headers["Cache-Control"] = "private, no-cache"
-    response.headers["Content-Disposition"] = content_disposition(
-        video.filename,
-        is_attachment="download" in request.args or not is_playable(video.filename),
+    can_play = is_playable(video.filename)
+    is_attachment = "download" in request.args or not can_play
+    if ACCEL_HEADER not in response.headers:  # nginx would add its own to it.
+        response.headers["Accept-Ranges"] = "bytes"
+    response.headers.extend(
+        {
+            "ETag": quote_etag(validators.etag),
+            "Last-Modified": http_date(validators.last_modified),
+            "Cache-Control": "private, no-cache",
+            "Content-Disposition": content_disposition(video.filename, is_attachment=is_attachment),
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": PLAYER_ONLY if can_play else SANDBOX,
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
     )
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Content-Security-Policy"] = (
-        PLAYER_ONLY if is_playable(video.filename) else SANDBOX
-    )
-    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
     return response
 
 

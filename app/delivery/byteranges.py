@@ -91,7 +91,7 @@ def send_parts(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> Resp
     """A response with the parts; `file` is closed after.
 
     The time for each block is that of the listener (`gunicorn_conf.SEND_IDLE_SECONDS`): a time-out
-    of the socket's own would be one for the whole block, too short for the slowest lines.
+    of the socket's own would be one for the whole block, too short for slow lines.
     """
     body = PartsOfFile(file, layout, environ.get(SENDING_KEY))
     response = Response(body, status=206, direct_passthrough=True)

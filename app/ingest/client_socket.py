@@ -8,12 +8,12 @@ import select
 import socket
 import termios
 from collections.abc import Callable
-from threading import Semaphore
 from typing import TypeVar
 
 from app.domain.errors import BodyTruncated
 from app.ingest.source import IDLE_TICK_SECONDS
 from app.ingest.stages import Stage, stage
+from app.ingest.turns import aside
 
 WAIT_BYTES = 256 * 1024
 """A thread is not woken for less, unless the body ends before or a tick is over. A client on a
@@ -27,14 +27,12 @@ T = TypeVar("T")
 class ClientSocket:
     """A blocking socket that is only read once there is something to read.
 
-    `turns` is the semaphore that the reading thread holds while it runs, and gives up while it
-    waits. The socket stays blocking: settimeout() would make its descriptor non-blocking, which
-    rules out splice(). A blocking recv() would wait for as many bytes as poll() was asked to.
+    The socket stays blocking: settimeout() would make its descriptor non-blocking, which rules
+    out splice(). A blocking recv() would wait for as many bytes as poll() was asked to.
     """
 
-    def __init__(self, connection: socket.socket, turns: Semaphore | None) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._turns = turns
         self._awaited = 1
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -48,7 +46,9 @@ class ClientSocket:
             self._await_bytes(min(WAIT_BYTES, count))
             if self._poll.poll(0):
                 return True
-            return bool(self._poll_aside()) or self._has_any
+            with aside():
+                found = self._poll.poll(_TICK_MILLISECONDS)
+            return bool(found) or self._has_any
 
     def recv(self, count: int) -> bytes:
         """At most `count` of the bytes waited for; none at the end of the connection."""
@@ -70,15 +70,6 @@ class ClientSocket:
         if count != self._awaited:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
             self._awaited = count
-
-    def _poll_aside(self) -> list[tuple[int, int]]:
-        if self._turns is None:
-            return self._poll.poll(_TICK_MILLISECONDS)
-        self._turns.release()
-        try:
-            return self._poll.poll(_TICK_MILLISECONDS)
-        finally:
-            self._turns.acquire()
 
     @property
     def _has_any(self) -> bool:

@@ -47,9 +47,6 @@ LINGER_IDLE_SECONDS = 2.0
 """How long a client that still sends is listened to behind an answer, and how long one that does
 not. nginx has 30 s and 5 s, and no thread that waits."""
 
-TURNS_KEY = "sluice.turns"
-"""Where the worker puts the semaphore that a thread holds while it runs."""
-
 
 class GunicornSocketSource:
     """The rest of a request body, taken from the connection's own socket."""
@@ -226,7 +223,7 @@ def take_over(environ: dict[str, Any], expected_length: int | None = None) -> So
         return None
     if body.buf.tell() or connection.gettimeout() == 0.0 or environ.get("HTTP_VERSION") == "2":
         return None
-    client = ClientSocket(connection, environ.get(TURNS_KEY))
+    client = ClientSocket(connection)
     if type(body.reader) is LengthReader:
         return _take_over_length(body, client)
     if type(body.reader) is ChunkedReader and _is_untouched(body.reader):

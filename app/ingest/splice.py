@@ -68,8 +68,8 @@ class Pipe:
 
 
 _idle: deque[Pipe] = deque()
-"""Empty pipes of this process: there need only be as many as threads move bytes at once, and not
-as many as bodies are under way."""
+"""Empty, useful pipes of this process: there need only be as many as threads move bytes at once,
+and not as many as bodies are under way."""
 
 
 @contextmanager
@@ -81,7 +81,10 @@ def empty_pipe() -> Iterator[Pipe]:
     except BaseException:
         pipe.close()
         raise
-    _idle.append(pipe)
+    if pipe.size < USEFUL_PIPE_BYTES:
+        pipe.close()  # Kept, it would be the next one's, whatever others there are.
+    else:
+        _idle.append(pipe)
 
 
 def _open_pipe() -> Pipe:

@@ -19,8 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TELL_SECONDS = 0.25
-"""How often a running request tells of the bytes that have arrived; one that takes an hour would
-otherwise count for nothing until its end."""
+"""How often, as its stages change, a running request tells of the bytes that have arrived; one that
+takes an hour would otherwise count for nothing until its end."""
 
 
 class Stage(StrEnum):
@@ -67,17 +67,18 @@ class StageClock:
         if before is not None:
             self.seconds[before] = self.seconds.get(before, 0.0) + now - self._since
         self._now_in, self._since = stage, now
+        if now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            self.tell()
         return before
 
     def saw(self, count: int) -> None:
         """So many more bytes of the body have arrived."""
         self._untold += count
-        if self._since - self._told_at >= TELL_SECONDS:
-            self.tell()
 
     def tell(self) -> None:
         """Tell of the bytes that were not told of yet."""
-        untold, self._untold, self._told_at = self._untold, 0, self._since
+        untold, self._untold = self._untold, 0
         if untold and self.on_arrival is not None:
             self.on_arrival(untold)
 

@@ -26,7 +26,7 @@ MEMORY = Path("/dev/shm")
 STARTED = "started"
 """A file as old as the server."""
 
-FREE_BYTES = 64 * 1024 * 1024
+FREE_BYTES = 32 * 1024 * 1024
 """Less than this in memory, as containers may have, and the folder goes to the data."""
 
 FILE_KINDS = ("counter", "histogram", "gauge_livesum")

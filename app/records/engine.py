@@ -14,6 +14,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
+from app.domain.errors import StorageFailed
 from app.ingest.stages import Stage, stage
 from app.records.group_commit import GroupCommit
 
@@ -107,3 +108,11 @@ def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
         writes = connection.get_execution_options().get("sluice_writes", False)
         driver = connection.connection.dbapi_connection
         driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")  # type: ignore[union-attr]
+
+    @event.listens_for(engine, "commit")
+    def require_transaction(connection: Connection) -> None:
+        # A full disk or a failing one in the middle of a transaction makes SQLite roll all of it
+        # back, savepoints and those who share it included. The driver's commit() is silent then.
+        driver = connection.connection.dbapi_connection
+        if not driver.in_transaction:  # type: ignore[union-attr]
+            raise StorageFailed("The database has taken back a transaction.")

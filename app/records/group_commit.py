@@ -58,11 +58,16 @@ class GroupCommit:
     def join(self) -> Iterator[Connection]:
         """Work in a transaction; it is committed when this ends, unless it raises.
 
-        What raises is rolled back, and what the others did is not.
+        What raises is rolled back, and what the others did is not. It too leaves once they are
+        committed, for it may have raised because of what they did, and others cannot see that yet.
         """
-        with self._turn() as group, group.connection.begin_nested():
-            yield group.connection
-        group.wait()
+        group = None
+        try:
+            with self._turn() as group, group.connection.begin_nested():
+                yield group.connection
+        finally:
+            if group is not None:
+                group.wait()
 
     @contextmanager
     def _turn(self) -> Iterator[_Group]:

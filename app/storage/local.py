@@ -22,6 +22,7 @@ from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
+from app.ingest.turns import aside
 from app.storage.base import BytesLost, Durability, Problem, StagedFile
 from app.storage.folder import Folder, disk_errors, folder_problems
 from app.storage.kernel_copy import copy_range
@@ -93,7 +94,8 @@ class LocalStore:
             except WriterSuperseded:
                 # Another who looks, mostly: it ends the older writer for both. One that writes
                 # need not be waited for to its end.
-                wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
+                with aside():
+                    wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """See `ConcatenatingStore.concatenate`."""

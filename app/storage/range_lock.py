@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from app.domain.errors import ServerBusy, WriterSuperseded
 from app.domain.ranges import ByteRange
+from app.ingest.turns import aside
 
 KNOCK_OFFSET = 1 << 62
 """Where knocks are locked: locks may stand beyond the end of a file, and no file is so long."""
@@ -88,8 +89,14 @@ def lock_range(
     the newest gets it; one that `gives_way` raises `WriterSuperseded` then. Raises `ServerBusy`
     when the older writer has not let go after `HAND_OVER_SECONDS`.
     """
-    if _try_lock(descriptor, span) or wait_for_range(descriptor, span, patience_seconds):
+    if _try_lock(descriptor, span):
         return
+    with aside():  # Who holds the range may need the turn to notice, and to let go.
+        if not wait_for_range(descriptor, span, patience_seconds):
+            _take_over(descriptor, span, gives_way=gives_way)
+
+
+def _take_over(descriptor: int, span: ByteRange, *, gives_way: bool) -> None:
     deadline = time.monotonic() + HAND_OVER_SECONDS
     with _knocking(descriptor, span) as arrival:
         while not _try_lock(descriptor, span):

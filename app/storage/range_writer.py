@@ -65,14 +65,19 @@ class LocalRangeWriter:
         if self._durability is Durability.CHUNK:
             with stage(Stage.SYNC):
                 os.fdatasync(self._descriptor)  # After one that failed, the next one tells nothing.
-        if os.fstat(self._descriptor).st_nlink == 0:
-            raise BytesLost("the file was removed while it was written")
+        self.stop_if_removed()
         self._has_lost_bytes = False
 
     def stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` once a newer writer wants the range."""
         if is_knocked(self._descriptor, self._span):
             raise WriterSuperseded("A newer request writes the same bytes.")
+
+    def stop_if_removed(self) -> None:
+        """Raise `BytesLost` once the file has no name any more, as its upload has ended."""
+        if os.fstat(self._descriptor).st_nlink == 0:
+            self._has_lost_bytes = True
+            raise BytesLost("the file was removed while it was written")
 
 
 class _Flow:
@@ -94,6 +99,7 @@ class _Flow:
 
     def watch(self) -> None:
         self._writer.stop_if_superseded()
+        self._writer.stop_if_removed()
         fresh = self._copy.position - self._durable_to
         if fresh >= CHECKPOINT_BYTES:
             self.make_durable()

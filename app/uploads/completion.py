@@ -16,6 +16,7 @@ from app.domain.policy import UploadPolicy
 from app.domain.upload import Upload, UploadKind
 from app.ingest.checksum import digest_of
 from app.ingest.stages import Stage, stage, with_this_clock
+from app.ingest.turns import aside
 from app.records.base import UploadRecords
 from app.storage.base import BytesLost, ConcatenatingStore
 from app.uploads.concatenation import Concatenation
@@ -66,7 +67,8 @@ class Completion:
             return upload
         task = self._pool.submit(with_this_clock(self.publish), upload)
         try:
-            return task.result(timeout=ANSWER_WITHIN_SECONDS)
+            with aside():
+                return task.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
             return self._records.get(upload.id)
 
@@ -102,7 +104,8 @@ class Completion:
             return []
         task = self._pool.submit(with_this_clock(self._publish_all), uploads)
         try:
-            return task.result(timeout=ANSWER_WITHIN_SECONDS)
+            with aside():
+                return task.result(timeout=ANSWER_WITHIN_SECONDS)
         except TimeoutError:
             return [self._records.get(upload.id) for upload in uploads]
 

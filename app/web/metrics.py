@@ -94,7 +94,9 @@ def _begin() -> None:
     g.in_progress = instruments.requests_in_progress.labels(protocol)
     g.in_progress.inc()
     request.environ[SENDING_KEY] = _Downloads(instruments)
-    current_clock().on_arrival = lambda count: instruments.received_bytes.labels(protocol).inc(count)
+    current_clock().on_arrival = lambda count: instruments.received_bytes.labels(protocol).inc(
+        count
+    )
 
 
 def _count(response: Response) -> Response:

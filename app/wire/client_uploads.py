@@ -12,6 +12,7 @@ from app.domain.errors import UploadComplete, UploadConflict, UploadGone, Upload
 from app.domain.lifecycle import UploadState
 from app.domain.policy import check_client_key
 from app.domain.upload import Upload, parse_upload_id
+from app.ingest.turns import aside
 from app.uploads.key_reuse import release_key
 from app.uploads.service import NewUpload
 from app.wire.chunk_form import Chunk
@@ -88,7 +89,8 @@ def renewable_upload_of_chunk(chunk: Chunk, filename: str) -> Upload:
         if chunk.offset == 0:
             release_key(current_services().records, current_owner(), chunk.key)
         else:
-            time.sleep(RESTART_TICK_SECONDS)
+            with aside():
+                time.sleep(RESTART_TICK_SECONDS)
 
 
 def has_chunk(chunk: Chunk) -> bool:

@@ -64,11 +64,21 @@ def _refuse_other_sites() -> None:
     Browsers name the page's origin with every such request; programs send none.
     """
     origin = request.headers.get("Origin")
-    is_foreign = origin is not None and origin.partition("://")[2] != request.host
+    is_foreign = origin is not None and origin.lower().partition("://")[2] != _own_host()
     is_foreign = is_foreign or request.headers.get("Sec-Fetch-Site") == "cross-site"
     is_safe = request.method in SAFE_METHODS and OVERRIDE not in request.headers
     if is_foreign and not is_safe and _allowed_origin() is None:
         raise Forbidden("This server takes no requests from pages of other sites.")
+
+
+def _own_host() -> str | None:
+    """Host and port of the request's URL, as an origin has them; None where it has none.
+
+    Werkzeug's `request.host` is empty for names that DNS does not have: my_server is one, and the
+    origin of a page in a sandbox, `null`, would be no other.
+    """
+    default_port = ":443" if request.scheme == "https" else ":80"
+    return request.environ.get("HTTP_HOST", "").lower().removesuffix(default_port) or None
 
 
 def _answer_preflight() -> Response | None:

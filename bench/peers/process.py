@@ -13,6 +13,7 @@ from typing import Protocol
 
 import psutil
 
+from bench.cpu_clock import await_idle
 from bench.harness import Lab
 from tests.server import ROOT, free_port
 
@@ -79,7 +80,7 @@ class PeerServer:
         self._process = process
 
     def await_start(self) -> None:
-        """Return once it accepts connections."""
+        """Return once it accepts connections and all its processes wait for them."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -87,6 +88,7 @@ class PeerServer:
             except ConnectionRefusedError:
                 time.sleep(0.05)
             else:
+                await_idle(self.processes)
                 return
         raise PeerFailed(self._log.read_text(errors="replace")[-2000:])
 

@@ -150,6 +150,8 @@ def _refuse_chunks(conversation: Conversation) -> None:
 def _send_batches(conversation: Conversation) -> None:
     files = [("a.mp4", b"a"), ("run.exe", b"b")]
     conversation.send(form_body({}, files), "/batch")
+    for _ in range(2):
+        conversation.send(form_body({"fingerprint": "a.mp4-1"}, files[:1]), "/batch")
     conversation.send(b"junk", "/batch")
     conversation.send(b"junk", "/batch", **FOREIGN)
 

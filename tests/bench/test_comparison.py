@@ -99,6 +99,16 @@ def test_download_targets_are_the_cost_beside_nginx(tmp_path: Path) -> None:
     assert [found[f"{job}: CPU, of nginx"] for job in others] == ["**no**"] * 3
 
 
+def test_a_range_costs_the_difference_to_the_whole(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, False, 1, 1.0)
+    whole, _, ranges, _ = HTTP_JOBS
+    lab.samples = [
+        sample(f"{whole}: {OURS}", 0, 1.0, 0.2),
+        sample(f"{ranges}: {OURS}", 0, 1.0, 0.5),
+    ]
+    assert download.range_note(lab).endswith(f"{OURS} 1.5 ms.")
+
+
 @pytest.mark.parametrize("length", [1, STEP_BYTES, STEP_BYTES + 1, 7 * STEP_BYTES - 1])
 def test_ranges_cover_a_file_once_and_in_order(length: int) -> None:
     found = spans(length)

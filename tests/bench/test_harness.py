@@ -13,6 +13,7 @@ import pytest
 
 from bench import client, harness
 from bench.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
+from bench.cpu_clock import await_idle, cpu_seconds_of
 from bench.harness import GB, Benchmark, Lab, NotEnoughRoom, prepared_lab
 from bench.meter import Meter
 from bench.page_cache import PageCache
@@ -146,3 +147,17 @@ def test_a_bench_server_runs_with_the_defaults_of_the_program(tmp_path: Path) ->
     environment = harness.BenchServer(tmp_path, {}).environment
     assert {"SLUICE_WORKERS", "SLUICE_THREADS"}.isdisjoint(environment)
     assert environment["SLUICE_STAGING_DIR"].startswith(str(tmp_path))
+
+
+def test_a_server_counts_as_started_when_none_of_its_processes_works_any_more() -> None:
+    program = "import os\nif os.fork() == 0:\n while os.times().user < 0.4: pass\ninput()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        top = psutil.Process(process.pid)
+        while not top.children():
+            assert process.poll() is None
+        await_idle(lambda: [top, *top.children()])
+        [child] = top.children()
+        assert cpu_seconds_of([child]) >= 0.4
+        child.kill()
+        process.kill()
+    assert cpu_seconds_of([top]) == 0

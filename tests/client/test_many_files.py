@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,15 +30,23 @@ def make_folder(make_file: MakeFile, name: str, count: int, size: int = 20_000) 
     return made
 
 
-def stored_under(server: Server, name: str) -> list[tuple[str, str]]:
-    """Names and digests of all videos of a folder."""
-    found, query = [], "?limit=200"
-    while True:
+def videos_under(server: Server, name: str) -> Iterator[dict[str, Any]]:
+    """All videos of a folder."""
+    query = "?limit=200"
+    while query:
         page = server.get(f"/api/videos{query}").json()
-        found += [(v["filename"], v["sha256"]) for v in page["videos"]]
-        if not page["next"]:
-            return sorted(item for item in found if item[0].startswith(f"{name}/"))
-        query = f"?limit=200&cursor={page['next']}"
+        yield from (v for v in page["videos"] if v["filename"].startswith(f"{name}/"))
+        query = f"?limit=200&cursor={page['next']}" if page["next"] else ""
+
+
+def stored_under(server: Server, name: str) -> list[tuple[str, str]]:
+    """Their names and digests."""
+    return sorted((video["filename"], video["sha256"]) for video in videos_under(server, name))
+
+
+def ids_under(server: Server, name: str) -> set[str]:
+    """Their ids."""
+    return {video["id"] for video in videos_under(server, name)}
 
 
 def test_three_hundred_small_files_go_in_a_few_requests(
@@ -75,7 +86,7 @@ def test_bundles_that_break_store_each_file_once(
     assert len(done.documents) == 60
 
 
-def test_a_bundle_whose_answer_is_lost_is_not_sent_again(
+def test_a_bundle_whose_answer_is_lost_stores_each_file_once(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     files = make_folder(make_file, "lost", 10)
@@ -83,7 +94,81 @@ def test_a_bundle_whose_answer_is_lost_is_not_sent_again(
     done = slow_command.run("upload", home / "lost", "--json")
     assert done.code == 0, done.err
     assert stored_under(server, "lost") == sorted(files.items())
-    assert sum(request.path == "/batch" for request in line.requests) == 1
+    assert sum(request.path == "/batch" for request in line.requests) == 2
+    assert {d["name"]: d["sha256"] for d in done.documents} == files
+    assert {d["id"] for d in done.documents} == ids_under(server, "lost")
+
+
+def test_a_run_that_is_killed_before_the_answer_stores_each_file_once(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "untold", 10)
+    line.on_answer = sometimes(Line.stall, after=0, times=1, path="/batch")
+    process = slow_command.start("upload", home / "untold", "--json")
+    wait_until(lambda: any(r.path == "/batch" and r.status for r in line.requests), "an answer")
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    assert stored_under(server, "untold") == sorted(files.items())
+    line.heal()
+    again = slow_command.run("upload", home / "untold", "--json")
+    assert again.code == 0, again.err
+    assert line.sent("/batch") > 0
+    assert stored_under(server, "untold") == sorted(files.items())
+    assert {d["id"] for d in again.documents} == ids_under(server, "untold")
+
+
+def test_a_folder_is_known_again_without_any_record_here(
+    server: Server, command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "forgotten", 10)
+    first = command.run("upload", home / "forgotten", "--json")
+    shutil.rmtree(home / "state")
+    again = command.run("upload", home / "forgotten", "--json")
+    assert again.code == 0, again.err
+    assert {d["id"] for d in again.documents} == {d["id"] for d in first.documents}
+    assert stored_under(server, "forgotten") == sorted(files.items())
+
+
+def test_copies_in_different_folders_stay_as_many_as_they_are(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    original = make_file("copies/monday/same.mov", 20_000)
+    for folder in ("copies/tuesday", "elsewhere"):
+        (home / folder).mkdir()
+        shutil.copy2(original, home / folder)
+    named = [original, home / "elsewhere" / "same.mov"]
+    line.on_answer = sometimes(Line.cut, after=0, times=1, path="/batch")
+    for_folder = slow_command.run("upload", home / "copies", "--json")
+    line.on_answer = sometimes(Line.cut, after=0, times=1, path="/batch")
+    by_name = slow_command.run("upload", *named, "--json")
+    line.heal()
+    again = slow_command.run("upload", *named, "--json")
+    names = [name for name, _ in stored_under(server, "copies")]
+    assert names == ["copies/monday/same.mov", "copies/tuesday/same.mov"]
+    documents = [*for_folder.documents, *by_name.documents]
+    assert len({document["id"] for document in documents}) == 4
+    assert {d["id"] for d in again.documents} == {d["id"] for d in by_name.documents}
+    assert line.sent("/batch") == 0
+
+
+def test_a_file_that_only_looks_like_a_stored_one_is_stored_too(
+    server: Server, command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    changed, other = make_file("alike/a.mov", 4_000_000), make_file("alike/b.mov", 1000)
+    first = command.run("upload", home / "alike", "--json")
+    facts = changed.stat()
+    with changed.open("r+b") as file:
+        file.seek(300_000)  # Between the samples of the fingerprint.
+        file.write(b"other bytes")
+    os.utime(changed, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    shutil.rmtree(home / "state")
+    second = command.run("upload", home / "alike", "--json")
+    assert second.code == 0, second.err
+    digests = {d["name"]: d["sha256"] for d in second.documents}
+    assert digests["alike/a.mov"] == hashlib.sha256(changed.read_bytes()).hexdigest()
+    assert digests["alike/b.mov"] == hashlib.sha256(other.read_bytes()).hexdigest()
+    stored = [(d["name"], d["sha256"]) for d in first.documents]
+    assert stored_under(server, "alike") == sorted({*stored, *digests.items()})
 
 
 def test_bundles_shrink_below_what_a_proxy_lets_through(

@@ -17,6 +17,8 @@ from tests.dropzone_client import random_bytes
 from tests.nginx import deployed_nginx
 from tests.server import Server, running_server
 
+pytestmark = pytest.mark.e2e
+
 CONTENT = random_bytes(1_000_003, 92)
 OUR_PAGE, THEIR_PAGE = "https://a.example", "https://b.example"
 LOCATION = "/protected/"

@@ -14,6 +14,8 @@ from tests.delivery.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
 from tests.server import Server
 
+pytestmark = pytest.mark.e2e
+
 CONTENT = random_bytes(1_000_003, 90)
 LENGTH = len(CONTENT)
 LARGE_BYTES = 384 * 1024 * 1024

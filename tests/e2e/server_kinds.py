@@ -17,14 +17,16 @@ STEP_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Kind:
-    """One way. Where the socket cannot be taken over, a reset costs the step under way."""
+    """One way to run the application, and what cannot be had with it."""
 
     name: str
     arguments: str = ""
     is_tls: bool = False
     is_werkzeug: bool = False
     keeps_alive: bool = True
+    serves_pipelined: bool = True
     takes_over: bool = True
+    """Otherwise the server reads the body for us, and a reset costs the step under way."""
 
     def __str__(self) -> str:
         return self.name
@@ -34,11 +36,25 @@ KINDS = [
     Kind("ours"),
     Kind("gthread", "--worker-class gthread"),
     Kind("gevent", "--worker-class gevent"),
-    Kind("sync", "--worker-class sync", keeps_alive=False),
-    Kind("tls", is_tls=True),
-    Kind("gthread-tls", "--worker-class gthread", is_tls=True, takes_over=False),
+    # With more than one thread gunicorn makes it gthread.
+    Kind("sync", "--worker-class sync --threads 1", keeps_alive=False, serves_pipelined=False),
+    Kind("tls", is_tls=True, takes_over=False),
+    # It looks for the next request in the socket alone, and not in what TLS has read of it.
+    Kind(
+        "gthread-tls",
+        "--worker-class gthread",
+        is_tls=True,
+        takes_over=False,
+        serves_pipelined=False,
+    ),
     Kind("gevent-tls", "--worker-class gevent", is_tls=True, takes_over=False),
-    Kind("werkzeug", is_werkzeug=True, keeps_alive=False, takes_over=False),
+    Kind(
+        "werkzeug",
+        is_werkzeug=True,
+        takes_over=False,
+        keeps_alive=False,
+        serves_pipelined=False,
+    ),
 ]
 
 

@@ -78,6 +78,18 @@ def test_uploads_that_stood_still_go_on(narrow_server: Server) -> None:
     assert [video["length"] for video in videos] == [100_000] * SLOW_CLIENTS
 
 
+@pytest.mark.e2e
+def test_many_that_come_back_at_once_are_served_at_once(narrow_server: Server) -> None:
+    """As after a network that was down for everybody: the old requests need turns to end."""
+    with half_sent_uploads(narrow_server, SLOW_CLIENTS) as keys, ExitStack() as stack:
+        _await_uploads_under_way(narrow_server, SLOW_CLIENTS)
+        again = [stack.enter_context(narrow_server.connect()) for _ in keys]
+        for connection, key in zip(again, keys, strict=True):
+            connection.sendall(_raw_chunk(key, 100_000) + bytes(100_000))
+        answers = [connection.recv(65536) for connection in again]
+    assert [answer.split(b" ", 2)[1] for answer in answers] == [b"200"] * SLOW_CLIENTS
+
+
 def _await_uploads_under_way(server: Server, count: int) -> None:
     """Until every upload is recorded with what it has sent."""
     deadline = time.monotonic() + 60

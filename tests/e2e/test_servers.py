@@ -11,9 +11,10 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from itertools import pairwise
 from urllib.parse import urlencode
 
 import pytest
@@ -72,9 +73,24 @@ def offset(server: Server, path: str) -> int:
     return int(tus(server, "HEAD", path, headers=TUS).headers["Upload-Offset"])
 
 
-def patch(server: Server, path: str, body: object, start: int = 0, **headers: str) -> int:
+def received(server: Server, path: str) -> int:
+    """How many bytes are recorded, without a word to whoever brings more."""
+    return int(server.get(f"/api/uploads/{path.rsplit('/', 1)[-1]}").json()["offset"])
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.05)
+
+
+def patch(server: Server, path: str, body: object, start: int = 0, checksum: str = "") -> int:
     """Send bytes; the status."""
-    fields = {**PATCH, "Upload-Offset": str(start), **headers}
+    fields = {**PATCH, "Upload-Offset": str(start)}
+    if checksum:
+        fields["Upload-Checksum"] = checksum
     return tus(server, "PATCH", path, data=body, headers=fields).status_code
 
 
@@ -85,9 +101,12 @@ def head_of(method: str, path: str, length: int, headers: Mapping[str, str]) -> 
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def patch_head(path: str, length: int, start: int = 0, **headers: str) -> bytes:
+def patch_head(
+    path: str, length: int, start: int = 0, headers: Mapping[str, str] | None = None
+) -> bytes:
     """The head of a PATCH at an offset."""
-    return head_of("PATCH", path, length, {**PATCH, "Upload-Offset": str(start), **headers})
+    fields = {**PATCH, "Upload-Offset": str(start), **(headers or {})}
+    return head_of("PATCH", path, length, fields)
 
 
 def assert_stored(server: Server, path: str, content: bytes = CONTENT) -> None:
@@ -163,9 +182,9 @@ def test_a_checksum_that_fits_and_one_that_does_not(server: Server) -> None:
     path = create(server)
     wrong = base64.b64encode(hashlib.sha1(b"other").digest()).decode()
     right = base64.b64encode(hashlib.sha1(CONTENT).digest()).decode()
-    assert patch(server, path, CONTENT, **{"Upload-Checksum": f"sha1 {wrong}"}) == 460
+    assert patch(server, path, CONTENT, checksum=f"sha1 {wrong}") == 460
     assert offset(server, path) == 0
-    assert patch(server, path, CONTENT, **{"Upload-Checksum": f"sha1 {right}"}) == 204
+    assert patch(server, path, CONTENT, checksum=f"sha1 {right}") == 204
     assert_stored(server, path)
 
 
@@ -177,7 +196,7 @@ def test_many_slow_uploads_at_once_do_not_mix(server: Server) -> None:
             # The checksum keeps the bytes in the program's own buffers.
             digest = base64.b64encode(hashlib.md5(content).digest()).decode()
             checksum = {"Upload-Checksum": f"md5 {digest}"}
-            connection.sendall(patch_head(path, len(content), **checksum))
+            connection.sendall(patch_head(path, len(content), headers=checksum))
             for start in range(0, len(content), 40_000):
                 connection.sendall(content[start : start + 40_000])
                 time.sleep(0.02)
@@ -195,6 +214,8 @@ def test_what_came_before_the_client_hung_up_is_kept(server: Server) -> None:
     path, sent = create(server), 2 * STEP_BYTES + 1000
     with closing(server.connect()) as connection:
         connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
+        connection.shutdown(socket.SHUT_WR)
+        wait_until(lambda: received(server, path) == sent, "everything that was sent is recorded")
     assert offset(server, path) == sent
     assert patch(server, path, CONTENT[sent:], sent) == 204
     assert_stored(server, path)
@@ -208,19 +229,26 @@ def test_what_came_before_a_reset_is_kept_as_far_as_the_server_hands_it_over(
     connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
     time.sleep(TAKEN_UP_SECONDS)
     reset(connection)
+    least = sent if kind.takes_over else sent - STEP_BYTES
+    wait_until(lambda: received(server, path) >= least, "what the server got is recorded")
     kept = offset(server, path)
-    assert kept == sent if kind.takes_over else sent - STEP_BYTES <= kept <= sent
+    assert least <= kept <= sent
     assert patch(server, path, CONTENT[kept:], kept) == 204
     assert_stored(server, path)
 
 
 def test_a_chunked_body_that_breaks_off_keeps_what_came(server: Server, kind: Kind) -> None:
     path, piece = create(server), CONTENT[: 2 * STEP_BYTES]
+    begun = CONTENT[len(piece) : len(piece) + 5]
+    most = len(piece) + len(begun)
+    least = most if kind.takes_over else most - STEP_BYTES
     head = patch_head(path, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     with closing(server.connect()) as connection:
-        connection.sendall(head + b"%x\r\n%s\r\n" % (len(piece), piece) + b"ffff\r\nbegun")
+        connection.sendall(head + b"%x\r\n%s\r\nffff\r\n%s" % (len(piece), piece, begun))
+        connection.shutdown(socket.SHUT_WR)
+        wait_until(lambda: received(server, path) >= least, "what the server got is recorded")
     kept = offset(server, path)
-    assert kept == len(piece) + 5 if kind.takes_over else kept <= len(piece) + 5
+    assert least <= kept <= most
     assert patch(server, path, CONTENT[kept:], kept) == 204
     assert_stored(server, path)
 
@@ -253,7 +281,7 @@ def test_an_upload_that_would_be_too_long_is_refused(server: Server) -> None:
 def test_three_requests_on_one_connection(server: Server, kind: Kind) -> None:
     path, cuts = create(server), [0, 1000, 2 * STEP_BYTES, len(CONTENT)]
     connection = server.connect()
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         connection.sendall(patch_head(path, end - start, start) + CONTENT[start:end])
         status, headers, _ = read_response(connection)
         assert status == 204
@@ -273,22 +301,25 @@ def test_a_request_that_was_sent_before_the_answer_is_answered_next(
     pipelined = patch_head(path, 500, cut) + CONTENT[cut:]
     with closing(server.connect()) as connection:
         connection.sendall(patch_head(path, cut) + CONTENT[:cut] + pipelined)
-        assert read_response(connection)[0] == 204
-        if kind.keeps_alive:
+        status, headers, _ = read_response(connection)
+        assert status == 204
+        if kind.serves_pipelined:
             assert read_response(connection)[0] == 204
             assert_stored(server, path)
         else:
-            assert is_closed(connection)
+            assert headers["connection"] == ("keep-alive" if kind.keeps_alive else "close")
             assert offset(server, path) == cut
 
 
 def test_a_client_that_asks_is_told_to_send_the_body(server: Server) -> None:
-    path = create(server)
+    path, expect = create(server), {"Expect": "100-continue"}
     with closing(server.connect()) as connection:
-        connection.sendall(patch_head(path, len(CONTENT), Expect="100-continue"))
+        connection.sendall(patch_head(path, len(CONTENT), headers=expect))
         assert read_response(connection)[0] == 100
         connection.sendall(CONTENT)
-        assert read_response(connection)[0] == 204
+        while (status := read_response(connection)[0]) == 100:  # Werkzeug says it twice.
+            pass
+        assert status == 204
     assert_stored(server, path)
 
 

@@ -16,8 +16,9 @@ from gunicorn.http import wsgi
 
 from app.domain.errors import BodyTruncated
 from app.ingest.client_socket import WAIT_BYTES
-from app.ingest.gunicorn_socket import TURNS_KEY, GunicornSocketSource, take_over
+from app.ingest.gunicorn_socket import GunicornSocketSource, take_over
 from app.ingest.source import BodySource
+from app.ingest.turns import turn
 
 
 class Connection:
@@ -166,15 +167,13 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
     connection, client = ends
     turns = Semaphore(1)
     client.sendall(post(b"", length=10))
-    environ = {**connection.next_request(), TURNS_KEY: turns}
-    source = take_over(environ)
-    assert isinstance(source, GunicornSocketSource)
+    source = connection.take_over()
 
     def send_in_turn() -> None:
         with turns:
             client.sendall(b"0123456789")
 
-    with turns:
+    with turn(turns):
         another = Thread(target=send_in_turn)
         another.start()
         while not source.wait():

@@ -35,10 +35,8 @@ def test_time_counts_for_the_innermost_stage_alone() -> None:
             spend(0.05)
         spend(0.002)
     assert clock.seconds[Stage.SYNC] >= 0.05
-    assert 0.004 <= clock.seconds[Stage.PUBLISH]
+    assert clock.seconds[Stage.PUBLISH] >= 0.004
     assert sum(clock.seconds.values()) <= clock.elapsed
-    without_sync = clock.elapsed - clock.seconds[Stage.SYNC]
-    assert clock.seconds[Stage.PUBLISH] <= without_sync
 
 
 def test_a_stage_entered_again_adds_up_and_the_time_between_counts_for_none() -> None:

@@ -146,6 +146,20 @@ def test_a_half_open_request_is_ended_from_another_process(
         finish(server, tus, url)
 
 
+@pytest.mark.parametrize("begin", BEGINNINGS)
+@pytest.mark.parametrize("path", ["/tus/", "/api/uploads/"])
+def test_a_request_that_waits_ends_with_its_upload(
+    server: Server, tus: Tus, begin: Begin, path: str
+) -> None:
+    url = tus.create(len(FILE))
+    with begin(tus, url, FILE[:HALF]) as half_open:
+        while server.get(f"/api/uploads/{id_of(url)}").json()["offset"] < HALF:
+            time.sleep(0.05)
+        ended = server.delete(path + id_of(url), headers={"Tus-Resumable": "1.0.0"})
+        assert ended.status_code == 204
+        assert half_open.read().status == 410
+
+
 @contextmanager
 def idle_connections(server: Server) -> Iterator[dict[int, socket.socket]]:
     """A connection to each of the worker processes, by their ids."""
@@ -157,7 +171,7 @@ def idle_connections(server: Server) -> Iterator[dict[int, socket.socket]]:
             request(connection, "OPTIONS", f"{server.url}/tus/")
             ours = connection.getsockname()[1]
             for worker in workers:
-                if ours in {c.raddr[1] for c in worker.net_connections() if len(c.raddr) > 1}:
+                if ours in {c.raddr[1] for c in worker.net_connections() if c.status != "LISTEN"}:
                     found[worker.pid] = connection
         yield found
 

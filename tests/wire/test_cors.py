@@ -266,6 +266,15 @@ def test_the_servers_own_pages_need_no_setting(server: Server) -> None:
     assert "Access-Control-Allow-Origin" not in response.headers
 
 
+@pytest.mark.parametrize("host", ["my_server:8000", "MY_SERVER", "films.example:80", "[::1]:8000"])
+def test_its_own_pages_are_known_under_every_name(server: Server, host: str) -> None:
+    own = f"http://{host.lower().removesuffix(':80')}"
+    assert ask(server, "POST", "/tus/", own, Upload_Length="5", Host=host).status_code == 201
+    for origin in ("null", "", "http://", "http://other_server:8000", f"{own}0"):
+        response = ask(server, "POST", "/tus/", origin, Upload_Length="5", Host=host)
+        assert response.status_code == 403
+
+
 def test_programs_name_no_origin_and_are_let_in(open_server: Server) -> None:
     headers = {**TUS, "Upload-Length": "5"}
     assert open_server.post("/tus/", headers=headers).status_code == 201

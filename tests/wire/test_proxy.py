@@ -35,10 +35,15 @@ def with_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def location(url: str, **headers: str) -> str:
+def create(url: str, **headers: str) -> requests.Response:
     response = requests.post(f"{url}/tus/", headers={**TUS, **headers}, timeout=60)
     assert response.status_code == 201, response.text
-    return response.headers["Location"].rpartition("/")[0]
+    return response
+
+
+def location(url: str, **headers: str) -> str:
+    """Where uploads are, without the id of one."""
+    return create(url, **headers).headers["Location"].rpartition("/")[0]
 
 
 # ---- what is made of it --------------------------------------------------------------------------
@@ -63,6 +68,8 @@ def test_a_location_may_be_the_url_that_the_client_knows(with_urls: Server) -> N
         ({"Host": "films.example", "X-Forwarded-Proto": "https"}, "https://films.example/tus"),
         ({"Host": "films.example:443", "X-Forwarded-Proto": "https"}, "https://films.example/tus"),
         ({"Host": "[::1]:81"}, "http://[::1]:81/tus"),
+        ({"Host": "my_server"}, "/tus"),
+        ({"Host": "a b"}, "/tus"),
     ],
 )
 def test_scheme_and_port_are_in_the_url(
@@ -85,8 +92,9 @@ def test_a_download_is_found_under_the_prefix(server: Server) -> None:
 def test_only_the_nearest_proxy_is_believed(with_urls: Server) -> None:
     """Each appends to what it was sent, so the last value is the one a trusted one wrote."""
     chain = {name: f"evil.example, {value}" for name, value in TOLD.items()}
-    assert location(with_urls.url, **chain) == "https://films.example:8443/videos/tus"
-    assert client_of_last_request(with_urls) == "203.0.113.7"
+    response = create(with_urls.url, **chain)
+    assert response.headers["Location"].startswith("https://films.example:8443/videos/tus/")
+    assert client_of(with_urls, response.headers["X-Request-ID"]) == "203.0.113.7"
 
 
 def test_the_page_behind_a_proxy_is_no_page_of_another_site(server: Server) -> None:
@@ -101,8 +109,9 @@ def test_the_page_behind_a_proxy_is_no_page_of_another_site(server: Server) -> N
 
 def test_other_addresses_are_not_believed(start_server: Callable[..., Server]) -> None:
     server = start_server(SLUICE_TRUSTED_PROXIES="10.0.0.0/8, ::1", SLUICE_LOCATION="url")
-    assert location(server.url, **TOLD) == f"{server.url}/tus"
-    assert client_of_last_request(server) == "127.0.0.1"
+    response = create(server.url, **TOLD)
+    assert response.headers["Location"].startswith(f"{server.url}/tus/")
+    assert client_of(server, response.headers["X-Request-ID"]) == "127.0.0.1"
     headers = {**TUS, **TOLD, "Origin": "https://films.example:8443"}
     assert requests.post(f"{server.url}/tus/", headers=headers, timeout=60).status_code == 403
 
@@ -189,8 +198,9 @@ def test_bytes_arrive_while_the_client_still_sends(server: Server, tmp_path: Pat
 @pytest.mark.e2e
 def test_nginx_lets_nobody_speak_for_it(with_urls: Server, tmp_path: Path) -> None:
     with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
-        assert location(url, **TOLD) == f"{url}/tus"
-        assert client_of_last_request(with_urls) == "127.0.0.1"
+        response = create(url, **TOLD)
+        assert response.headers["Location"].startswith(f"{url}/tus/")
+        assert client_of(with_urls, response.headers["X-Request-ID"]) == "127.0.0.1"
         headers = {**TUS, **TOLD, "Origin": "https://films.example:8443"}
         assert requests.post(f"{url}/tus/", headers=headers, timeout=60).status_code == 403
 
@@ -199,20 +209,19 @@ def test_nginx_lets_nobody_speak_for_it(with_urls: Server, tmp_path: Path) -> No
 def test_the_log_names_the_client_and_not_nginx(with_urls: Server, tmp_path: Path) -> None:
     with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
         connection = HTTPConnection(url.removeprefix("http://"), source_address=("127.0.0.2", 0))
-        connection.request("POST", "/tus/", headers=TUS)
+        connection.request("POST", "/tus/", headers={**TUS, **TOLD, "X-Request-ID": "a-request"})
         assert connection.getresponse().status == 201
         connection.close()
-        assert client_of_last_request(with_urls) == "127.0.0.2"
+        assert client_of(with_urls, "a-request") == "127.0.0.2"
 
 
-def client_of_last_request(server: Server) -> str:
-    """The client of the newest POST, as the access log has it."""
+def client_of(server: Server, request_id: str) -> str:
+    """The client of a request, as the access log has it a moment later."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        lines = [json.loads(line) for line in server.log.splitlines() if '"access"' in line]
-        posts = [line["client"] for line in lines if line["method"] == "POST"]
-        if posts:
-            found: str = posts[-1]
-            return found
+        lines = [json.loads(line) for line in server.log.splitlines() if request_id in line]
+        if lines:
+            client: str = lines[0]["client"]
+            return client
         time.sleep(0.05)
-    raise AssertionError("no request was logged")
+    raise AssertionError("the request was not logged")

@@ -13,7 +13,7 @@ from app.api.openapi.answers import (
     problems,
 )
 from app.api.openapi.json_paths import BY_ID, MISSING
-from app.api.openapi.schemas import BYTES, CLIENT_KEY, FILENAME, NO_CONTROLS
+from app.api.openapi.schemas import BYTES, CLIENT_KEY, FILENAME, FINGERPRINT, NO_CONTROLS
 from app.domain.errors import (
     BodyStalled,
     BodyTruncated,
@@ -30,6 +30,7 @@ from app.domain.errors import (
     UploadGone,
     WriterSuperseded,
 )
+from app.ingest.multipart import MAX_FIELDS
 
 FORM = "multipart/form-data"
 OCTETS = "application/octet-stream"
@@ -124,19 +125,32 @@ UPLOAD: Schema = {
     },
 }
 
+FINGERPRINTS: Schema = {
+    "type": "array",
+    "items": FINGERPRINT,
+    "maxItems": MAX_FIELDS,
+    "description": "Each in front of its file. With the length, it names the file's content.",
+}
+
 BATCH: Schema = {
     "post": {
         "operationId": "sendBatch",
         "tags": ["uploads"],
         "summary": "Send many whole files in one form",
-        "description": "A file that is refused does not stop the others: its receipt says why.",
+        "description": (
+            "A file that is refused does not stop the others: its receipt says why. A file behind "
+            "a `fingerprint` that was stored with it before is not stored again."
+        ),
         "requestBody": {
             "required": True,
             "content": {
                 FORM: {
                     "schema": {
                         "type": "object",
-                        "properties": {"file": {"type": "array", "items": FILE}},
+                        "properties": {
+                            "fingerprint": FINGERPRINTS,
+                            "file": {"type": "array", "items": FILE},
+                        },
                         "propertyNames": PART_NAMES,
                     }
                 }
@@ -196,7 +210,10 @@ MEDIA: Schema = {
         "tags": ["videos"],
         "summary": "The bytes of a video, or a part of them",
         "parameters": [
-            _condition("Range", "One range, as in `bytes=0-9`; anything else gets the whole file."),
+            _condition(
+                "Range",
+                "As in `bytes=0-9`, or up to 100 ranges. A malformed header gets the whole file.",
+            ),
             _condition("If-Range", "A part only of the version with this tag or date."),
         ],
         "responses": {
@@ -206,7 +223,8 @@ MEDIA: Schema = {
                 "content": BYTES_OF_FILE,
             },
             "206": {
-                "description": "The part that was asked for.",
+                "description": "The part that was asked for, with a Content-Range; of several "
+                "ranges a `multipart/byteranges`, with a Content-Range in each of its parts.",
                 "headers": named_headers(*MEDIA_HEADERS, "Content-Range"),
                 "content": BYTES_OF_FILE,
             },

@@ -160,11 +160,13 @@ RECEIPT: Schema = {
 
 STORED_FILE = shape(
     "media",
+    "known",
     name=FILENAME,
     id=ID,
     length=BYTES,
     sha256=nullable(DIGEST),
     media=MEDIA,
+    known={"const": True, "description": "An earlier file with this fingerprint stands for it."},
 )
 
 REFUSED_FILE = shape(name={"type": "string"}, error=reference("Problem"))

@@ -17,6 +17,10 @@ from app.ingest.checksum import ALGORITHMS, new_checksum
 
 PARTIAL = "partial"
 _FINAL = "final;"
+
+MAX_PARTS = 1000
+"""Parts of one final upload. A header of 100 lines could name 24,000, which takes a minute."""
+
 _NUMBER = re.compile(r"[0-9]{1,30}")
 _METADATA_KEY = re.compile(r"[!-+\--~]+")
 """ASCII without spaces and commas."""
@@ -76,6 +80,8 @@ def parse_concat(text: str) -> list[Part] | None:
     references = text.removeprefix(_FINAL).split()
     if not references:
         raise InvalidRequest("The header Upload-Concat names no uploads.")
+    if len(references) > MAX_PARTS:
+        raise InvalidRequest(f"A final upload has at most {MAX_PARTS} parts.")
     return [Part(_id_in(reference), reference) for reference in references]
 
 

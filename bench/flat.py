@@ -1,0 +1,173 @@
+"""Whether a chunk costs the same whatever came before it, and whatever comes beside it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from urllib.parse import urlencode
+
+from bench.client import Connection, FileSlice, in_parallel, upload_raw
+from bench.harness import CHUNK_BYTES, Benchmark, BenchServer, Lab, Sample
+from bench.meter import Meter
+from bench.report import Table, paired_ratio, spread
+
+SMALL_CHUNK_BYTES = 64 * 1024
+CHUNKS = 10_000
+QUICK_CHUNKS = 500
+UPLOADS = (1, 10, 100)
+TENTHS = {"first": 0, "middle": 5, "last": 9}
+"""Which tenths of an upload are measured."""
+
+ALLOWED = 1.2
+"""What the last tenth, or many at once, may cost as a multiple of the first, or of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order a client sends the chunks of a file."""
+
+    name: str
+    of: Callable[[int], Sequence[int]]
+
+
+def _two_streams(count: int) -> list[int]:
+    half = count // 2
+    pairs = zip_longest(range(half), range(half, count))
+    return [index for index in chain.from_iterable(pairs) if index is not None]
+
+
+def _with_gaps(count: int) -> list[int]:
+    return [*range(0, count, 2), *range(1, count, 2)]
+
+
+ORDERS = [
+    Order("in order", range),
+    Order("backwards", lambda count: range(count - 1, -1, -1)),
+    Order("two streams", _two_streams),
+    Order("every second one, then the others", _with_gaps),
+]
+
+
+def run(lab: Lab) -> list[Table]:
+    """Measure and tell."""
+    count = lab.pick(CHUNKS, QUICK_CHUNKS)
+    small = lab.source(SMALL_CHUNK_BYTES, "small")
+    large = lab.source(CHUNK_BYTES, "large")
+    uploads = [number for number in UPLOADS if number <= lab.pick(100, 10)]
+    for number in lab.rounds():
+        for order in ORDERS:
+            with lab.server() as server:
+                _measure_order(lab, number, order, server=server, source=small, count=count)
+        for at_once in uploads:
+            with lab.server() as server:
+                _measure_at_once(lab, number, at_once, server=server, source=large)
+    return [_order_table(lab, count), _at_once_table(lab, uploads)]
+
+
+def _measure_order(
+    lab: Lab, number: int, order: Order, *, server: BenchServer, source: Path, count: int
+) -> None:
+    """One upload; a sample for each tenth that is told of."""
+    indexes, key = order.of(count), str(uuid.uuid4())
+    with Connection(server.port) as connection:
+        _send(connection, source, key, indexes[:1], count)  # What comes once is in no tenth.
+        for tenth in range(10):
+            begin, end = max(1, tenth * count // 10), (tenth + 1) * count // 10
+            with Meter(server.processes()) as meter:
+                _send(connection, source, key, indexes[begin:end], count)
+                names = [name for name, place in TENTHS.items() if place == tenth]
+                for name in names:
+                    byte_count = (end - begin) * SMALL_CHUNK_BYTES
+                    lab.keep(meter.sample(f"{order.name}, {name}", number, byte_count))
+
+
+def _send(
+    connection: Connection, source: Path, key: str, indexes: Sequence[int], count: int
+) -> None:
+    body = FileSlice(source, 0, SMALL_CHUNK_BYTES)
+    for index in indexes:
+        fields = {
+            "dzuuid": key,
+            "dzchunkindex": index,
+            "dztotalfilesize": count * SMALL_CHUNK_BYTES,
+            "dzchunksize": SMALL_CHUNK_BYTES,
+            "dztotalchunkcount": count,
+            "dzchunkbyteoffset": index * SMALL_CHUNK_BYTES,
+            "filename": "flat.mp4",
+        }
+        path = f"/upload?{urlencode(fields)}"
+        connection.post(path, "application/octet-stream", body, around=(b"", b""))
+
+
+def _measure_at_once(
+    lab: Lab, number: int, at_once: int, *, server: BenchServer, source: Path
+) -> None:
+    """The same number of chunks, by so many uploads."""
+    total = lab.pick(100, 10)
+
+    def upload(_: int) -> None:
+        for _chunk in range(total // at_once):
+            upload_raw(server.port, source, CHUNK_BYTES)
+
+    with Meter(server.processes()) as meter:
+        in_parallel(at_once, upload)
+        lab.keep(meter.sample(_at_once_name(at_once), number, total * CHUNK_BYTES))
+
+
+def _at_once_name(at_once: int) -> str:
+    return f"{at_once} at once"
+
+
+def _milliseconds_a_chunk(samples: Sequence[Sample]) -> list[float]:
+    return [
+        (sample.cpu_seconds or 0) * 1000 / (sample.byte_count / SMALL_CHUNK_BYTES)
+        for sample in samples
+    ]
+
+
+def _verdict(values: Sequence[float], base: Sequence[float]) -> tuple[str, str]:
+    found = paired_ratio(values, base)
+    if found is None:
+        return "-", "-"
+    return f"{found:.2f}", "yes" if found <= ALLOWED else "no"
+
+
+def _order_table(lab: Lab, count: int) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for order in ORDERS:
+        tenths = [_milliseconds_a_chunk(lab.of(f"{order.name}, {name}")) for name in TENTHS]
+        cells = (spread(values, 2) for values in tenths)
+        rows.append((order.name, *cells, *_verdict(tenths[-1], tenths[0])))
+    columns = ("order", *(f"{name} tenth" for name in TENTHS), "last of first", "within 1.2")
+    notes = (
+        f"CPU of the server in milliseconds a chunk: one upload of {count} chunks of 64 KiB, raw, "
+        "over one connection, each on the disk before it is acknowledged.",
+    )
+    return Table("One upload of many small chunks", columns, rows, notes)
+
+
+def _at_once_table(lab: Lab, uploads: Sequence[int]) -> Table:
+    base = list(_cpu(lab, uploads[0]))
+    rows: list[tuple[str, ...]] = []
+    for at_once in uploads:
+        cpu = list(_cpu(lab, at_once))
+        rates = [sample.mb_per_second for sample in lab.of(_at_once_name(at_once))]
+        rows.append((str(at_once), spread(rates), spread(cpu, 2), *_verdict(cpu, base)))
+    columns = ("uploads at once", "MB/s", "CPU s/GB", "of one", "within 1.2")
+    notes = ("100 chunks of 20 MiB in all, at full speed, each on the disk before its answer.",)
+    return Table("Many uploads at once", columns, rows, notes)
+
+
+def _cpu(lab: Lab, at_once: int) -> Iterator[float]:
+    return (sample.cpu_seconds_per_gb for sample in lab.of(_at_once_name(at_once)))
+
+
+BENCHMARK = Benchmark(
+    name="flat",
+    summary="a chunk's cost late in an upload, in other orders, beside others",
+    run=run,
+    needed_bytes=5_000_000_000,
+)

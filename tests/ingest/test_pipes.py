@@ -1,0 +1,45 @@
+"""Pipes that are kept for the next body."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+import pytest
+
+from app.ingest import splice
+from app.ingest.splice import Pipe, empty_pipe
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> deque[Pipe]:
+    """No pipes from elsewhere."""
+    idle = deque[Pipe]()
+    monkeypatch.setattr(splice, "_idle", idle)
+    return idle
+
+
+def test_an_emptied_pipe_is_used_again(idle: deque[Pipe]) -> None:
+    with empty_pipe() as first:
+        pass
+    with empty_pipe() as second:
+        assert second is first
+    first.close()
+
+
+def test_a_pipe_is_not_kept_after_an_error(idle: deque[Pipe]) -> None:
+    with pytest.raises(ValueError, match="torn"), empty_pipe() as pipe:
+        os.write(pipe.writer, b"left over")
+        raise ValueError("torn")
+    assert not idle
+    with pytest.raises(OSError):
+        os.fstat(pipe.reader)
+
+
+def test_a_pipe_too_small_to_be_of_use_is_not_kept(
+    idle: deque[Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splice, "PIPE_BYTES", os.sysconf("SC_PAGE_SIZE"))
+    with empty_pipe() as pipe:
+        assert pipe.size < splice.USEFUL_PIPE_BYTES
+    assert not idle
