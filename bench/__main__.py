@@ -70,10 +70,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
     print("\n\n".join(as_text(table) for table in tables), flush=True)
     save_results(RESULTS, run, tables, lab.samples)
     if options.docs:
-        update_document(DOCUMENT, run, tables)
-        if benchmark.draw:
-            path = DOCUMENT.parent / "plots" / f"bench-{benchmark.name}.svg"
-            path.write_text(benchmark.draw(lab), encoding="utf-8")
+        update_document(DOCUMENT, run, tables, benchmark.draw(lab) if benchmark.draw else "")
     return 0
 
 

@@ -107,15 +107,23 @@ def save_results(
     (folder / f"{run.name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
-def update_document(path: Path, run: Run, tables: Sequence[Table]) -> None:
-    """Put the tables between the markers `<!-- bench:name -->` and `<!-- /bench:name -->`."""
+def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str = "") -> None:
+    """Put the tables between the markers `<!-- bench:name -->` and `<!-- /bench:name -->`.
+
+    `plot`, an SVG document, goes to a file in plots/ beside the document, and is shown above them.
+    """
     begin, end = f"<!-- bench:{run.name} -->", f"<!-- /bench:{run.name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     text = path.read_text(encoding="utf-8")
     if not pattern.search(text):
         raise ValueError(f"{path} has no {begin} ... {end}")
     measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
-    parts = [begin, f"`{run.command}`. {measured}.", *map(as_markdown, tables), end]
+    parts = [begin, f"`{run.command}`. {measured}."]
+    if plot:
+        picture = path.parent / "plots" / f"bench-{run.name}.svg"
+        picture.write_text(plot, encoding="utf-8")
+        parts.append(f"![Medians and extremes](plots/{picture.name})")
+    parts += [*map(as_markdown, tables), end]
     replacement = "\n\n".join(parts)
     path.write_text(pattern.sub(lambda _: replacement, text), encoding="utf-8")
 

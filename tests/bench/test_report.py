@@ -82,6 +82,15 @@ def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> N
     assert "old" not in text
 
 
+def test_a_plot_is_saved_beside_the_document_and_shown_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text("<!-- bench:upload -->\n<!-- /bench:upload -->\n")
+    (tmp_path / "plots").mkdir()
+    update_document(path, RUN, [TABLE], "<svg/>")
+    assert (tmp_path / "plots" / "bench-upload.svg").read_text() == "<svg/>"
+    assert "](plots/bench-upload.svg)" in path.read_text()
+
+
 def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("nothing")

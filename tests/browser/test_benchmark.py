@@ -23,7 +23,7 @@ def test_the_page_sends_its_chunks_the_way_that_is_measured(
 ) -> None:
     requests: list[Request] = []
     page = open_page(new_context(), site.url, way)
-    page.on("request", lambda request: requests.append(request))  # noqa: PLW0108 - no builtins
+    page.on("request", lambda request: requests.append(request))  # noqa: PLW0108 - no built-in
     assert upload_file(page, films.small) > 0
     (chunk,) = [one for one in requests if one.url.startswith(f"{site.url}/upload")]
     is_form = chunk.headers.get("content-type", "").startswith("multipart/form-data")

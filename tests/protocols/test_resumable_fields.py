@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.domain.errors import InvalidRequest
 from app.protocols.resumable.errors import InconsistentLength
 from app.protocols.resumable.headers import (
+    MAX_FIELD_CHARACTERS,
     MAX_INTEGER,
     parse_boolean,
     parse_filename,
@@ -113,3 +114,10 @@ def test_completeness_is_written_in_the_words_of_the_version() -> None:
     assert DRAFT_12.write_completeness(is_complete=True) == {"Upload-Complete": "?1"}
     assert VERSIONS[3].write_completeness(is_complete=True) == {"Upload-Incomplete": "?0"}
     assert VERSIONS[3].write_completeness(is_complete=False) == {"Upload-Incomplete": "?1"}
+
+
+@pytest.mark.parametrize("parse", [parse_repr_digest, parse_wanted_digests])
+def test_a_field_too_long_to_parse_in_time_is_refused(parse: Callable[[str], object]) -> None:
+    parse("a=1" + ",a=1" * (MAX_FIELD_CHARACTERS // 4 - 1))
+    with pytest.raises(InvalidRequest):
+        parse("a=1" + ",a=1" * (MAX_FIELD_CHARACTERS // 4))

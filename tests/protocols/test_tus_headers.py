@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.domain.errors import InvalidRequest, UploadNotFound
 from app.ingest.checksum import ALGORITHMS
 from app.protocols.tus.headers import (
+    MAX_PARTS,
     file_name,
     format_concat,
     format_date,
@@ -224,3 +225,11 @@ def test_dates_are_those_of_http() -> None:
 @pytest.mark.parametrize("head", ["", "sha1 ", "final;", "filename "])
 def test_reading_costs_no_more_than_the_value_is_long(reader: str, unit: str, head: str) -> None:
     assert_cost_is_linear(READERS[reader], head, unit, "x")
+
+
+def test_a_final_upload_does_not_have_any_number_of_parts() -> None:
+    parts = parse_concat("final;" + f"/tus/{ID} " * MAX_PARTS)
+    assert parts is not None
+    assert len(parts) == MAX_PARTS
+    with pytest.raises(InvalidRequest):
+        parse_concat("final;" + f"/tus/{ID} " * (MAX_PARTS + 1))
