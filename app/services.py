@@ -59,7 +59,8 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     durability = Durability(settings.durability)
     database = Database(
         settings.database_url,
-        synced=durability is Durability.CHUNK,
+        # A finished file that no record tells of is as good as lost.
+        synced=durability is not Durability.NONE,
         connections=settings.threads,
     )
     records = AnnouncingRecords(database, on_upload)

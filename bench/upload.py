@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bench import contenders as who
@@ -56,14 +57,11 @@ def run(lab: Lab) -> list[Table]:
     one, eight = jobs = _jobs(lab)
     source = lab.source(one.length)
     for number in lab.rounds():
-        measure_dd(lab, number, one.length)
-        # There and back, so that nobody is always the one after the same other one.
-        for contender in found[:: -1 if number % 2 else 1]:
-            # A server that a case has to itself takes ten seconds more on a busy machine.
-            for group in [jobs] if lab.is_quick else [[job] for job in jobs]:
-                with contender.start(lab) as server:
-                    for job in group:
-                        lab.keep(_measure(number, job, contender, server=server, source=source))
+        turns = [partial(measure_dd, lab, number, one.length)]
+        turns += [partial(_measure, lab, number, jobs, contender, source) for contender in found]
+        # There and back, so that nobody always comes first, or after the same other.
+        for turn in turns[:: -1 if number % 2 else 1]:
+            turn()
     return [
         table(lab, one, found),
         table(lab, eight, found, (*NOTES, _digest_note(lab), who_note)),
@@ -76,9 +74,15 @@ def _jobs(lab: Lab) -> list[Job]:
     return [Job(1, total), Job(8, total // 8)]
 
 
-def _measure(
-    number: int, job: Job, contender: Contender, *, server: Served, source: Path
-) -> Sample:
+def _measure(lab: Lab, number: int, jobs: list[Job], contender: Contender, source: Path) -> None:
+    """A server for each job; in a quick run one for all, as a start takes longer than a job."""
+    for group in [jobs] if lab.is_quick else [[job] for job in jobs]:
+        with contender.start(lab) as server:
+            for job in group:
+                lab.keep(_sample(number, job, contender, server=server, source=source))
+
+
+def _sample(number: int, job: Job, contender: Contender, *, server: Served, source: Path) -> Sample:
     paths: list[str] = []
     with Meter(server.processes()) as meter:
         in_parallel(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,6 +109,25 @@ class RangeSet:
         if position < span.end:
             yield ByteRange(position, span.end)
 
+    def changes_to(self, other: RangeSet) -> tuple[tuple[ByteRange, ...], tuple[ByteRange, ...]]:
+        """The ranges this set has and `other` has not, and the other way round.
+
+        Both lie between what the two begin and end with in common, which after `add` is the same
+        objects: nearly all.
+        """
+        old, new = self.ranges, other.ranges
+        shared = _count_same(old, new)
+        old, new = old[shared:], new[shared:]
+        shared = _count_same(reversed(old), reversed(new))
+        old, new = old[: len(old) - shared], new[: len(new) - shared]
+        return tuple(set(old) - set(new)), tuple(set(new) - set(old))
+
     def missing(self, length: int) -> RangeSet:
         """What a file of `length` bytes still lacks."""
         return RangeSet(tuple(self.gaps(ByteRange(0, length))))
+
+
+def _count_same(ones: Iterable[ByteRange], others: Iterable[ByteRange]) -> int:
+    """How many of them are the same objects, from the first on."""
+    pairs = zip(ones, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))

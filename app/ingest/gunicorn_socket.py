@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +31,7 @@ from gunicorn.http.errors import ParseException
 from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.client_socket import ClientSocket
-from app.ingest.source import IDLE_TICK_SECONDS
+from app.ingest.source import IDLE_TICK_SECONDS, Readable
 from app.ingest.stages import note_arrival
 
 FRAMING_BYTES = 8192
@@ -239,6 +240,32 @@ def _take_over_length(body: Body, client: ClientSocket) -> GunicornSocketSource:
         head = head[:length]
     reader.length = 0
     return GunicornSocketSource(body, client, head, length)
+
+
+def timed_input(environ: dict[str, Any], stream: Readable, idle_seconds: float) -> Readable:
+    """`stream`, read from `wsgi.input`, so that over TLS it raises `TimeoutError` after a silence.
+
+    A TLS socket that blocks overlooks the time-out it has from its listener, and waits for ever.
+    """
+    connection = environ.get("gunicorn.socket")
+    if not isinstance(connection, ssl.SSLSocket) or environ.get("HTTP_VERSION") == "2":
+        return stream
+    return _TimedStream(stream, connection, idle_seconds)
+
+
+class _TimedStream:
+    def __init__(self, stream: Readable, connection: ssl.SSLSocket, idle_seconds: float) -> None:
+        self._stream = stream
+        self._connection = connection
+        self._idle_seconds = idle_seconds
+
+    def read(self, size: int, /) -> bytes | None:
+        before = self._connection.gettimeout()
+        self._connection.settimeout(self._idle_seconds)
+        try:
+            return self._stream.read(size)
+        finally:
+            self._connection.settimeout(before)
 
 
 def _is_untouched(reader: ChunkedReader) -> bool:

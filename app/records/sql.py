@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -84,7 +86,8 @@ class SqlRecords:
         """See `UploadRecords.find`."""
         with self._database.read() as connection:
             key = {"owner": owner, "client_key": client_key}
-            return _one(connection.execute(BY_CLIENT_KEY, key).all())
+            row = connection.execute(BY_CLIENT_KEY, key).one_or_none()
+            return None if row is None else _with_ranges(row)
 
     def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
         """See `UploadRecords.find_fingerprint`."""
@@ -268,17 +271,16 @@ class SqlRecords:
 
 def _get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
     statement = BY_ID_FOR_UPDATE if for_update else BY_ID
-    upload = _one(connection.execute(statement, {"upload_id": upload_id}).all())
-    if upload is None:
+    row = connection.execute(statement, {"upload_id": upload_id}).one_or_none()
+    if row is None:
         raise UploadNotFound("No upload has this id.")
-    return upload
+    return _with_ranges(row)
 
 
-def _one(rows: Sequence[Row[Any]]) -> Upload | None:
-    if not rows:
-        return None
-    ranges = (ByteRange(row.start, row.end) for row in rows if row.start is not None)
-    return _from_row(rows[0], RangeSet(tuple(ranges)))
+def _with_ranges(row: Row[Any]) -> Upload:
+    bounds = map(int, row.received.split(",") if row.received else ())
+    ranges = starmap(ByteRange, zip(bounds, bounds, strict=True))
+    return _from_row(row, RangeSet(tuple(sorted(ranges, key=attrgetter("start")))))
 
 
 def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeSet]:
@@ -313,11 +315,11 @@ def _with_keys_of(connection: Connection, new: Sequence[Upload]) -> dict[tuple[s
 
 def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> None:
     """Write only what differs: of a chunk beside others, two rows."""
-    old, new = set(before), set(upload.received)
-    for item in old - new:
+    old, new = before.changes_to(upload.received)
+    for item in old:
         key = {"range_of": upload.id, "range_start": item.start}
         connection.execute(DELETE_RANGE, key)
-    for item in new - old:
+    for item in new:
         row = {"upload_id": upload.id, "start": item.start, "end": item.end}
         connection.execute(INSERT_RANGE, row)
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import String, bindparam, cast, delete, func, insert, select, update
 
 from app.records.tables import received_ranges, uploads
 
-_upload_and_ranges = (
-    select(uploads, received_ranges.c.start, received_ranges.c.end)
-    .outerjoin(received_ranges)
-    .order_by(received_ranges.c.start)
+_bounds = [cast(column, String) for column in (received_ranges.c.start, received_ranges.c.end)]
+
+_upload_and_ranges = select(
+    uploads,
+    select(func.aggregate_strings(_bounds[0] + "," + _bounds[1], ","))
+    .where(received_ranges.c.upload_id == uploads.c.id)
+    .scalar_subquery()
+    .label("received"),
 )
 
 BY_ID = _upload_and_ranges.where(uploads.c.id == bindparam("upload_id"))
-"""A row for each received range of the upload, or one without a range; likewise below."""
+"""One row; `received` is its ranges as "0,100,200,300", in any order, or None. Likewise below.
+
+A row for each range would cost 10 us for each of them, and a chunk reads three times.
+"""
 
 BY_ID_FOR_UPDATE = BY_ID.with_for_update(of=uploads)
 

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -120,6 +120,19 @@ class Folder:
             # Asking for more than there is would fill the disk before it fails.
             self.require_room(missing)
             os.posix_fallocate(descriptor, 0, length)
+
+    def room_check(self, descriptor: int) -> Callable[[int], None]:
+        """For a file of the folder that may grow: told how far it is written, raises `NoRoom`.
+
+        It does so where that is beyond what was allocated, and only the records' room is left.
+        """
+        allocated = os.fstat(descriptor).st_size
+
+        def check(position: int) -> None:
+            if position > allocated:
+                self.require_room(0)
+
+        return check
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""

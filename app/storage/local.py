@@ -83,7 +83,8 @@ class LocalStore:
         """See `UploadStore.exclusive`."""
         with self._staged_file(key) as descriptor:
             lock_range(descriptor, span)
-            yield LocalRangeWriter(descriptor, span, limits, self._durability)
+            check_room = self._staging.room_check(descriptor)
+            yield LocalRangeWriter(descriptor, span, limits, self._durability, check_room)
 
     def settle(self, key: str, position: int) -> None:
         """See `UploadStore.settle`."""
@@ -115,9 +116,15 @@ class LocalStore:
         self._staging.require_room(0)
         with self._staged_file(key, os.O_RDWR | os.O_CREAT) as descriptor, disk_errors():
             copy = FileCopy(descriptor, ByteRange(0, limit), limits)
+            check_room = self._staging.room_check(descriptor)
             is_synced = self._durability is not Durability.NONE
             writeback = Writeback(descriptor, 0, is_wanted=is_synced)
-            copy.run(source, lambda: writeback.follow(copy.position))
+
+            def watch() -> None:
+                check_room(copy.position)
+                writeback.follow(copy.position)
+
+            copy.run(source, watch)
             os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
             writeback.catch_up(copy.position)
             return copy.position
@@ -260,6 +267,7 @@ class LocalStore:
     def _copy_over(self, key: str, length: int, descriptor: int) -> None:
         target = self._library.open(_incoming(key), os.O_WRONLY | os.O_CREAT)
         try:
+            self._library.allocate_open(target, length)
             os.ftruncate(target, length)
             if copy_range(descriptor, target, 0, length) < length:
                 raise BytesLost(f"{key} was cut short while it was copied")

@@ -31,8 +31,14 @@ class LocalRangeWriter:
     """Writes one range of a staged file whose lock it holds."""
 
     def __init__(
-        self, descriptor: int, span: ByteRange, limits: BodyLimits, durability: Durability
+        self,
+        descriptor: int,
+        span: ByteRange,
+        limits: BodyLimits,
+        durability: Durability,
+        check_room: Callable[[int], None],
     ) -> None:
+        self.check_room = check_room
         self._descriptor = descriptor
         self._span = span
         self._limits = limits
@@ -100,6 +106,7 @@ class _Flow:
     def watch(self) -> None:
         self._writer.stop_if_superseded()
         self._writer.stop_if_removed()
+        self._writer.check_room(self._copy.position)
         fresh = self._copy.position - self._durable_to
         if fresh >= CHECKPOINT_BYTES:
             self.make_durable()

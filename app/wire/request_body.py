@@ -10,7 +10,7 @@ from flask import Response, after_this_request, g, request
 from app.domain.errors import ChunkMismatch, TooLarge, UploadError
 from app.ingest.copy import BodyLimits, Pace, discard
 from app.ingest.form import FormReader
-from app.ingest.gunicorn_socket import linger, take_over
+from app.ingest.gunicorn_socket import linger, take_over, timed_input
 from app.ingest.multipart import parse_boundary
 from app.ingest.source import BodySource, StreamSource
 from app.wire.context import current_services
@@ -51,10 +51,12 @@ def open_form() -> FormReader:
 
 
 def _read_stream(length: int | None, expected_length: int | None) -> StreamSource:
+    idle_seconds = current_services().settings.body_idle_seconds
+    stream = timed_input(request.environ, request.stream, idle_seconds)
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     if is_chunked:
-        return StreamSource(request.stream, expected_length, must_end=True)
-    return StreamSource(request.stream, length or 0)
+        return StreamSource(stream, expected_length, must_end=True)
+    return StreamSource(stream, length or 0)
 
 
 def read_small_body(limit: int) -> bytes:

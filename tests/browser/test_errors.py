@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from tests.browser.upload_page import MIB, UploadPage
 from tests.server import Server
 
 pytestmark = pytest.mark.browser
+
+CHUNKS = re.compile(r"/upload\?")
+"""The requests that carry them."""
 
 OpenPage = Callable[..., UploadPage]
 
@@ -94,10 +98,10 @@ def test_a_busy_server_is_asked_again_without_anyone_doing_anything(
 ) -> None:
     complaints.allow_failed_requests()
     page = open_page(site)
-    page.page.route("**/upload", problem(503, "server_busy", retryable=True))
+    page.page.route(CHUNKS, problem(503, "server_busy", retryable=True))
     page.choose(films.small)
     expect(page.row(films.small)).to_contain_text("The server is busy")
-    page.page.unroute("**/upload")
+    page.page.unroute(CHUNKS)
     page.wait_for_success(films.small)
 
 
@@ -107,7 +111,7 @@ def test_a_login_page_of_the_network_in_between_is_no_acknowledgement(
     page = open_page(site)
     login = "<!doctype html><title>Log in to the hotel's network</title>"
     page.page.route(
-        "**/upload", lambda route: route.fulfill(content_type="text/html", body=login), times=1
+        CHUNKS, lambda route: route.fulfill(content_type="text/html", body=login), times=1
     )
     page.choose(films.small)
     page.wait_for_success(films.small)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from playwright.sync_api import BrowserContext, Locator, Request, expect
 
@@ -15,16 +16,6 @@ PATIENCE_SECONDS = 60
 
 MIB = 1024 * 1024
 
-NOTE_CHUNKS = """
-const send = XMLHttpRequest.prototype.send;
-XMLHttpRequest.prototype.send = function (body) {
-  const offset = body instanceof FormData ? body.get("dzchunkbyteoffset") : null;
-  if (offset !== null) noteChunk(Number(offset));
-  return send.call(this, body);
-};
-"""
-"""The browser does not tell what is in a body with a file; so chunks are noted as they leave."""
-
 
 class UploadPage:
     """`offsets` lists where each chunk begins that was sent; `requests` every request's path."""
@@ -34,8 +25,6 @@ class UploadPage:
         self.requests: list[str] = []
         self.context = context
         self.server = server
-        context.expose_function("noteChunk", self._note_chunk)
-        context.add_init_script(NOTE_CHUNKS)
         self.page = context.new_page()
         self.page.on("request", self._note_request)
         self.page.on("dialog", lambda dialog: dialog.accept())
@@ -46,11 +35,10 @@ class UploadPage:
         self._upload_rate = -1
         self.page.goto(server.url)
 
-    def _note_chunk(self, offset: int) -> None:
-        self.offsets.append(offset)
-
     def _note_request(self, request: Request) -> None:
-        self.requests.append(f"{request.method} {request.url.removeprefix(self.server.url)}")
+        path, _, query = request.url.removeprefix(self.server.url).partition("?")
+        self.requests.append(f"{request.method} {path}")
+        self.offsets += map(int, parse_qs(query).get("dzchunkbyteoffset", []))
 
     # ---- people --------------------------------------------------------------------------------
 

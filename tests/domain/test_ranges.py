@@ -75,6 +75,18 @@ class GrowingSet(RuleBasedStateMachine):
 TestGrowingSet = GrowingSet.TestCase
 
 
+@given(st.lists(spans), st.lists(spans))
+def test_changes_lead_from_one_set_to_the_other(
+    items: list[ByteRange], more: list[ByteRange]
+) -> None:
+    before = RangeSet.of(items)
+    for after in (RangeSet.of(more), RangeSet.of([*items, *more]), *map(before.add, more)):
+        removed, added = before.changes_to(after)
+        assert set(before) - set(removed) | set(added) == set(after)
+        assert set(removed) == set(before) - set(after)
+        assert not set(added) & set(before)
+
+
 @given(st.lists(spans), st.randoms(use_true_random=False))
 def test_the_order_of_adding_makes_no_difference(items: list[ByteRange], chance: Random) -> None:
     shuffled = list(items)

@@ -59,9 +59,10 @@ KINDS = [
 
 
 @contextmanager
-def running(kind: Kind, folder: Path) -> Iterator[Server]:
-    """A server of that kind."""
+def running(kind: Kind, folder: Path, **options: str) -> Iterator[Server]:
+    """A server of that kind, with settings such as `SLUICE_BODY_IDLE_SECONDS="2"`."""
     server = _werkzeug(folder) if kind.is_werkzeug else _gunicorn(kind, folder)
+    server.options |= options
     server.start()
     try:
         yield server

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.e2e
 TUS = {"Tus-Resumable": "1.0.0"}
 PATCH = {**TUS, "Content-Type": "application/offset+octet-stream"}
 CONTENT = random_bytes(3 * STEP_BYTES + 12_345, 61)
+IDLE_SECONDS = 4
 TAKEN_UP_SECONDS = 1.5
 """After it a server that is not kept busy has read whatever a client has sent."""
 
@@ -51,7 +52,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.fixture(scope="module")
 def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of that kind, for all tests of this file."""
-    with running(kind, tmp_path_factory.mktemp("server")) as one:
+    folder = tmp_path_factory.mktemp("server")
+    with running(kind, folder, SLUICE_BODY_IDLE_SECONDS=str(IDLE_SECONDS)) as one:
         yield one
 
 
@@ -249,6 +251,20 @@ def test_a_chunked_body_that_breaks_off_keeps_what_came(server: Server, kind: Ki
         wait_until(lambda: received(server, path) >= least, "what the server got is recorded")
     kept = offset(server, path)
     assert least <= kept <= most
+    assert patch(server, path, CONTENT[kept:], kept) == 204
+    assert_stored(server, path)
+
+
+def test_a_client_that_falls_silent_is_told_so(server: Server, kind: Kind) -> None:
+    if kind.is_werkzeug:
+        pytest.skip("Werkzeug's server, which is for development, waits for ever")
+    path, sent = create(server), STEP_BYTES + 1000
+    with closing(server.connect()) as connection:
+        connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
+        assert read_response(connection)[0] == 408
+    least = sent if kind.takes_over else sent - STEP_BYTES
+    kept = offset(server, path)
+    assert least <= kept <= sent
     assert patch(server, path, CONTENT[kept:], kept) == 204
     assert_stored(server, path)
 

@@ -1,13 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { chunkCount, chunkRange, chunksToSkip, coveredBytes } from "../../static/js/uploads/chunk_plan.js";
+import { chunkCount, chunkFields, chunkRange, chunksToSkip, coveredBytes } from "../../static/js/uploads/chunk_plan.js";
 
 const skipped = (...args) => [...chunksToSkip(...args)];
 
 test("the last chunk may be shorter, and an empty file has one", () => {
   assert.deepEqual([0, 1, 10, 11].map((size) => chunkCount(size, 10)), [1, 1, 1, 2]);
   assert.deepEqual(chunkRange(1, 15, 10), [10, 15]);
+});
+
+test("the fields of a chunk say where it belongs in its upload", () => {
+  assert.deepEqual(chunkFields(3, { id: "ab", size: 35, chunkBytes: 10 }), {
+    dzuuid: "ab",
+    dzchunkindex: 3,
+    dztotalfilesize: 35,
+    dzchunksize: 10,
+    dztotalchunkcount: 4,
+    dzchunkbyteoffset: 30,
+  });
 });
 
 test("nothing is left out of a new upload", () => {

@@ -16,7 +16,7 @@ from app.storage import folder
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from tests.storage.processes import reserve_beyond_limit
-from tests.storage.sources import pattern
+from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, local_store, names
 
 MIB = 1024 * 1024
@@ -48,6 +48,38 @@ def test_a_full_staging_disk_is_found_before_a_byte_is_sent(
         store.reserve(KEY, SMALL_DISK + 1)
     assert names(small_disk / "staging") == set()
     assert names(tmp_path / "library") == set()
+
+
+def test_a_file_of_unknown_length_does_not_take_the_room_of_the_records(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    store.reserve(KEY, 0)
+    recorded: list[ByteRange] = []
+    span = ByteRange(0, SMALL_DISK)
+    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
+        writer.write(span, body(0, SMALL_DISK), recorded.append)
+    assert recorded[0].end >= SMALL_DISK - folder.KEPT_FREE_BYTES - MIB, "what there was room for"
+    assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB
+
+
+def test_a_whole_file_does_not_take_the_room_of_the_records(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    with pytest.raises(NoRoom):
+        store.receive(KEY, body(0, SMALL_DISK), SMALL_DISK, LIMITS)
+    assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB
+
+
+def test_reserved_room_may_be_filled_on_a_full_disk(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    store.reserve(KEY, 4 * MIB)
+    other = small_disk / "other"
+    with other.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, _free(small_disk))
+    assert fill(store, KEY, 0, 4 * MIB) == 4 * MIB
+
+
+def _free(disk: Path) -> int:
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
 
 
 def test_a_full_library_disk_is_found_before_a_byte_is_sent(

@@ -16,6 +16,19 @@ export function chunkRange(index, size, chunkBytes) {
   return [start, Math.min(start + chunkBytes, size)];
 }
 
+/** What tells the server where a chunk of the upload with that id belongs, by Dropzone's names. */
+export function chunkFields(index, { id, size, chunkBytes }) {
+  const [offset] = chunkRange(index, size, chunkBytes);
+  return {
+    dzuuid: id,
+    dzchunkindex: index,
+    dztotalfilesize: size,
+    dzchunksize: chunkBytes,
+    dztotalchunkcount: chunkCount(size, chunkBytes),
+    dzchunkbyteoffset: offset,
+  };
+}
+
 /** The indexes, as a Set, of the chunks that touch no missing range and so need not be sent again. */
 export function chunksToSkip(missing, size, chunkBytes) {
   if (size === 0) return new Set();

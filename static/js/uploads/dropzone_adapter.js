@@ -6,7 +6,7 @@
 import { Dropzone } from "../../vendor/dropzone/dropzone.mjs";
 import { nextTask, SlicedWork } from "../helpers/sliced_work.js";
 import { acknowledgementOf } from "./api.js";
-import { chunkCount, chunkRange } from "./chunk_plan.js";
+import { chunkCount, chunkFields, chunkRange } from "./chunk_plan.js";
 import { checkReadable } from "./file_check.js";
 import { walkFolder } from "./folder_walk.js";
 import { connectionLost, problemOfAnswer } from "./problem.js";
@@ -27,7 +27,11 @@ export class DropzoneAdapter {
   constructor(element, { url, chunkBytes, connection, slots, onFiles }) {
     this.#onFiles = onFiles;
     this.#dropzone = new ChunkSender(element, {
-      url,
+      url: ([{ size, upload }], [{ chunkIndex }]) =>
+        `${url}?${new URLSearchParams(chunkFields(chunkIndex, { id: upload.uuid, size, chunkBytes }))}`,
+      // Costs the browser a tenth less CPU time than forms do: docs/performance.md.
+      binaryBody: true,
+      headers: { "Content-Type": "application/octet-stream" },
       chunkSize: chunkBytes,
       chunking: true,
       forceChunking: true,
