@@ -25,6 +25,7 @@ class Kind:
     is_werkzeug: bool = False
     keeps_alive: bool = True
     serves_pipelined: bool = True
+    waits_for_ever: bool = False
     takes_over: bool = True
     """Otherwise the server reads the body for us, and a reset costs the step under way."""
 
@@ -54,6 +55,7 @@ KINDS = [
         takes_over=False,
         keeps_alive=False,
         serves_pipelined=False,
+        waits_for_ever=True,
     ),
 ]
 
