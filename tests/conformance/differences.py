@@ -57,7 +57,7 @@ _TUSD = {
 OWN: dict[str, str] = {
     "test_all_bytes_do_not_make_an_upload_complete": (
         "Knowingly: the last missing byte completes an upload, as in every other protocol, and -12"
-        " lets the server do so. The client's last request is answered as if it had been the one to do so"
+        " lets the server do so. The client's last request is answered as if it had done so itself"
     ),
 }
 """What our own server fails knowingly; such a case is an error once it passes."""
