@@ -22,7 +22,7 @@ TENTHS = {"first": 0, "middle": 5, "last": 9}
 """Which tenths of an upload are measured."""
 
 ALLOWED = 1.2
-"""What the last tenth, or many at once, may cost as a multiple of the first, or of one."""
+"""What a later tenth, or many at once, may cost as a multiple of the first, or of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,9 @@ def _order_table(lab: Lab, count: int) -> Table:
     for order in ORDERS:
         tenths = [_milliseconds_a_chunk(lab.of(f"{order.name}, {name}")) for name in TENTHS]
         cells = (spread(values, 2) for values in tenths)
-        rows.append((order.name, *cells, *_verdict(tenths[-1], tenths[0])))
-    columns = ("order", *(f"{name} tenth" for name in TENTHS), "last of first", "within 1.2")
+        dearest = [max(values) for values in zip(*tenths, strict=True)]
+        rows.append((order.name, *cells, *_verdict(dearest, tenths[0])))
+    columns = ("order", *(f"{name} tenth" for name in TENTHS), "dearest of first", "within 1.2")
     notes = (
         f"CPU of the server in milliseconds a chunk: one upload of {count} chunks of 64 KiB, raw, "
         "over one connection, each on the disk before it is acknowledged.",
@@ -158,8 +159,8 @@ def _at_once_table(lab: Lab, uploads: Sequence[int]) -> Table:
         rows.append((str(at_once), spread(rates), spread(cpu, 2), *_verdict(cpu, base)))
     columns = ("uploads at once", "MB/s", "CPU s/GB", "of one", "within 1.2")
     notes = (
-        f"{lab.pick(100, 10)} chunks of 20 MiB in all, at full speed, each on the disk before its "
-        "answer.",
+        f"{lab.pick(100, 10)} chunks of 20 MiB in all, each a file of its own, at full speed, on "
+        "the disk before the answer.",
     )
     return Table("Many uploads at once", columns, rows, notes)
 

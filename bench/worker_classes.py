@@ -10,7 +10,7 @@ WORKERS: dict[str, str] = {
     OURS: "",
     "gthread": "--worker-class gthread",
     "gevent": "--worker-class gevent",
-    "sync": "--worker-class sync",
+    "sync": "--worker-class sync --threads 1",
 }
 """Arguments that gunicorn takes over those of its settings file; ours is what that file names."""
 
