@@ -2,6 +2,8 @@
 
 PYTHON := .venv/bin/python
 SOURCES = $(wildcard app bench tests scripts wsgi.py)
+# Most tests wait for a server or a browser. The tests of one file share servers, and stay together.
+SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile
 TYPED = $(wildcard app bench tests scripts/lock_digest.py wsgi.py)
 
 .DEFAULT_GOAL := help
@@ -20,10 +22,10 @@ run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; SLUICE_ variables as 
 	@exec $(PYTHON) -m app.serve
 
 test: setup-dev ## all tests; ARGS="-k name" narrows them
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTHON) -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-fast: setup-dev ## the tests that start neither a server nor a browser
-	@$(PYTHON) -m pytest -m "not e2e and not browser" $(ARGS)
+	@$(PYTHON) -m pytest -m "not e2e and not browser" $(SIDE_BY_SIDE) $(ARGS)
 
 lint: setup-dev ## formatter, linter, types, import rules, spelling, lock files; changes nothing
 	@scripts/lint $(SOURCES) -- $(TYPED)

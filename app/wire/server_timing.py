@@ -37,7 +37,9 @@ def _start() -> None:
 
 
 def _stop(_error: BaseException | None) -> None:
-    stages.stop(g.stage_clock_token)
+    token = g.pop("stage_clock_token", None)
+    if token is not None:  # Else the request ended before it began.
+        stages.stop(token)
 
 
 def _tell(response: Response) -> Response:

@@ -242,11 +242,11 @@ def test_gunicorn_alone_counts_over_its_workers_as_well(tmp_path: Path) -> None:
     try:
         wait_until(lambda: answers(server), "gunicorn serves")
         folder = metrics_folder(server)
+        wait_until(lambda: len(list(folder.glob("counter_*.db"))) == 2, "both workers count")
         before = scrape(server).total("sluice_requests_total", protocol="health")
         for _ in range(40):
             server.get("/healthz")
         assert scrape(server).total("sluice_requests_total", protocol="health") == before + 40
-        assert len(list(folder.glob("counter_*.db"))) == 2
     finally:
         server.stop()
     assert not folder.exists()

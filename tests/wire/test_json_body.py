@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -9,11 +10,20 @@ import pytest
 from flask import Flask
 
 from app.domain.errors import InvalidRequest, TooLarge
+from app.factory import create_app
+from app.services import build_services
+from app.settings import Settings
 from app.wire.json_body import MAX_JSON_BYTES, json_object, member
 
 
+@cache
+def application() -> Flask:
+    """The real one; nothing of it is opened, as no view runs."""
+    return create_app(build_services(Settings()))
+
+
 def read(body: bytes, *, length: int | None = None) -> dict[str, Any]:
-    with Flask(__name__).test_request_context(
+    with application().test_request_context(
         method="POST",
         input_stream=BytesIO(body),
         environ_overrides={"CONTENT_LENGTH": str(length or len(body))},
