@@ -16,11 +16,14 @@ from bench.harness import GB, MB, Benchmark, BenchServer, Lab
 from bench.meter import Meter
 from bench.report import Table, spread
 from bench.slow_clients import upload_slowly
-from bench.worker_classes import OURS, pick_workers, thread_count, worker_options
+from bench.worker_classes import pick_workers, thread_count, worker_options
 
 BYTES_PER_SECOND = 200_000
 SECONDS = 30
 """How long one upload takes at that rate: 6 MB of what would be a chunk of 20 MB."""
+
+ONE_AT_A_TIME = "sync"
+"""A worker class that needs no measuring: one upload a process, and killed in the middle of it."""
 
 PATIENCE = 4
 """An upload that is not stored after so many times its due time has failed."""
@@ -82,9 +85,8 @@ def run(lab: Lab) -> list[Table]:
         "threads",
     )
     counts = [100] if lab.is_quick else [100, 1000]
-    cases = [(worker, count) for worker in pick_workers(lab) for count in counts]
-    if not lab.is_quick:
-        cases = [(OURS, 1), (OURS, 10), *cases]
+    workers = [worker for worker in pick_workers(lab) if worker != ONE_AT_A_TIME]
+    cases = [(worker, count) for worker in workers for count in counts]
     rows: list[tuple[str, ...]] = [_measure(lab, worker, count) for worker, count in cases]
     seconds = _seconds(lab)
     notes = (

@@ -15,7 +15,6 @@ from app.domain.errors import (
     InvalidRequest,
     OffsetMismatch,
     TypeNotAllowed,
-    UploadComplete,
     UploadError,
 )
 from app.domain.lifecycle import UploadState
@@ -33,6 +32,7 @@ from app.protocols.tus.headers import (
     parse_number,
 )
 from app.uploads.service import NewUpload
+from app.wire.client_uploads import remove_upload
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.location import location_of
 from app.wire.problems import Problem, answer
@@ -165,7 +165,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
             _check_type()
         return current_services().uploads.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        _terminate(upload.id)
+        remove_upload(upload)
         raise
 
 
@@ -221,16 +221,9 @@ def _check_offset(upload: Upload, offset: int) -> None:
 
 
 def _delete(upload_id: str) -> Response:
-    _terminate(upload_id)
+    uploads = current_services().uploads
+    remove_upload(note_upload(uploads.get(current_owner(), parse_upload_id(upload_id))))
     return _empty(204)
-
-
-def _terminate(upload_id: str) -> None:
-    services, owner, known_id = current_services(), current_owner(), parse_upload_id(upload_id)
-    try:
-        services.uploads.cancel(owner, known_id)
-    except UploadComplete:
-        services.library.delete(owner, known_id)
 
 
 # ---- what they share -----------------------------------------------------------------------------
