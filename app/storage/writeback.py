@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-WRITEBACK_BYTES = 8 * 1024 * 1024
+WRITEBACK_BYTES = 4 * 1024 * 1024
 """How much arrives before the kernel is told. Chunks of 20 MiB, each followed by fdatasync, then
-came in 1.35 times as fast as without; steps of 1, 4 and 8 MiB did not differ beyond the noise
-(median of interleaved rounds of `python -m bench write_path`)."""
+came in 1.8 times as fast as without; in steps of 1 MiB no faster, in steps of 8 MiB 1.5 times
+(medians of interleaved rounds of `python -m bench write_path`)."""
 
 _SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: begin, and do not wait
 
