@@ -28,11 +28,6 @@ class ByteRange:
         """Whether the two overlap or stand side by side, so that their union is one range."""
         return self.start <= other.end and other.start <= self.end
 
-    def intersection(self, other: ByteRange) -> ByteRange | None:
-        """The bytes both have, or None where there are none."""
-        start, end = max(self.start, other.start), min(self.end, other.end)
-        return ByteRange(start, end) if start < end else None
-
 
 @dataclass(frozen=True, slots=True)
 class RangeSet:
