@@ -62,7 +62,7 @@ def _number(text: str) -> int:
 
 def _coalesced(spans: list[ByteRange]) -> list[ByteRange]:
     """The union of `spans`; each range of it stands where the first that went into it did."""
-    union = RangeSet.of(spans).ranges
+    union = tuple(RangeSet.of(spans))
     places = (bisect_right(union, span.start, key=lambda item: item.start) for span in spans)
     return [union[place - 1] for place in dict.fromkeys(places)]
 

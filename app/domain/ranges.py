@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, field
+from itertools import chain
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,68 +26,80 @@ class ByteRange:
         """Number of bytes."""
         return self.end - self.start
 
-    def touches(self, other: ByteRange) -> bool:
-        """Whether the two overlap or stand side by side, so that their union is one range."""
-        return self.start <= other.end and other.start <= self.end
+
+def _no_bounds() -> array[int]:
+    return array("q")
 
 
 @dataclass(frozen=True, slots=True)
 class RangeSet:
-    """An immutable set of bytes, held as sorted ranges that neither overlap nor touch.
+    """An immutable set of bytes: ranges in order that neither overlap nor touch.
 
-    `of()` takes ranges in any order; the constructor trusts its argument.
+    It is held as their bounds, start, end, start, end and so on, which rise: a byte is in the set
+    if an odd number of bounds is at or before it. As 64-bit numbers in one piece of memory, ten
+    thousand ranges are read, searched and written about as fast as one.
     """
 
-    ranges: tuple[ByteRange, ...] = ()
+    _bounds: array[int] = field(default_factory=_no_bounds)
 
     @classmethod
     def of(cls, ranges: Iterable[ByteRange]) -> RangeSet:
         """The union of `ranges`, given in any order."""
-        merged: list[ByteRange] = []
+        bounds = _no_bounds()
         for item in sorted(ranges):
             if item.length == 0:
                 continue
-            if merged and merged[-1].end >= item.start:
-                merged[-1] = ByteRange(merged[-1].start, max(merged[-1].end, item.end))
+            if bounds and bounds[-1] >= item.start:
+                bounds[-1] = max(bounds[-1], item.end)
             else:
-                merged.append(item)
-        return cls(tuple(merged))
+                bounds.extend((item.start, item.end))
+        return cls(bounds)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RangeSet:
+        """The set that `to_bytes` has written."""
+        return cls(_little_endian(array("q", data)))
+
+    def to_bytes(self) -> bytes:
+        """The bounds as signed 64-bit numbers, little end first: 16 bytes a range."""
+        return _little_endian(self._bounds[:]).tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self._bounds.tobytes())
 
     def __iter__(self) -> Iterator[ByteRange]:
-        return iter(self.ranges)
+        return _pairs(self._bounds)
 
     def __len__(self) -> int:
-        return len(self.ranges)
+        return len(self._bounds) // 2
 
     @property
     def total(self) -> int:
         """Number of bytes in the set."""
-        return sum(item.length for item in self.ranges)
+        return sum(self._bounds[1::2]) - sum(self._bounds[::2])
 
     @property
     def prefix_end(self) -> int:
         """End of the range that starts at byte 0; 0 where byte 0 is not in the set."""
-        if self.ranges and self.ranges[0].start == 0:
-            return self.ranges[0].end
-        return 0
+        return self._bounds[1] if self._bounds and self._bounds[0] == 0 else 0
 
     @property
     def end(self) -> int:
         """End of the last range; 0 for the empty set."""
-        return self.ranges[-1].end if self.ranges else 0
+        return self._bounds[-1] if self._bounds else 0
 
     def add(self, span: ByteRange) -> RangeSet:
         """The set with `span` in it; adding what is there already changes nothing."""
         if span.length == 0:
             return self
-        first = bisect_left(self.ranges, span.start, key=lambda item: item.end)
-        last = bisect_right(self.ranges, span.end, key=lambda item: item.start)
-        touched = self.ranges[first:last]
-        merged = ByteRange(
-            min([span.start, *(item.start for item in touched[:1])]),
-            max([span.end, *(item.end for item in touched[-1:])]),
-        )
-        return RangeSet((*self.ranges[:first], merged, *self.ranges[last:]))
+        # The bounds from `first` to `last` are in the span or at its ends: they go.
+        first, last = bisect_left(self._bounds, span.start), bisect_right(self._bounds, span.end)
+        bounds = self._bounds[:first]
+        if first % 2 == 0:
+            bounds.append(span.start)
+        if last % 2 == 0:
+            bounds.append(span.end)
+        return RangeSet(bounds + self._bounds[last:])
 
     def covers(self, span: ByteRange) -> bool:
         """Whether every byte of `span` is in the set; an empty span always is."""
@@ -93,36 +107,25 @@ class RangeSet:
 
     def gaps(self, span: ByteRange) -> Iterator[ByteRange]:
         """The parts of `span` that are not in the set, in order."""
-        position = span.start
-        first = bisect_right(self.ranges, span.start, key=lambda item: item.end)
-        for item in self.ranges[first:]:
-            if item.start >= span.end:
-                break
-            if position < item.start:
-                yield ByteRange(position, item.start)
-            position = max(position, item.end)
-        if position < span.end:
-            yield ByteRange(position, span.end)
-
-    def changes_to(self, other: RangeSet) -> tuple[tuple[ByteRange, ...], tuple[ByteRange, ...]]:
-        """The ranges this set has and `other` has not, and the other way round.
-
-        Both lie between what the two begin and end with in common, which after `add` is the same
-        objects: nearly all.
-        """
-        old, new = self.ranges, other.ranges
-        shared = _count_same(old, new)
-        old, new = old[shared:], new[shared:]
-        shared = _count_same(reversed(old), reversed(new))
-        old, new = old[: len(old) - shared], new[: len(new) - shared]
-        return tuple(set(old) - set(new)), tuple(set(new) - set(old))
+        if span.length == 0:
+            return iter(())
+        first, last = bisect_right(self._bounds, span.start), bisect_left(self._bounds, span.end)
+        before = () if first % 2 else (span.start,)
+        after = () if last % 2 else (span.end,)
+        return _pairs(chain(before, self._bounds[first:last], after))
 
     def missing(self, length: int) -> RangeSet:
         """What a file of `length` bytes still lacks."""
-        return RangeSet(tuple(self.gaps(ByteRange(0, length))))
+        return RangeSet.of(self.gaps(ByteRange(0, length)))
 
 
-def _count_same(ones: Iterable[ByteRange], others: Iterable[ByteRange]) -> int:
-    """How many of them are the same objects, from the first on."""
-    pairs = zip(ones, others, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+def _pairs(bounds: Iterable[int]) -> Iterator[ByteRange]:
+    starts_and_ends = iter(bounds)
+    return map(ByteRange, starts_and_ends, starts_and_ends)
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
+    """`numbers`, turned round in place on machines that have the big end first."""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

@@ -41,8 +41,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view; takes no lock that a writer would wait for."""
-        with stage(Stage.RECORD), self._engine.connect() as connection, connection.begin():
+        """A consistent view for statements of SQLAlchemy; takes no lock that writers wait for."""
+        with stage(Stage.RECORD), self._engine.connect() as connection:
             yield connection
 
     @contextmanager

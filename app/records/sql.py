@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import starmap
-from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    Select,
-    delete,
-    func,
-    insert,
-    literal,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import Connection, Select, delete, func, insert, literal, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadNotFound
@@ -29,18 +15,20 @@ from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.records.base import moved_one_by_one
+from app.records.driver import fetch, run
 from app.records.engine import Database
 from app.records.statements import (
     BY_CLIENT_KEY,
     BY_ID,
     BY_ID_FOR_UPDATE,
-    DELETE_RANGE,
-    INSERT_RANGE,
+    CHANGING,
     INSERT_UPLOAD,
     UPDATE_UPLOAD,
 )
-from app.records.tables import Instant, received_ranges, uploads
+from app.records.tables import Instant, uploads
 from app.records.tables import parts as parts_table
+
+COLUMNS = tuple(uploads.columns.keys())
 
 
 class SqlRecords:
@@ -54,7 +42,6 @@ class SqlRecords:
         try:
             with self._database.write() as connection:
                 connection.execute(INSERT_UPLOAD, _to_row(upload))
-                _store_ranges(connection, RangeSet(), upload)
                 _store_parts(connection, upload, parts)
         except IntegrityError:
             existing = self.find(upload.owner, upload.client_key)
@@ -86,8 +73,8 @@ class SqlRecords:
         """See `UploadRecords.find`."""
         with self._database.read() as connection:
             key = {"owner": owner, "client_key": client_key}
-            row = connection.execute(BY_CLIENT_KEY, key).one_or_none()
-            return None if row is None else _with_ranges(row)
+            rows = fetch(connection, BY_CLIENT_KEY, key)
+            return _from_row(rows[0]) if rows else None
 
     def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
         """See `UploadRecords.find_fingerprint`."""
@@ -109,8 +96,7 @@ class SqlRecords:
         with self._database.write() as connection:
             before = _get(connection, upload_id, for_update=True).require_present()
             after = before.with_received(span, now)
-            _store_ranges(connection, before.received, after)
-            _store_state(connection, after)
+            _store(connection, after)
             return after
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
@@ -120,8 +106,7 @@ class SqlRecords:
             if before.state is not UploadState.RECEIVING:
                 return before
             after = before.with_parts(length, now)
-            _store_ranges(connection, before.received, after)
-            _store_state(connection, after)
+            _store(connection, after)
             return after
 
     def parts(self, upload_id: UploadId) -> list[Part]:
@@ -144,10 +129,9 @@ class SqlRecords:
 
     def forget_received(self) -> None:
         """See `UploadRecords.forget_received`."""
-        unfinished = select(uploads.c.id).where(uploads.c.state.in_(ACTIVE))
         with self._database.write() as connection:
             connection.execute(
-                delete(received_ranges).where(received_ranges.c.upload_id.in_(unfinished))
+                update(uploads).where(uploads.c.state.in_(ACTIVE)).values(received=RangeSet())
             )
             connection.execute(
                 update(uploads)
@@ -160,7 +144,7 @@ class SqlRecords:
         with self._database.write() as connection:
             before = _get(connection, upload_id, for_update=True).require_present()
             after = before.with_length(length, now)
-            _store_state(connection, after)
+            _store(connection, after)
             return after
 
     def move(
@@ -177,7 +161,7 @@ class SqlRecords:
             if idle_since is not None and before.active_at > idle_since:
                 raise IllegalTransition(f"the upload was active at {before.active_at}")
             after = before.moved_to(target, now)
-            _store_state(connection, after)
+            _store(connection, after)
             return after
 
     def move_all(
@@ -188,7 +172,7 @@ class SqlRecords:
             before = [_get(connection, upload_id, for_update=True) for upload_id in upload_ids]
             moved = moved_one_by_one(before, target, now)
             for upload in moved:
-                _store_state(connection, upload)
+                _store(connection, upload)
             return moved
 
     def rename(self, upload_id: UploadId, filename: str) -> Upload:
@@ -264,64 +248,30 @@ class SqlRecords:
 
     def _list(self, query: Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-            received = _received(connection, [row.id for row in rows])
-        return [_from_row(row, received[row.id]) for row in rows]
+            return [_from_row(row) for row in connection.execute(query)]
 
 
 def _get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
     statement = BY_ID_FOR_UPDATE if for_update else BY_ID
-    row = connection.execute(statement, {"upload_id": upload_id}).one_or_none()
-    if row is None:
+    rows = fetch(connection, statement, {"upload_id": upload_id})
+    if not rows:
         raise UploadNotFound("No upload has this id.")
-    return _with_ranges(row)
-
-
-def _with_ranges(row: Row[Any]) -> Upload:
-    bounds = map(int, row.received.split(",") if row.received else ())
-    ranges = starmap(ByteRange, zip(bounds, bounds, strict=True))
-    return _from_row(row, RangeSet(tuple(sorted(ranges, key=attrgetter("start")))))
-
-
-def _received(connection: Connection, upload_ids: list[str]) -> dict[str, RangeSet]:
-    found: dict[str, list[ByteRange]] = defaultdict(list)
-    if upload_ids:
-        query = (
-            select(received_ranges)
-            .where(received_ranges.c.upload_id.in_(upload_ids))
-            .order_by(received_ranges.c.upload_id, received_ranges.c.start)
-        )
-        for row in connection.execute(query):
-            found[row.upload_id].append(ByteRange(row.start, row.end))
-    return {upload_id: RangeSet(tuple(found[upload_id])) for upload_id in upload_ids}
+    return _from_row(rows[0])
 
 
 def _add_all(connection: Connection, new: Sequence[Upload]) -> list[tuple[Upload, bool]]:
     stored: dict[tuple[str, str], Upload] = _with_keys_of(connection, new)
     for upload in new:
         if stored.setdefault((upload.owner, upload.client_key), upload) is upload:
-            connection.execute(INSERT_UPLOAD, _to_row(upload))
-            _store_ranges(connection, RangeSet(), upload)
+            run(connection, INSERT_UPLOAD, _to_row(upload))
     found = [stored[upload.owner, upload.client_key] for upload in new]
     return [(known, known is upload) for known, upload in zip(found, new, strict=True)]
 
 
 def _with_keys_of(connection: Connection, new: Sequence[Upload]) -> dict[tuple[str, str], Upload]:
     query = select(uploads).where(uploads.c.client_key.in_([u.client_key for u in new]))
-    rows = connection.execute(query).all()
-    received = _received(connection, [row.id for row in rows])
-    return {(row.owner, row.client_key): _from_row(row, received[row.id]) for row in rows}
-
-
-def _store_ranges(connection: Connection, before: RangeSet, upload: Upload) -> None:
-    """Write only what differs: of a chunk beside others, two rows."""
-    old, new = before.changes_to(upload.received)
-    for item in old:
-        key = {"range_of": upload.id, "range_start": item.start}
-        connection.execute(DELETE_RANGE, key)
-    for item in new:
-        row = {"upload_id": upload.id, "start": item.start, "end": item.end}
-        connection.execute(INSERT_RANGE, row)
+    found = map(_from_row, connection.execute(query))
+    return {(upload.owner, upload.client_key): upload for upload in found}
 
 
 def _store_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
@@ -335,22 +285,17 @@ def _store_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) 
         connection.execute(insert(parts_table), row)
 
 
-def _store_state(connection: Connection, upload: Upload) -> None:
-    values = {
-        "upload_id": upload.id,
-        "length": upload.length,
-        "state": upload.state,
-        "active_at": upload.active_at,
-        "published_at": upload.published_at,
-    }
-    connection.execute(UPDATE_UPLOAD, values)
+def _store(connection: Connection, upload: Upload) -> None:
+    values = {name: getattr(upload, name) for name in CHANGING}
+    run(connection, UPDATE_UPLOAD, {"upload_id": upload.id, **values})
 
 
 def _to_row(upload: Upload) -> dict[str, Any]:
-    return {column.name: getattr(upload, column.name) for column in uploads.columns}
+    return {name: getattr(upload, name) for name in COLUMNS}
 
 
-def _from_row(row: Row[Any], received: RangeSet) -> Upload:
-    values = {name: getattr(row, name) for name in uploads.columns.keys()}  # noqa: SIM118
-    values |= {"state": UploadState(row.state), "kind": UploadKind(row.kind), "received": received}
+def _from_row(row: Sequence[Any]) -> Upload:
+    values = dict(zip(COLUMNS, row, strict=True))
+    values["state"] = UploadState(values["state"])
+    values["kind"] = UploadKind(values["kind"])
     return Upload(**values)

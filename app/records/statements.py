@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from sqlalchemy import String, bindparam, cast, delete, func, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
-from app.records.tables import received_ranges, uploads
+from app.records.tables import uploads
 
-_bounds = [cast(column, String) for column in (received_ranges.c.start, received_ranges.c.end)]
+BY_ID = select(uploads).where(uploads.c.id == bindparam("upload_id"))
 
-_upload_and_ranges = select(
-    uploads,
-    select(func.aggregate_strings(_bounds[0] + "," + _bounds[1], ","))
-    .where(received_ranges.c.upload_id == uploads.c.id)
-    .scalar_subquery()
-    .label("received"),
-)
+BY_ID_FOR_UPDATE = BY_ID.with_for_update()
 
-BY_ID = _upload_and_ranges.where(uploads.c.id == bindparam("upload_id"))
-"""One row; `received` is its ranges as "0,100,200,300", in any order, or None. Likewise below.
-
-A row for each range would cost 10 us for each of them, and a chunk reads three times.
-"""
-
-BY_ID_FOR_UPDATE = BY_ID.with_for_update(of=uploads)
-
-BY_CLIENT_KEY = _upload_and_ranges.where(
+BY_CLIENT_KEY = select(uploads).where(
     uploads.c.owner == bindparam("owner"), uploads.c.client_key == bindparam("client_key")
 )
 
-INSERT_UPLOAD = insert(uploads)
+INSERT_UPLOAD = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
+
+CHANGING = ("length", "state", "active_at", "published_at", "received")
+"""Everything about an upload that changes while it is under way."""
 
 UPDATE_UPLOAD = (
     update(uploads)
     .where(uploads.c.id == bindparam("upload_id"))
-    .values({name: bindparam(name) for name in ("length", "state", "active_at", "published_at")})
-)
-"""Everything about an upload that changes while it is under way, but for its ranges."""
-
-INSERT_RANGE = insert(received_ranges)
-
-DELETE_RANGE = delete(received_ranges).where(
-    received_ranges.c.upload_id == bindparam("range_of"),
-    received_ranges.c.start == bindparam("range_start"),
+    .values({name: bindparam(name) for name in CHANGING})
 )

@@ -143,7 +143,7 @@ def test_presence_is_demanded_of_ended_uploads_only(state: UploadState) -> None:
 
 
 def test_an_upload_takes_no_more_separate_ranges_than_it_can_keep_account_of() -> None:
-    scattered = RangeSet(tuple(ByteRange(n * 2, n * 2 + 1) for n in range(MAX_RANGES)))
+    scattered = RangeSet.of(ByteRange(n * 2, n * 2 + 1) for n in range(MAX_RANGES))
     upload = replace(upload_of(10 * MAX_RANGES), received=scattered)
     with pytest.raises(TooManyGaps):
         upload.with_received(ByteRange(9 * MAX_RANGES, 9 * MAX_RANGES + 1), NOW)

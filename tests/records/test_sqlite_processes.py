@@ -8,14 +8,14 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
+from app.domain.ranges import ByteRange, RangeSet
 from app.records.engine import Database
 from app.records.sql import SqlRecords
-from app.records.tables import received_ranges
+from app.records.tables import uploads
 from tests.records.making import at, new_upload, sqlite
 from tests.records.processes import SPAN, add_ranges, migrate
 
@@ -90,21 +90,10 @@ def test_a_new_database_that_another_process_writes_to_is_waited_for(tmp_path: P
     assert errors == []
 
 
-def test_an_upload_takes_its_ranges_with_it(database: Database) -> None:
-    records = SqlRecords(database)
-    upload, _ = records.add(new_upload())
-    records.add_received(upload.id, ByteRange(0, 10), at(1))
-    records.add_received(upload.id, ByteRange(20, 30), at(1))
-    records.remove(upload.id)
-    with database.read() as connection:
-        count = connection.execute(select(func.count()).select_from(received_ranges)).scalar()
-    assert count == 0
-
-
 def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
     records = SqlRecords(database)
     upload, _ = records.add(new_upload())
-    query = received_ranges.insert().values(upload_id=upload.id, start=0, end=5)
+    query = update(uploads).values(received=RangeSet.of([ByteRange(0, 5)]))
 
     def write_and_fail() -> None:
         with database.write() as connection:
@@ -121,6 +110,6 @@ def test_a_reader_does_not_wait_for_a_writer(database: Database) -> None:
     records = SqlRecords(database)
     upload, _ = records.add(new_upload())
     with database.write() as connection:
-        connection.execute(received_ranges.insert().values(upload_id=upload.id, start=0, end=5))
+        connection.execute(update(uploads).values(received=RangeSet.of([ByteRange(0, 5)])))
         assert list(records.get(upload.id).received) == []
     assert list(records.get(upload.id).received) == [ByteRange(0, 5)]
