@@ -12,6 +12,8 @@ lost the answer sends the same again: what is stored already is not stored twice
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +23,8 @@ from app.domain.errors import BodyStalled, BodyTruncated, MalformedBody, TooLarg
 from app.domain.lifecycle import UploadState
 from app.domain.policy import check_fingerprint
 from app.ingest.form import FilePart
+from app.ingest.stages import Stage, stage
+from app.ingest.turns import aside
 from app.uploads.whole import Kept, ReceivedFile
 from app.wire.context import current_owner, current_services
 from app.wire.problems import Problem
@@ -34,28 +38,35 @@ MAX_FILES = 20_000
 GROUP_FILES = 64
 GROUP_BYTES = 32 * 1024 * 1024
 GROUP_SECONDS = 0.2
-"""Whichever comes first ends a group: on a slow line a file does not wait for the next one, and a
-crash costs no more than this of what no receipt tells of yet."""
+"""Whichever comes first ends a group: on a slow line a file does not wait for the next one. It is
+kept while the next group arrives, so a crash costs two groups of what no receipt tells of yet."""
 
 BROKEN_BODY = (BodyStalled, BodyTruncated, MalformedBody)
 
 Receipt = dict[str, Any]
+Outcomes = list[Kept | UploadError]
 
 
 @blueprint.post("/batch")
 def batch() -> Response:
     """Store every file of the form; receipts in the order of the parts."""
-    receipts = _Batch().receive()
+    with ThreadPoolExecutor(1, thread_name_prefix="batch") as keeper:
+        receipts = _Batch(keeper).receive()
     stored = sum("id" in receipt for receipt in receipts)
     return jsonify({"stored": stored, "refused": len(receipts) - stored, "files": receipts})
 
 
 class _Batch:
-    """One form: the receipts so far, and the files that wait to be kept together."""
+    """One form: the receipts so far, and the files that wait to be kept together.
 
-    def __init__(self) -> None:
+    `keeper` keeps one group while the next one arrives: the disk and the network work at once.
+    """
+
+    def __init__(self, keeper: ThreadPoolExecutor) -> None:
+        self._keeper = keeper
         self._receipts: list[Receipt] = []
         self._group: list[tuple[ReceivedFile, Receipt]] = []
+        self._keeping: tuple[list[Receipt], Future[Outcomes]] | None = None
         self._group_began = 0.0
         self._fingerprint: str | None = None
 
@@ -68,9 +79,9 @@ class _Batch:
                 elif part.name == "fingerprint":
                     self._fingerprint = part.value
                 if self._is_group_full:
-                    self._keep_group()
+                    self._keep_meanwhile()
         finally:
-            self._keep_group()
+            self._keep_rest()
         return self._receipts
 
     def _take(self, part: FilePart) -> None:
@@ -99,18 +110,39 @@ class _Batch:
             or time.monotonic() - self._group_began >= GROUP_SECONDS
         )
 
-    def _keep_group(self) -> None:
+    def _keep_meanwhile(self) -> None:
+        """Begin to keep the group, once the one before it is kept."""
+        self._await_kept()
+        files, receipts = self._take_group()
+        keep_all = current_services().whole_files.keep_all
+        self._keeping = receipts, self._keeper.submit(keep_all, files)
+
+    def _keep_rest(self) -> None:
+        """Keep what has come last: nothing more arrives that it could keep waiting."""
+        self._await_kept()
+        files, receipts = self._take_group()
+        _note(receipts, lambda: current_services().whole_files.keep_all(files))
+
+    def _await_kept(self) -> None:
+        if self._keeping is not None:
+            (receipts, kept), self._keeping = self._keeping, None
+            with stage(Stage.SYNC), aside():
+                _note(receipts, kept.result)
+
+    def _take_group(self) -> tuple[list[ReceivedFile], list[Receipt]]:
         group, self._group = self._group, []
-        if not group:
-            return
-        try:
-            outcomes = current_services().whole_files.keep_all([file for file, _ in group])
-        except UploadError as error:
-            for _, receipt in group:
-                receipt["error"] = Problem.of(error).to_json()
-        else:
-            for (_, receipt), outcome in zip(group, outcomes, strict=True):
-                receipt.update(_document(outcome))
+        return [file for file, _ in group], [receipt for _, receipt in group]
+
+
+def _note(receipts: list[Receipt], keep: Callable[[], Outcomes]) -> None:
+    try:
+        outcomes = keep()
+    except UploadError as error:
+        for receipt in receipts:
+            receipt["error"] = Problem.of(error).to_json()
+    else:
+        for receipt, outcome in zip(receipts, outcomes, strict=True):
+            receipt.update(_document(outcome))
 
 
 def _received(part: FilePart, fingerprint: str | None) -> ReceivedFile:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from io import RawIOBase
+from typing import Any
 
 from app.domain.errors import StorageFailed, UploadError
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
-from app.ingest.source import BodySource, HashingSource
+from app.ingest.checksum import digest_of
+from app.ingest.source import BodySource
+from app.ingest.stages import Stage, stage
+from app.ingest.turns import aside
 from app.storage.base import BytesLost
 from app.uploads.receiver import Receiver
+
+DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
+"""Of longer files the SHA-256 is left to the background, as of those that come in chunks: the
+answer would have to wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +34,7 @@ class ReceivedFile:
     owner: str
     filename: str
     length: int
-    sha256: str
+    sha256: Future[str] | None
     fingerprint: str | None = None
 
 
@@ -37,7 +47,14 @@ class Kept:
 
 
 class WholeFiles(Receiver):
-    """Receives files first and records them after, in one step: all of a file or nothing of it."""
+    """Receives files first and records them after, in one step: all of a file or nothing of it.
+
+    The SHA-256 of one file is computed while the next one arrives, on another core.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def receive(
         self, source: BodySource, *, owner: str, filename: str, room: int = 0
@@ -48,15 +65,14 @@ class WholeFiles(Receiver):
         """
         filename = self._policy.check_filename(filename)
         upload_id = parse_upload_id(self._new_id())
-        hashing = HashingSource(source)
         try:
             if room:
                 self._store.reserve(upload_id, min(room, self._policy.max_length))
             length = self._store.receive(
-                upload_id, hashing, self._policy.max_length + 1, self._limits
+                upload_id, source, self._policy.max_length + 1, self._limits
             )
             self._policy.check_length(length)
-            hashing.finish()
+            source.finish()
         except BaseException:
             self._store.delete(upload_id)
             raise
@@ -65,7 +81,7 @@ class WholeFiles(Receiver):
             owner=owner,
             filename=filename,
             length=length,
-            sha256=hashing.hexdigest(),
+            sha256=self._begin_digest(upload_id, length),
         )
 
     def keep(self, file: ReceivedFile) -> Upload:
@@ -101,6 +117,15 @@ class WholeFiles(Receiver):
         """Remove it."""
         self._store.delete(file.id)
 
+    def _begin_digest(self, upload_id: UploadId, length: int) -> Future[str] | None:
+        if length > DIGEST_AT_ONCE_BYTES:
+            return None
+        return self._digesting.submit(self._digest, upload_id, length)
+
+    def _digest(self, upload_id: UploadId, length: int) -> str:
+        with self._store.open_staged(upload_id) as file:
+            return digest_of(file, "sha256", length)
+
     def _upload_of(self, file: ReceivedFile) -> Upload:
         """The upload the file is to be, or the one that has its fingerprint already."""
         if file.fingerprint is not None:
@@ -119,7 +144,7 @@ class WholeFiles(Receiver):
             active_at=now,
             state=UploadState.VERIFYING,
             received=RangeSet.of([ByteRange(0, file.length)]),
-            sha256=file.sha256,
+            sha256=_awaited(file.sha256),
         )
 
     def _add(self, uploads: Sequence[Upload]) -> list[Upload]:
@@ -146,6 +171,13 @@ class WholeFiles(Receiver):
             is_new = upload.id == file.id
             outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
         return outcomes
+
+
+def _awaited(digest: Future[str] | None) -> str | None:
+    if digest is None:
+        return None
+    with stage(Stage.HASH), aside():
+        return digest.result()
 
 
 def _key_of(file: ReceivedFile) -> str:
