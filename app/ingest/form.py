@@ -19,9 +19,12 @@ from app.ingest.multipart import (
 from app.ingest.source import BodySource
 from app.ingest.splice import SpliceSource
 
+FIELDS_READ_BYTES = 8 * 1024
+"""One read before the first payload. What it brings of that is copied thrice, the rest once."""
+
 READ_BYTES = 256 * 1024
-"""One read while scanning. A payload of told length is read by whoever copies it, in blocks of
-its own."""
+"""One read while scanning a payload. One of told length is read by whoever copies it, in blocks
+of its own."""
 
 
 class FormReader:
@@ -31,7 +34,7 @@ class FormReader:
         self._body = body
         self._limits = limits
         self._scanner = MultipartScanner(boundary)
-        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._buffer = memoryview(bytearray(FIELDS_READ_BYTES))
         self._closing_bytes = len(b"\r\n--" + boundary + b"--")
 
     @property
@@ -68,6 +71,12 @@ class FormReader:
         is_certain = len(head) < length and after == self._closing_bytes + len(b"\r\n")
         return _ExactPayload(self, self._body, head, length, is_certain=is_certain)
 
+    def scan_payload(self) -> BodySource:
+        """The bytes up to the next delimiter, wherever that comes."""
+        if len(self._buffer) < READ_BYTES:
+            self._buffer = memoryview(bytearray(READ_BYTES))
+        return _ScannedPayload(self)
+
     def end_payload(self) -> None:
         """Demand the delimiter that ends a file part; raises `MalformedBody`."""
         if not isinstance(self._next_event(), FileEnd):
@@ -101,10 +110,10 @@ class FilePart:
 
     def whole(self) -> BodySource:
         """The payload, up to the delimiter, wherever that comes."""
-        return _ScannedPayload(self._reader)
+        return self._reader.scan_payload()
 
 
-class _ExactPayload:
+class _ExactPayload(SpliceSource):
     """A payload of told length.
 
     Where the body is longer than this file and the closing delimiter, the length told may be

@@ -32,6 +32,7 @@ from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, Malform
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.client_socket import ClientSocket
 from app.ingest.source import IDLE_TICK_SECONDS, Readable
+from app.ingest.splice import SpliceSource
 from app.ingest.stages import note_arrival
 
 FRAMING_BYTES = 8192
@@ -49,7 +50,7 @@ LINGER_IDLE_SECONDS = 2.0
 not. nginx has 30 s and 5 s, and no thread that waits."""
 
 
-class GunicornSocketSource:
+class GunicornSocketSource(SpliceSource):
     """The rest of a request body, taken from the connection's own socket."""
 
     is_verified_at_end = False

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from types import TracebackType
 
-from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
 
 PIPE_BYTES = 1024 * 1024
@@ -24,19 +23,24 @@ USEFUL_PIPE_BYTES = 256 * 1024
 """Past its quota of pipe memory a user gets pipes of a page or two, slower than copying."""
 
 
-@runtime_checkable
-class SpliceSource(BodySource, Protocol):
-    """Capability of a source: it can move its bytes into a pipe."""
+class SpliceSource(ABC):
+    """Capability of a source: it can move its bytes into a pipe.
+
+    A base class: to ask a source whether it has the shape of a protocol takes 20 us.
+    """
 
     @property
+    @abstractmethod
     def can_splice(self) -> bool:
         """Whether no bytes wait in the program, to be taken with `readinto` first."""
         ...
 
+    @abstractmethod
     def wait(self) -> bool:
         """Whether bytes, or the end, have come; False after a tick without any."""
         ...
 
+    @abstractmethod
     def splice_into(self, pipe: int, count: int) -> int:
         """Once they have: at most `count` bytes into an empty pipe; 0 at the end.
 
@@ -72,19 +76,26 @@ _idle: deque[Pipe] = deque()
 and not as many as bodies are under way."""
 
 
-@contextmanager
-def empty_pipe() -> Iterator[Pipe]:
+class empty_pipe:  # noqa: N801 - reads as the statement it is used in
     """A pipe to be left empty. After an error it is closed: leftovers would head another body."""
-    pipe = _idle.pop() if _idle else _open_pipe()
-    try:
-        yield pipe
-    except BaseException:
-        pipe.close()
-        raise
-    if pipe.size < USEFUL_PIPE_BYTES:
-        pipe.close()  # Kept, it would be the next one's, whatever others there are.
-    else:
-        _idle.append(pipe)
+
+    __slots__ = ("_pipe",)
+
+    def __enter__(self) -> Pipe:
+        self._pipe = _idle.pop() if _idle else _open_pipe()
+        return self._pipe
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # One of little use is not kept: it would be the next one's, whatever others there are.
+        if kind is None and self._pipe.size >= USEFUL_PIPE_BYTES:
+            _idle.append(self._pipe)
+        else:
+            self._pipe.close()
 
 
 def _open_pipe() -> Pipe:

@@ -27,6 +27,11 @@ own length without one. A thousand slow uploads would otherwise ask for a thousa
 they get those that the disk does in a fifth of the time, each upload less often."""
 
 
+LOOK_SECONDS = 0.02
+"""How often, while bytes flow, it is looked for a newer writer and a removed file. The two calls
+take 5 us, and a block of 1 MiB 300."""
+
+
 class LocalRangeWriter:
     """Writes one range of a staged file whose lock it holds."""
 
@@ -101,19 +106,24 @@ class _Flow:
         self._checkpoint = checkpoint
         self._writeback = writeback
         self._durable_to = copy.position
-        self._due_at = time.monotonic() + CHECKPOINT_SECONDS
+        now = time.monotonic()
+        self._look_at = now + LOOK_SECONDS
+        self._due_at = now + CHECKPOINT_SECONDS
 
     def watch(self) -> None:
-        self._writer.stop_if_superseded()
-        self._writer.stop_if_removed()
-        self._writer.check_room(self._copy.position)
-        fresh = self._copy.position - self._durable_to
+        now, position = time.monotonic(), self._copy.position
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self._writer.stop_if_superseded()
+            self._writer.stop_if_removed()
+        self._writer.check_room(position)
+        fresh = position - self._durable_to
         if fresh >= CHECKPOINT_BYTES:
             self.make_durable()
-        elif fresh and time.monotonic() >= self._due_at:
+        elif fresh and now >= self._due_at:
             _timed_checkpoints.run(self.make_durable)
         else:
-            self._writeback.follow(self._copy.position)
+            self._writeback.follow(position)
 
     def make_durable(self) -> None:
         position = self._copy.position

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import cycle
 from threading import Event
+from time import sleep
 
 from app.domain.errors import BodyTruncated
 
@@ -86,3 +87,27 @@ class StallingSource(PiecesSource):
         self.is_stalled.set()
         self.goes_on.wait(0.01)
         return None
+
+
+class SteadySource:
+    """A body that never pauses and never ends: 1000 bytes every millisecond.
+
+    `is_flowing` is set once it has begun.
+    """
+
+    remaining = None
+    is_verified_at_end = False
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.is_flowing = Event()
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        sleep(0.001)
+        taken = min(1000, len(buffer))
+        self.position += taken
+        self.is_flowing.set()
+        return taken
+
+    def finish(self) -> None:
+        """Never comes."""

@@ -10,12 +10,13 @@ import pytest
 
 from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
 from app.domain.ranges import ByteRange, RangeSet
+from app.ingest import copy
 from app.ingest.copy import BLOCK_BYTES
 from app.storage import range_writer, writeback
-from app.storage.base import Durability
+from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore
 from tests.storage.conftest import Place
-from tests.storage.sources import PiecesSource, StallingSource, body, pattern
+from tests.storage.sources import PiecesSource, StallingSource, SteadySource, body, pattern
 from tests.storage.stores import KEY, LIMITS, content, fill, ignore
 
 MIB = 1024 * 1024
@@ -170,6 +171,35 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
         writer.write(span, body(0, 1000), ignore)
     place.store.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
+
+
+@pytest.mark.parametrize("reason", [WriterSuperseded, BytesLost])
+def test_a_writer_whose_client_never_pauses_looks_up_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
+) -> None:
+    monkeypatch.setattr(copy, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 60.0)  # It looks then in any case.
+    place.store.reserve(KEY, 4 * MIB)
+    span, source, errors = ByteRange(0, 4 * MIB), SteadySource(), list[Exception]()
+
+    def write() -> None:
+        try:
+            with place.store.exclusive(KEY, span, LIMITS) as writer:
+                writer.write(span, source, ignore)
+        except (WriterSuperseded, BytesLost) as error:
+            errors.append(error)
+
+    older = Thread(target=write)
+    older.start()
+    assert source.is_flowing.wait(30)
+    if reason is BytesLost:
+        place.store.remove_staged(KEY)
+    else:
+        with place.another().exclusive(KEY, span, LIMITS):
+            pass
+    older.join(30)
+    assert [type(error) for error in errors] == [reason]
+    assert source.position < span.end
 
 
 def test_a_skipping_writer_can_be_superseded_too(store: LocalStore, tmp_path: Path) -> None:
