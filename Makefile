@@ -40,7 +40,7 @@ lock: setup-dev ## compile pyproject.toml into the requirements files; ARGS=--up
 bench: setup-dev ## all benchmarks, each with its table
 	@$(PYTHON) -m bench $(ARGS)
 
-bench-quick: setup-dev ## the benchmarks with small sizes
+bench-quick: setup-dev ## a first look at all benchmarks in less than two minutes
 	@$(PYTHON) -m bench --quick $(ARGS)
 
 clean: ## remove what set-up and the tools made; uploads and data stay

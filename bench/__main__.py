@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import (
@@ -43,22 +45,47 @@ BENCHMARKS = [
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 
+QUICK_SECONDS = sum(benchmark.quick_seconds for benchmark in BENCHMARKS)
+"""For a quick run of all; a benchmark whose share of it is over begins no further case."""
+
+QUICK_HELP = (
+    "a first look in less than two minutes: small files, one round, one server for all cases with "
+    "the same settings, memory as it is; leaves out other worker classes, 1000 clients, some peers "
+    f"and sizes, and on a slow machine whatever {QUICK_SECONDS:.0f} s have no room for"
+)
+
 
 def main() -> int:
     """Run what the arguments name; 1 if a benchmark could not run."""
     options = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Clean up as after Ctrl-C.
     chosen = [one for one in BENCHMARKS if not options.names or one.name in options.names]
-    return max([_run(benchmark, options) for benchmark in chosen])
+    started = time.monotonic()
+    parts = [one.quick_seconds for one in chosen]
+    status = 0
+    for index, benchmark in enumerate(chosen):
+        seconds = quick_share(parts, index, elapsed=time.monotonic() - started)
+        status = max(status, _run(benchmark, options, seconds))
+    print(f"\nall of it: {time.monotonic() - started:.0f} s", flush=True)
+    return status
 
 
-def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
+def quick_share(parts: Sequence[float], index: int, *, elapsed: float) -> float:
+    """Seconds for the benchmark at `index`: by its part, of what is left of all parts' time."""
+    return (sum(parts) - elapsed) * parts[index] / sum(parts[index:])
+
+
+def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float) -> int:
     run = Run(benchmark.name, f"python -m bench {' '.join(sys.argv[1:])}".strip(), facts())
     print(f"\n== {benchmark.name}: {benchmark.summary}")
     print("; ".join(f"{name}: {value}" for name, value in run.facts.items()), flush=True)
+    started = time.monotonic()
     try:
         with prepared_lab(
-            benchmark, options.folder, is_quick=options.quick, rounds=options.rounds
+            benchmark,
+            options.folder,
+            quick_seconds=quick_seconds if options.quick else None,
+            rounds=options.rounds,
         ) as lab:
             tables = benchmark.run(lab)
     except NotRunnable as error:
@@ -67,10 +94,12 @@ def _run(benchmark: Benchmark, options: argparse.Namespace) -> int:
     except Exception:  # noqa: BLE001 - whatever ends one benchmark, the next is worth running
         traceback.print_exc()
         return 1
-    print("\n\n".join(as_text(table) for table in tables), flush=True)
-    save_results(RESULTS, run, tables, lab.samples)
+    print("\n\n".join(as_text(table) for table in tables))
+    print(f"{benchmark.name} took {time.monotonic() - started:.0f} s", flush=True)
+    plot = benchmark.draw(lab)
+    save_results(RESULTS, run, tables, lab.samples, plot)
     if options.docs:
-        update_document(DOCUMENT, run, tables, benchmark.draw(lab) if benchmark.draw else "")
+        update_document(DOCUMENT, run, tables, plot)
     return 0
 
 
@@ -78,7 +107,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     names = [benchmark.name for benchmark in BENCHMARKS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(names)}")
-    parser.add_argument("--quick", action="store_true", help="small sizes, under two minutes")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     parser.add_argument("--rounds", type=int, help="how often everything is measured")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="a folder on the disk to measure"
@@ -87,6 +116,8 @@ def _arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    if options.quick and options.docs:
+        parser.error("--docs wants a full run: figures of --quick do not belong into the docs")
     return options
 
 

@@ -12,6 +12,8 @@ DD = "dd bs=20M"
 DD_SYNCED = "dd bs=20M conv=fdatasync"
 DD_EACH_BLOCK_SYNCED = "dd bs=20M oflag=dsync"
 
+CP, CP_SYNCED = "cp", "cp, then sync"
+
 TIMEOUT_SECONDS = 300
 
 
@@ -31,7 +33,7 @@ def measure_dd(lab: Lab, round_number: int, length: int) -> None:
 def measure_cp(lab: Lab, round_number: int, case: str, source: Path) -> None:
     """Copy a folder, without and with waiting for the disk."""
     count = sum(path.stat().st_size for path in source.iterdir())
-    for suffix, is_synced in (("cp", False), ("cp, then sync", True)):
+    for suffix, is_synced in ((CP, False), (CP_SYNCED, True)):
         with lab.scratch("cp") as folder:
             lab.settle()
             target = folder / "copy"

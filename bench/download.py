@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import median
 
-from bench.harness import GB, MB, Benchmark, Lab, Sample
+from bench.harness import GB, MB, Benchmark, Lab, costs_of, rates_of
 from bench.meter import Meter
 from bench.peers.process import build
-from bench.plot import Bar, Panel, svg_bars
+from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
 from bench.shelves import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
 from bench.targets import Target, as_table
@@ -29,11 +28,11 @@ def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
     if not lab.is_quick:
         build()
-    length = lab.pick(1000, 240) * MB
+    length = lab.pick(1000, 120) * MB
     files = Files(lab.source(length, "large"), lab.source(length // AT_ONCE, "small"))
     found, who_note = offers()
     for number in lab.rounds():
-        for offer in found[:: -1 if number % 2 else 1]:
+        for offer in lab.in_time(found[:: -1 if number % 2 else 1]):
             with offer.open(lab, files) as shelf:
                 for name, job in offer.jobs.items():
                     # Idle again; what an earlier job left in the server's memory counts as idle.
@@ -45,23 +44,18 @@ def run(lab: Lab) -> list[Table]:
 
 
 def _table(lab: Lab, job: str, length: int) -> Table:
-    rows = [_row(lab, job, server) for server in _servers(lab, job)]
+    rows = [_row(lab, job, server) for server in lab.cases(f"{job}: ")]
     return Table(f"{length // MB} MB, {job}", COLUMNS, rows)
-
-
-def _servers(lab: Lab, job: str) -> list[str]:
-    cases = dict.fromkeys(sample.case for sample in lab.samples)
-    return [server for name, _, server in (case.partition(": ") for case in cases) if name == job]
 
 
 def _row(lab: Lab, job: str, server: str) -> tuple[str, ...]:
     samples, nginx = lab.of(f"{job}: {server}"), lab.of(f"{job}: {NGINX}")
     return (
         server,
-        spread(_rates(samples)),
-        ratio(_rates(samples), _rates(nginx)),
-        spread(_costs(samples), 2),
-        ratio(_costs(samples), _costs(nginx)),
+        spread(rates_of(samples)),
+        ratio(rates_of(samples), rates_of(nginx)),
+        spread(costs_of(samples), 2),
+        ratio(costs_of(samples), costs_of(nginx)),
         spread([sample.peak_mib for sample in samples], 1),
     )
 
@@ -70,7 +64,7 @@ def range_note(lab: Lab) -> str:
     """What a request costs beside its bytes: the difference between ranges and the whole."""
     whole, _, ranges, _ = HTTP_JOBS
     costs = []
-    for server in _servers(lab, ranges):
+    for server in lab.cases(f"{ranges}: "):
         pairs = zip(lab.of(f"{ranges}: {server}"), lab.of(f"{whole}: {server}"), strict=False)
         seconds = [one.cpu_seconds_per_gb - other.cpu_seconds_per_gb for one, other in pairs]
         costs.append(f"{server} {median(seconds) * STEP_BYTES / GB * 1000:.1f} ms")
@@ -83,28 +77,20 @@ def targets(lab: Lab, notes: tuple[str, ...] = ()) -> Table:
 
 
 def _target(lab: Lab, job: str) -> Target:
-    ours, nginx = (_costs(lab.of(f"{job}: {server}")) for server in (OURS, NGINX))
+    ours, nginx = (costs_of(lab.of(f"{job}: {server}")) for server in (OURS, NGINX))
     measured = paired_ratio(ours, nginx)
     return Target(what=f"{job}: CPU, of nginx", measured=measured, at_most=COST_LIMIT)
-
-
-def _rates(samples: Sequence[Sample]) -> list[float]:
-    return [sample.mb_per_second for sample in samples]
-
-
-def _costs(samples: Sequence[Sample]) -> list[float]:
-    return [sample.cpu_seconds_per_gb for sample in samples]
 
 
 def draw(lab: Lab) -> str:
     """Rates and costs of everybody, as SVG."""
     panels = []
     for job in HTTP_JOBS:
-        found = {server: lab.of(f"{job}: {server}") for server in _servers(lab, job)}
-        rates = [Bar(name, _rates(samples), name == OURS) for name, samples in found.items()]
-        costs = [Bar(name, _costs(samples), name == OURS) for name, samples in found.items()]
-        panels.append(Panel(f"{job}: MB/s", rates))
-        panels.append(Panel(f"{job}: CPU s/GB", costs, digits=2))
+        cases = lab.cases(f"{job}: ")
+        panels += [
+            panel_of(f"{job}: MB/s", cases, rates_of, ours=[OURS]),
+            panel_of(f"{job}: CPU s/GB", cases, costs_of, ours=[OURS], digits=2),
+        ]
     return svg_bars("Downloads", panels)
 
 
@@ -112,8 +98,9 @@ BENCHMARK = Benchmark(
     name="download",
     summary="1 GB whole and by ranges, beside other servers",
     run=run,
+    draw=draw,
     needed_bytes=4 * GB,
     rounds=5,
     seconds=300,
-    draw=draw,
+    quick_seconds=14,
 )

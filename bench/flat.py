@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from urllib.parse import urlencode
 
 from bench.client import Connection, FileSlice, in_parallel, upload_raw
-from bench.harness import CHUNK_BYTES, Benchmark, BenchServer, Lab, Sample
+from bench.harness import CHUNK_BYTES, GB, Benchmark, BenchServer, Lab, Sample, costs_of, rates_of
 from bench.meter import Meter
+from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, spread
 
 SMALL_CHUNK_BYTES = 64 * 1024
 CHUNKS = 10_000
-QUICK_CHUNKS = 500
+QUICK_CHUNKS = 300
 UPLOADS = (1, 10, 100)
 TENTHS = {"first": 0, "middle": 5, "last": 9}
 """Which tenths of an upload are measured."""
@@ -57,18 +59,17 @@ def run(lab: Lab) -> list[Table]:
     small = lab.source(SMALL_CHUNK_BYTES, "small")
     large = lab.source(CHUNK_BYTES, "large")
     uploads = [number for number in UPLOADS if number <= lab.pick(100, 10)]
+    turns = [partial(_measure_order, order=order, source=small, count=count) for order in ORDERS]
+    turns += [partial(_measure_at_once, at_once=at_once, source=large) for at_once in uploads]
     for number in lab.rounds():
-        for order in ORDERS:
+        for turn in lab.in_time(turns):
             with lab.server() as server:
-                _measure_order(lab, number, order, server=server, source=small, count=count)
-        for at_once in uploads:
-            with lab.server() as server:
-                _measure_at_once(lab, number, at_once, server=server, source=large)
+                turn(lab, number, server)
     return [_order_table(lab, count), _at_once_table(lab, uploads)]
 
 
 def _measure_order(
-    lab: Lab, number: int, order: Order, *, server: BenchServer, source: Path, count: int
+    lab: Lab, number: int, server: BenchServer, *, order: Order, source: Path, count: int
 ) -> None:
     """One upload; a sample for each tenth that is told of."""
     indexes, key = order.of(count), str(uuid.uuid4())
@@ -103,7 +104,7 @@ def _send(
 
 
 def _measure_at_once(
-    lab: Lab, number: int, at_once: int, *, server: BenchServer, source: Path
+    lab: Lab, number: int, server: BenchServer, *, at_once: int, source: Path
 ) -> None:
     """The same number of chunks, by so many uploads."""
     total = lab.pick(100, 10)
@@ -151,12 +152,13 @@ def _order_table(lab: Lab, count: int) -> Table:
 
 
 def _at_once_table(lab: Lab, uploads: Sequence[int]) -> Table:
-    base = list(_cpu(lab, uploads[0]))
+    base = costs_of(lab.of(_at_once_name(uploads[0])))
     rows: list[tuple[str, ...]] = []
     for at_once in uploads:
-        cpu = list(_cpu(lab, at_once))
-        rates = [sample.mb_per_second for sample in lab.of(_at_once_name(at_once))]
-        rows.append((str(at_once), spread(rates), spread(cpu, 2), *_verdict(cpu, base)))
+        samples = lab.of(_at_once_name(at_once))
+        verdict = _verdict(costs_of(samples), base)
+        rates, costs = spread(rates_of(samples)), spread(costs_of(samples), 2)
+        rows.append((str(at_once), rates, costs, *verdict))
     columns = ("uploads at once", "MB/s", "CPU s/GB", "of one", "within 1.2")
     notes = (
         f"{lab.pick(100, 10)} chunks of 20 MiB in all, each a file of its own, at full speed, on "
@@ -165,13 +167,24 @@ def _at_once_table(lab: Lab, uploads: Sequence[int]) -> Table:
     return Table("Many uploads at once", columns, rows, notes)
 
 
-def _cpu(lab: Lab, at_once: int) -> Iterator[float]:
-    return (sample.cpu_seconds_per_gb for sample in lab.of(_at_once_name(at_once)))
+def draw(lab: Lab) -> str:
+    """The cost of a chunk in each order, early and late, and of uploads at once, as SVG."""
+    at_once = {_at_once_name(number) for number in UPLOADS}
+    orders = {name: found for name, found in lab.cases().items() if name not in at_once}
+    others = {name: found for name, found in lab.cases().items() if name in at_once}
+    panels = [
+        panel_of("CPU ms a chunk of 64 KiB", orders, _milliseconds_a_chunk, ours=orders, digits=2),
+        panel_of("Chunks of 20 MiB: CPU s/GB", others, costs_of, ours=others, digits=2),
+    ]
+    return svg_bars("A chunk's cost late in an upload, and beside others", panels)
 
 
 BENCHMARK = Benchmark(
     name="flat",
     summary="a chunk's cost late in an upload, in other orders, beside others",
     run=run,
-    needed_bytes=5_000_000_000,
+    draw=draw,
+    needed_bytes=5 * GB,
+    seconds=240,
+    quick_seconds=12,
 )

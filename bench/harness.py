@@ -7,10 +7,11 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import requests
 
@@ -26,6 +27,8 @@ CHUNK_BYTES = 20 * 1024 * 1024
 
 SPARE_BYTES = 2 * GB
 """Stays free on the disk whatever a benchmark needs."""
+
+Case = TypeVar("Case")
 
 
 class NotRunnable(Exception):
@@ -64,6 +67,16 @@ class Sample:
         return (self.peak_bytes or 0) / 1024**2
 
 
+def rates_of(samples: Sequence[Sample]) -> list[float]:
+    """MB/s of each."""
+    return [sample.mb_per_second for sample in samples]
+
+
+def costs_of(samples: Sequence[Sample]) -> list[float]:
+    """CPU seconds per GB of each."""
+    return [sample.cpu_seconds_per_gb for sample in samples]
+
+
 class BenchServer(Server):
     """The server as `make run` starts it: workers and threads are the program's own defaults."""
 
@@ -98,10 +111,14 @@ class Lab:
     round_count: int
     seconds: float
     samples: list[Sample] = field(default_factory=list)
-    _sources: list[Path] = field(default_factory=list)
+    servers: ExitStack = field(default_factory=ExitStack)
+    """Ends the servers that a quick run keeps."""
 
     def __post_init__(self) -> None:
         self._page_cache = PageCache(self.folder)
+        self._sources: list[Path] = []
+        self._kept: dict[tuple[object, ...], BenchServer] = {}
+        self._started = time.monotonic()
 
     def settle(self) -> None:
         """Give every case the same memory to begin with; a quick run has no time for that."""
@@ -109,12 +126,29 @@ class Lab:
             self._page_cache.fill(self._sources)
 
     def rounds(self) -> Iterator[int]:
-        """Numbers from 0; after the first one they stop when the benchmark's time is over."""
-        started = time.monotonic()
+        """Numbers from 0; after the first, none whose round would not end in the benchmark's time.
+
+        It is taken to last as long as the longest so far.
+        """
+        started = begun = time.monotonic()
+        longest = 0.0
         for number in range(self.round_count):
-            if number and time.monotonic() - started > self.seconds:
+            if number and begun - started + longest > self.seconds:
                 return
             yield number
+            ended = time.monotonic()
+            begun, longest = ended, max(longest, ended - begun)
+
+    def in_time(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """All cases; in a quick run the first, and the others while its time is not over."""
+        left_out = 0
+        for index, case in enumerate(cases):
+            if self.is_quick and index and time.monotonic() - self._started > self.seconds:
+                left_out += 1
+            else:
+                yield case
+        if left_out:
+            print(f"  left out: {left_out} cases, {self.seconds:.0f} s are over", flush=True)
 
     def pick(self, full: int, quick: int) -> int:
         """The size for this kind of run."""
@@ -130,6 +164,13 @@ class Lab:
         """The samples of a case, by round."""
         return [sample for sample in self.samples if sample.case == case]
 
+    def cases(self, prefix: str = "") -> dict[str, list[Sample]]:
+        """The samples of all cases that begin so, by the rest of their names."""
+        names = dict.fromkeys(sample.case for sample in self.samples)
+        return {
+            name.removeprefix(prefix): self.of(name) for name in names if name.startswith(prefix)
+        }
+
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
         """An empty folder that is gone afterwards."""
@@ -142,8 +183,23 @@ class Lab:
 
     @contextmanager
     def server(self, module: str = "app.serve", **options: str) -> Iterator[BenchServer]:
-        """A fresh server with empty folders: no sample pays for what an earlier one left."""
-        with self.scratch("server") as folder:
+        """A fresh server with empty folders: no sample pays for what an earlier one left.
+
+        A quick run has one for all cases with the same options: a start takes longer than a case.
+        """
+        if not self.is_quick:
+            with self._fresh_server(module, options) as server:
+                yield server
+            return
+        key = (module, *sorted(options.items()))
+        if key not in self._kept:
+            self._kept[key] = self.servers.enter_context(self._fresh_server(module, options))
+        await_idle(self._kept[key].processes)
+        yield self._kept[key]
+
+    @contextmanager
+    def _fresh_server(self, module: str, options: dict[str, str]) -> Iterator[BenchServer]:
+        with self.scratch(f"server{len(self._kept)}") as folder:
             server = BenchServer(folder, options, module=module)
             try:
                 server.start()
@@ -168,22 +224,31 @@ class Lab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` plots it as SVG."""
+    """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` plots it as SVG.
+
+    `quick_seconds` is its part of a quick run.
+    """
 
     name: str
     summary: str
     run: Callable[[Lab], list[Table]]
+    draw: Callable[[Lab], str]
     needed_bytes: int
     rounds: int = 3
     seconds: float = 400.0
-    draw: Callable[[Lab], str] | None = None
+    quick_seconds: float = 8.0
 
 
 @contextmanager
 def prepared_lab(
-    benchmark: Benchmark, parent: Path, *, is_quick: bool, rounds: int | None = None
+    benchmark: Benchmark,
+    parent: Path,
+    *,
+    quick_seconds: float | None = None,
+    rounds: int | None = None,
 ) -> Iterator[Lab]:
-    """A folder below `parent` with room enough, removed afterwards."""
+    """A folder below `parent` with room enough, removed afterwards; in a quick run, its time."""
+    is_quick = quick_seconds is not None
     parent.mkdir(parents=True, exist_ok=True)
     needed = benchmark.needed_bytes // (4 if is_quick else 1)
     if shutil.disk_usage(parent).free < needed + SPARE_BYTES:
@@ -191,6 +256,8 @@ def prepared_lab(
     folder = Path(tempfile.mkdtemp(prefix="work-", dir=parent))
     try:
         count = rounds or (1 if is_quick else benchmark.rounds)
-        yield Lab(folder, is_quick, count, 30.0 if is_quick else benchmark.seconds)
+        seconds = benchmark.seconds if quick_seconds is None else quick_seconds
+        with ExitStack() as servers:
+            yield Lab(folder, is_quick, count, seconds, servers=servers)
     finally:
         shutil.rmtree(folder)

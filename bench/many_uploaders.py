@@ -12,11 +12,12 @@ from statistics import quantiles
 
 import requests
 
-from bench.harness import GB, MB, Benchmark, BenchServer, Lab
+from bench.harness import GB, MB, Benchmark, BenchServer, Lab, Sample
 from bench.meter import Meter
+from bench.plot import panel_of, svg_bars
 from bench.report import Table, spread
 from bench.slow_clients import upload_slowly
-from bench.worker_classes import pick_workers, thread_count, worker_options
+from bench.worker_classes import OURS, pick_workers, thread_count, worker_options
 
 BYTES_PER_SECOND = 200_000
 SECONDS = 30
@@ -99,7 +100,7 @@ def run(lab: Lab) -> list[Table]:
 
 
 def _seconds(lab: Lab) -> int:
-    return lab.pick(SECONDS, 5)
+    return lab.pick(SECONDS, 3)
 
 
 def _measure(lab: Lab, worker: str, count: int) -> tuple[str, ...]:
@@ -158,9 +159,28 @@ def _repeating(calls: Sequence[Callable[[], None]], pause: float) -> Iterator[No
             thread.join()
 
 
+def draw(lab: Lab) -> str:
+    """How long it took and what memory, as SVG."""
+    ours = [name for name in lab.cases() if name.startswith(OURS)]
+    panels = [
+        panel_of("seconds until stored or given up", lab.cases(), _seconds_of, ours=ours),
+        panel_of("MiB above idle", lab.cases(), _memory_of, ours=ours),
+    ]
+    return svg_bars("Slow uploads at once", panels)
+
+
+def _seconds_of(samples: Sequence[Sample]) -> list[float]:
+    return [sample.seconds for sample in samples]
+
+
+def _memory_of(samples: Sequence[Sample]) -> list[float]:
+    return [sample.peak_mib for sample in samples]
+
+
 BENCHMARK = Benchmark(
     name="many_uploaders",
     summary="up to 1000 uploads at 200 KB/s each, by worker class",
     run=run,
+    draw=draw,
     needed_bytes=10 * GB,
 )

@@ -95,9 +95,9 @@ def as_markdown(table: Table) -> str:
 
 
 def save_results(
-    folder: Path, run: Run, tables: Sequence[Table], samples: Sequence[Sample]
+    folder: Path, run: Run, tables: Sequence[Table], samples: Sequence[Sample], plot: str
 ) -> None:
-    """Write `<name>.json`: machine, tables, every single sample."""
+    """Write `<name>.json`: machine, tables, every single sample; and the plot, `<name>.svg`."""
     document = {
         **asdict(run),
         "tables": [asdict(table) for table in tables],
@@ -105,9 +105,10 @@ def save_results(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{run.name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    (folder / f"{run.name}.svg").write_text(plot, encoding="utf-8")
 
 
-def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str = "") -> None:
+def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str) -> None:
     """Put the tables between the markers `<!-- bench:name -->` and `<!-- /bench:name -->`.
 
     `plot`, an SVG document, goes to a file in plots/ beside the document, and is shown above them.
@@ -118,12 +119,11 @@ def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str = "
     if not pattern.search(text):
         raise ValueError(f"{path} has no {begin} ... {end}")
     measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
+    picture = path.parent / "plots" / f"bench-{run.name}.svg"
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_text(plot, encoding="utf-8")
     parts = [begin, f"`{run.command}`. {measured}."]
-    if plot:
-        picture = path.parent / "plots" / f"bench-{run.name}.svg"
-        picture.write_text(plot, encoding="utf-8")
-        parts.append(f"![Medians and extremes](plots/{picture.name})")
-    parts += [*map(as_markdown, tables), end]
+    parts += [f"![Medians and extremes](plots/{picture.name})", *map(as_markdown, tables), end]
     replacement = "\n\n".join(parts)
     path.write_text(pattern.sub(lambda _: replacement, text), encoding="utf-8")
 

@@ -11,10 +11,10 @@ from bench import contenders as who
 from bench.client import in_parallel
 from bench.contenders import Contender
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
-from bench.harness import GB, Benchmark, Lab, Sample
+from bench.harness import GB, Benchmark, Lab, Sample, costs_of, rates_of
 from bench.meter import Meter
 from bench.peers.process import Served, build
-from bench.plot import Bar, Panel, svg_bars
+from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
 from bench.targets import Target, as_table
 
@@ -60,7 +60,7 @@ def run(lab: Lab) -> list[Table]:
         turns = [partial(measure_dd, lab, number, one.length)]
         turns += [partial(_measure, lab, number, jobs, contender, source) for contender in found]
         # There and back, so that nobody always comes first, or after the same other.
-        for turn in turns[:: -1 if number % 2 else 1]:
+        for turn in lab.in_time(turns[:: -1 if number % 2 else 1]):
             turn()
     return [
         table(lab, one, found),
@@ -99,7 +99,7 @@ def _sample(number: int, job: Job, contender: Contender, *, server: Served, sour
 def table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...] = ()) -> Table:
     """Everybody's figures for a job, and their ratios."""
     rows = [
-        (name, spread(_rates(lab.of(name))), *["-"] * (len(COLUMNS) - 2))
+        (name, spread(rates_of(lab.of(name))), *["-"] * (len(COLUMNS) - 2))
         for name in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED)
     ]
     rows += [_row(lab, job, contender) for contender in found]
@@ -110,15 +110,15 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
     samples = lab.of(f"{job.name}, {contender.name}")
     limit = who.LIMIT_SYNCED if contender.is_synced else who.LIMIT
     best = lab.of(f"{job.name}, {limit.name}")
-    rates = _rates(samples)
+    rates = rates_of(samples)
     return (
         contender.name,
         spread(rates),
-        ratio(rates, _rates(best)),
-        ratio(rates, _rates(lab.of(f"{job.name}, {who.TUSD.name}"))),
-        ratio(rates, _rates(lab.of(DD_SYNCED if contender.is_synced else DD))),
-        spread(_costs(samples), 2),
-        ratio(_costs(samples), _costs(best)),
+        ratio(rates, rates_of(best)),
+        ratio(rates, rates_of(lab.of(f"{job.name}, {who.TUSD.name}"))),
+        ratio(rates, rates_of(lab.of(DD_SYNCED if contender.is_synced else DD))),
+        spread(costs_of(samples), 2),
+        ratio(costs_of(samples), costs_of(best)),
         spread([sample.peak_mib for sample in samples]),
     )
 
@@ -130,18 +130,18 @@ def targets(lab: Lab, one: Job, eight: Job) -> Table:
 
 def _targets_of_one(lab: Lab, job: Job) -> list[Target]:
     def rate(ours: str, other: str) -> float | None:
-        return paired_ratio(_rates(lab.of(f"{job.name}, {ours}")), _rates(lab.of(other)))
+        return paired_ratio(rates_of(lab.of(f"{job.name}, {ours}")), rates_of(lab.of(other)))
 
-    raw, raw_cost = f"{job.name}, {who.RAW}", _costs(lab.of(f"{job.name}, {who.RAW}"))
+    raw, raw_cost = f"{job.name}, {who.RAW}", costs_of(lab.of(f"{job.name}, {who.RAW}"))
     limit = f"{job.name}, {who.LIMIT.name}"
-    form_cost = _costs(lab.of(f"{job.name}, {who.FORM}"))
+    form_cost = costs_of(lab.of(f"{job.name}, {who.FORM}"))
     tusd, rustus = (f"{job.name}, {peer.name}" for peer in (who.TUSD, who.RUSTUS))
     nginx = f"{job.name}, {who.BEST_NGINX.name}"
     return [
         Target(what=f"{raw}: rate, of C", measured=rate(who.RAW, limit), at_least=0.85),
         Target(
             what=f"{raw}: CPU, of C",
-            measured=paired_ratio(raw_cost, _costs(lab.of(limit))),
+            measured=paired_ratio(raw_cost, costs_of(lab.of(limit))),
             at_most=1.25,
         ),
         Target(what=f"{raw}: rate, of nginx's best", measured=rate(who.RAW, nginx), at_least=1),
@@ -173,12 +173,12 @@ def _targets_of_eight(lab: Lab, job: Job) -> list[Target]:
     return [
         Target(
             what=f"{raw}: rate, of C",
-            measured=paired_ratio(_rates(samples), _rates(limit)),
+            measured=paired_ratio(rates_of(samples), rates_of(limit)),
             at_least=0.9,
         ),
         Target(
             what=f"{raw}: CPU, of C",
-            measured=paired_ratio(_costs(samples), _costs(limit)),
+            measured=paired_ratio(costs_of(samples), costs_of(limit)),
             at_most=1.4,
         ),
         Target(what=f"{raw}: MiB of memory above idle", measured=memory, at_most=64),
@@ -194,36 +194,26 @@ def _digest_note(lab: Lab) -> str:
     )
 
 
-def _rates(samples: Sequence[Sample]) -> list[float]:
-    return [sample.mb_per_second for sample in samples]
-
-
-def _costs(samples: Sequence[Sample]) -> list[float]:
-    return [sample.cpu_seconds_per_gb for sample in samples]
-
-
 def draw(lab: Lab) -> str:
     """Rates and costs of everybody, as SVG."""
     panels = []
     for job in _jobs(lab):
-        names = [name for name in dict.fromkeys(s.case for s in lab.samples) if job.name in name]
-        rates = [Bar(_short(name), _rates(lab.of(name)), "Sluice" in name) for name in names]
-        costs = [Bar(_short(name), _costs(lab.of(name)), "Sluice" in name) for name in names]
-        panels.append(Panel(f"{job.name}: MB/s", rates))
-        panels.append(Panel(f"{job.name}: CPU s/GB", costs, digits=2))
+        cases = lab.cases(f"{job.name}, ")
+        ours = [name for name in cases if "Sluice" in name]
+        panels += [
+            panel_of(f"{job.name}: MB/s", cases, rates_of, ours=ours),
+            panel_of(f"{job.name}: CPU s/GB", cases, costs_of, ours=ours, digits=2),
+        ]
     return svg_bars("Uploads in chunks of 20 MiB", panels)
-
-
-def _short(case: str) -> str:
-    return case.partition(", ")[2]
 
 
 BENCHMARK = Benchmark(
     name="upload",
     summary="one upload of 1 GiB, and eight of 128 MiB at once, beside other servers",
     run=run,
+    draw=draw,
     needed_bytes=4 * GB,
     rounds=5,
     seconds=900,
-    draw=draw,
+    quick_seconds=20,
 )

@@ -6,14 +6,16 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness import GB, Benchmark, BenchServer, Lab
+from bench.harness import GB, Benchmark, BenchServer, Lab, Sample
 from bench.meter import Meter
+from bench.plot import panel_of, svg_bars
 from bench.report import Table, spread
 from bench.slow_wsgi import WORK_VARIABLE
-from bench.worker_classes import pick_workers, worker_options
+from bench.worker_classes import OURS, pick_workers, worker_options
 
 K6 = Path(__file__).parent.parent / ".tools" / "peers" / "k6" / "k6"
 SCENARIO = Path(__file__).with_name("k6_scenario.js")
@@ -41,6 +43,10 @@ SCENARIOS = (
 )
 
 
+STATISTICS = {"median, ms": "med", "95 %, ms": "p(95)"}
+"""As in the table, and as k6 calls them."""
+
+
 def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
     program = str(K6) if K6.exists() else shutil.which("k6")
@@ -52,8 +58,7 @@ def run(lab: Lab) -> list[Table]:
         "requests",
         "failed",
         "failed there*",
-        "median, ms",
-        "95 %, ms",
+        *STATISTICS,
         "CPU ms/request",
         "memory above idle, MiB",
     )
@@ -81,12 +86,14 @@ def _measure(lab: Lab, program: str, scenario: Scenario, worker: str) -> tuple[s
     requests, duration = int(summary["http_reqs"]["count"]), summary["http_req_duration"]
     failed = 100 * (1 - summary["checks"]["value"])
     print(f"  {scenario.name}, {worker}: {requests} requests, {failed:.2f} % failed", flush=True)
+    for statistic, name in STATISTICS.items():
+        case, seconds = f"{scenario.name}: {statistic}: {worker}", duration[name] / 1000
+        lab.samples.append(Sample(case=case, round=0, byte_count=0, seconds=seconds))
     return (
         str(requests),
         f"{failed:.2f} %",
         scenario.write_up,
-        f"{duration['med']:.0f}",
-        f"{duration['p(95)']:.0f}",
+        *(f"{duration[name]:.0f}" for name in STATISTICS.values()),
         spread([cpu_seconds / max(1, requests) * 1000], 2),
         spread([peak_bytes / 1024**2]),
     )
@@ -104,7 +111,7 @@ def _load(
             **os.environ,
             "SLUICE_URL": server.url,
             "VISITORS": str(scenario.visitors),
-            "DURATION": f"{lab.pick(30, 5)}s",
+            "DURATION": f"{lab.pick(30, 3)}s",
         },
         check=True,
         capture_output=True,
@@ -113,9 +120,25 @@ def _load(
     return metrics
 
 
+def draw(lab: Lab) -> str:
+    """How long an answer took in each scenario, as SVG."""
+    panels = []
+    for scenario in SCENARIOS:
+        for statistic in STATISTICS:
+            if found := lab.cases(f"{scenario.name}: {statistic}: "):
+                title = f"{scenario.name}: {statistic}"
+                panels.append(panel_of(title, found, _milliseconds, ours=[OURS]))
+    return svg_bars("Visitors at once", panels)
+
+
+def _milliseconds(samples: Sequence[Sample]) -> list[float]:
+    return [sample.seconds * 1000 for sample in samples]
+
+
 BENCHMARK = Benchmark(
     name="visitors",
     summary="100 and 1000 visitors for 30 s, by worker class (k6)",
     run=run,
+    draw=draw,
     needed_bytes=1 * GB,
 )

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from app.ingest.splice import empty_pipe
 from app.storage.writeback import begin_writeback
-from bench.harness import CHUNK_BYTES, GB, Benchmark, Lab, Sample
+from bench.harness import CHUNK_BYTES, GB, Benchmark, Lab, Sample, costs_of, rates_of
+from bench.plot import panel_of, svg_bars
 from bench.report import Table, ratio, spread
 
 MIB = 1024 * 1024
@@ -52,6 +53,8 @@ WAYS = [
     Way("splice, never synced", is_synced=False),
 ]
 BASE = "splice"
+OURS = "splice, writeback every 4 MiB"
+"""What the server does."""
 
 
 class Intake:
@@ -103,12 +106,15 @@ class Intake:
 
 def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
-    length = lab.pick(50, 6) * CHUNK_BYTES
-    source = lab.source(length)
+    source = lab.source(_length(lab))
     for number in lab.rounds():
-        for way in WAYS:
+        for way in lab.in_time(WAYS):
             _measure(lab, number, way, source)
     return [_table(lab)]
+
+
+def _length(lab: Lab) -> int:
+    return lab.pick(50, 3) * CHUNK_BYTES
 
 
 def _measure(lab: Lab, number: int, way: Way, source: Path) -> None:
@@ -170,25 +176,35 @@ def _cpu_seconds() -> float:
 
 
 def _table(lab: Lab) -> Table:
-    base = [sample.mb_per_second for sample in lab.of(BASE)]
     rows: list[tuple[str, ...]] = []
     for way in WAYS:
-        samples = lab.of(way.name)
-        rates = [sample.mb_per_second for sample in samples]
-        cpu = [(sample.cpu_seconds or 0) / sample.byte_count * GB for sample in samples]
-        rows.append((way.name, spread(rates), ratio(rates, base), spread(cpu, 2)))
+        rates, costs = rates_of(lab.of(way.name)), costs_of(lab.of(way.name))
+        rows.append(
+            (way.name, spread(rates), ratio(rates, rates_of(lab.of(BASE))), spread(costs, 2))
+        )
     columns: tuple[str, ...] = ("way", "MB/s", f"of {BASE}", "CPU s/GB")
     notes = (
-        "Chunks of 20 MiB into a file of 1 GiB, preallocated unless it grows; fdatasync after each "
-        "chunk unless never synced.",
+        f"Chunks of 20 MiB into a file of {_length(lab) // MIB} MiB, preallocated unless it grows; "
+        "fdatasync after each chunk unless never synced.",
     )
     return Table("From a socket to the disk", columns, rows, notes)
+
+
+def draw(lab: Lab) -> str:
+    """Rates and costs of all ways, as SVG."""
+    panels = [
+        panel_of("MB/s", lab.cases(), rates_of, ours=[OURS]),
+        panel_of("CPU s/GB", lab.cases(), costs_of, ours=[OURS], digits=2),
+    ]
+    return svg_bars("From a socket to the disk", panels)
 
 
 BENCHMARK = Benchmark(
     name="write_path",
     summary="blocks, splice, early writeback, O_DIRECT",
     run=run,
+    draw=draw,
     needed_bytes=3 * GB,
     rounds=5,
+    quick_seconds=4,
 )

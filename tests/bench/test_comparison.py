@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench import contenders as who
-from bench import download, upload
+from bench import download, many_files, upload
+from bench.__main__ import BENCHMARKS
 from bench.contenders import Contender, contenders
 from bench.disk import DD, DD_SYNCED
-from bench.harness import GB, Lab, Sample
+from bench.harness import GB, Benchmark, Lab, Sample
 from bench.report import Table, paired_ratio
 from bench.shelves import HTTP_JOBS, NGINX, OURS, STEP_BYTES, spans
 from bench.upload import Job
@@ -97,6 +98,51 @@ def test_download_targets_are_the_cost_beside_nginx(tmp_path: Path) -> None:
     found = verdicts(download.targets(lab))
     assert found[f"{whole}: CPU, of nginx"] == "yes"
     assert [found[f"{job}: CPU, of nginx"] for job in others] == ["**no**"] * 3
+
+
+def many_files_lab(folder: Path, seconds: dict[str, float]) -> Lab:
+    lab = Lab(folder, False, 1, 1.0)
+    lab.samples = [sample(f"8 x 3 MB, {case}", 0, taken) for case, taken in seconds.items()]
+    return lab
+
+
+def test_batches_are_held_against_one_at_a_time_and_against_what_syncs_as_much(
+    tmp_path: Path,
+) -> None:
+    lab = many_files_lab(
+        tmp_path,
+        {
+            "cp": 1.0,
+            "cp, then sync": 2.0,
+            "1 at once, default": 10.0,
+            "1 batch, default": 2.5,
+            "2 batch, default": 3.0,
+            "1 batch, DURABILITY=none": 1.25,
+        },
+    )
+    assert {row[0]: row[1:] for row in many_files.targets(lab, "8 x 3 MB").rows} == {
+        "1 batch, default: times as fast as 1 at once": (">= 3.65", "4.00", "yes"),
+        "2 batch, default: times as fast as 1 at once": (">= 3.65", "3.33", "**no**"),
+        "1 batch, default: seconds, of cp, then sync": ("<= 1.3", "1.25", "yes"),
+        "2 batch, default: seconds, of cp, then sync": ("<= 1.3", "1.50", "**no**"),
+        "1 batch, DURABILITY=none: seconds, of cp": ("<= 1.3", "1.25", "yes"),
+        "2 batch, DURABILITY=none: seconds, of cp": ("<= 1.3", "-", "not measured"),
+    }
+
+
+def test_the_plot_of_many_files_has_a_panel_for_each_size(tmp_path: Path) -> None:
+    lab = many_files_lab(tmp_path, {"cp": 1.0, "1 batch, default": 2.0})
+    lab.samples.append(sample("4 x 180 MB, cp", 0, 3.0))
+    plot = many_files.draw(lab)
+    assert plot.count(">cp</text>") == 2
+    assert plot.count(">1 batch, default</text>") == 1
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda one: one.name)
+def test_every_benchmark_can_draw_a_run_that_measured_nothing(
+    tmp_path: Path, benchmark: Benchmark
+) -> None:
+    assert benchmark.draw(Lab(tmp_path, True, 1, 1.0)).startswith("<svg")
 
 
 def test_a_range_costs_the_difference_to_the_whole(tmp_path: Path) -> None:

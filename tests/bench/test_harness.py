@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from bench import client, harness
+from bench.__main__ import BENCHMARKS, main, quick_share
 from bench.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
 from bench.cpu_clock import await_idle, cpu_seconds_of
-from bench.harness import GB, Benchmark, Lab, NotEnoughRoom, prepared_lab
+from bench.harness import GB, Benchmark, Lab, NotEnoughRoom, Sample, prepared_lab
 from bench.meter import Meter
 from bench.page_cache import PageCache
 from tests.dropzone_client import random_bytes
@@ -22,12 +23,15 @@ from tests.server import Server
 
 
 def benchmark(needed_bytes: int = 0) -> Benchmark:
-    return Benchmark(name="x", summary="", run=lambda _: [], needed_bytes=needed_bytes)
+    def draw(_: Lab) -> str:
+        return ""
+
+    return Benchmark(name="x", summary="", run=lambda _: [], draw=draw, needed_bytes=needed_bytes)
 
 
 def test_a_lab_leaves_nothing_even_if_the_benchmark_fails(tmp_path: Path) -> None:
     def fail() -> None:
-        with prepared_lab(benchmark(), tmp_path, is_quick=True) as lab:
+        with prepared_lab(benchmark(), tmp_path, quick_seconds=1.0) as lab:
             lab.source(100)
             raise KeyboardInterrupt
 
@@ -38,7 +42,7 @@ def test_a_lab_leaves_nothing_even_if_the_benchmark_fails(tmp_path: Path) -> Non
 
 def test_a_benchmark_does_not_begin_without_room(tmp_path: Path) -> None:
     huge = benchmark(needed_bytes=10**9 * GB)
-    with pytest.raises(NotEnoughRoom), prepared_lab(huge, tmp_path, is_quick=False):
+    with pytest.raises(NotEnoughRoom), prepared_lab(huge, tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -46,6 +50,74 @@ def test_a_benchmark_does_not_begin_without_room(tmp_path: Path) -> None:
 def test_rounds_stop_when_the_time_is_over_but_not_before_the_first(tmp_path: Path) -> None:
     assert list(Lab(tmp_path, False, 3, seconds=60.0).rounds()) == [0, 1, 2]
     assert list(Lab(tmp_path, False, 3, seconds=0.0).rounds()) == [0]
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(29.0, 2), (30.0, 3), (31.0, 3)])
+def test_a_round_that_would_not_end_in_time_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("bench.harness.time.monotonic", lambda: now)
+    lab = Lab(tmp_path, False, 9, seconds)
+    begun = 0
+    for _ in lab.rounds():
+        begun += 1
+        now += 10.0
+    assert begun == count
+
+
+def test_a_quick_run_begins_no_case_when_its_time_is_over_but_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(Lab(tmp_path, True, 1, seconds=60.0).in_time("abc")) == ["a", "b", "c"]
+    assert capsys.readouterr().out == ""
+    assert list(Lab(tmp_path, True, 1, seconds=-1.0).in_time("abc")) == ["a"]
+    assert "left out: 2 cases" in capsys.readouterr().out
+
+
+def test_a_full_run_leaves_out_no_case(tmp_path: Path) -> None:
+    assert list(Lab(tmp_path, False, 1, seconds=-1.0).in_time("abc")) == ["a", "b", "c"]
+
+
+def test_what_one_benchmark_takes_of_a_quick_run_the_others_share() -> None:
+    parts = [10.0, 20.0, 30.0]
+    assert quick_share(parts, 0, elapsed=0) == 10.0
+    assert quick_share(parts, 1, elapsed=5.0) == pytest.approx(22.0)
+    assert quick_share(parts, 1, elapsed=20.0) == pytest.approx(16.0)
+    assert quick_share(parts, 2, elapsed=61.0) < 0
+
+
+def test_a_quick_run_of_all_is_meant_to_end_within_two_minutes() -> None:
+    assert sum(one.quick_seconds for one in BENCHMARKS) <= 110
+
+
+def test_figures_of_a_quick_run_are_kept_out_of_the_documentation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "--quick", "--docs", "upload"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "--docs wants a full run" in capsys.readouterr().err
+
+
+def test_cases_are_told_by_what_follows_a_prefix(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, True, 1, 1.0)
+    names = ("4 MB, cp", "4 MB, ours", "14 MB, cp", "4 MB, cp")
+    lab.samples = [Sample(case=name, round=0, byte_count=1, seconds=1.0) for name in names]
+    assert {name: len(found) for name, found in lab.cases("4 MB, ").items()} == {"cp": 2, "ours": 1}
+
+
+@pytest.mark.e2e
+def test_a_quick_run_keeps_a_server_for_the_same_options(tmp_path: Path) -> None:
+    ports = []
+    with prepared_lab(benchmark(), tmp_path, quick_seconds=1.0) as lab:
+        for durability in ("none", "chunk", "none"):
+            with lab.server(SLUICE_DURABILITY=durability) as server:
+                ports.append(server.port)
+                assert server.get("/healthz").status_code == 200
+    first, other, again = ports
+    assert first == again != other
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_source_has_the_length_asked_for_and_no_pattern(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.plot import Bar, Panel, svg_bars
+from bench.harness import Sample, rates_of
+from bench.plot import Bar, Panel, panel_of, svg_bars
 
 SPACE = "{http://www.w3.org/2000/svg}"
 
@@ -46,3 +47,20 @@ def test_nothing_lies_outside_the_picture() -> None:
     assert float(picture.attrib["height"]) == panels[1].height + panels[2].height
     ours = widths(drawn(Panel("x", [Bar("Sluice", [5.0], is_ours=True), Bar("other", [5.0])])))
     assert ours[0] == ours[1]
+
+
+@pytest.mark.parametrize("label", ["short", "W" * 60])
+def test_a_label_begins_within_its_panel_however_long_it_is(label: str) -> None:
+    picture = drawn(Panel("MB/s", [Bar(label, [1.0])]), Panel("s", [Bar("other", [1.0])]))
+    place = next(one for one in picture.iter(f"{SPACE}text") if one.text == label)
+    assert float(place.attrib["x"]) >= 6 * len(label)
+    assert float(picture.attrib["width"]) >= 2 * 6 * len(label)
+
+
+def test_a_panel_has_a_figure_of_every_sample_and_knows_which_cases_are_ours() -> None:
+    samples = [
+        Sample(case="raw", round=number, byte_count=10**6, seconds=seconds)
+        for number, seconds in enumerate((0.5, 1.0))
+    ]
+    found = panel_of("MB/s", {"Sluice": samples, "absent": []}, rates_of, ours=["Sluice"])
+    assert found.bars == [Bar("Sluice", [2.0, 1.0], is_ours=True), Bar("absent", [])]

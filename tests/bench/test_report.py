@@ -62,18 +62,19 @@ def test_ratios_are_taken_within_a_round() -> None:
 
 def test_results_hold_every_sample(tmp_path: Path) -> None:
     sample = Sample(case="one", round=0, byte_count=10, seconds=2.0)
-    save_results(tmp_path / "results", RUN, [TABLE], [sample])
+    save_results(tmp_path / "results", RUN, [TABLE], [sample], "<svg/>")
     document = json.loads((tmp_path / "results" / "upload.json").read_text())
     assert document["samples"][0]["byte_count"] == 10
     assert document["tables"][0]["columns"] == ["case", "MB/s"]
     assert document["facts"] == RUN.facts
+    assert (tmp_path / "results" / "upload.svg").read_text() == "<svg/>"
 
 
 def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("before\n<!-- bench:upload -->\nold\n<!-- /bench:upload -->\nafter\n")
     for _ in range(2):
-        update_document(path, RUN, [TABLE])
+        update_document(path, RUN, [TABLE], "<svg/>")
     text = path.read_text()
     assert text.startswith("before\n<!-- bench:upload -->\n")
     assert text.endswith("<!-- /bench:upload -->\nafter\n")
@@ -85,7 +86,6 @@ def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> N
 def test_a_plot_is_saved_beside_the_document_and_shown_in_it(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("<!-- bench:upload -->\n<!-- /bench:upload -->\n")
-    (tmp_path / "plots").mkdir()
     update_document(path, RUN, [TABLE], "<svg/>")
     assert (tmp_path / "plots" / "bench-upload.svg").read_text() == "<svg/>"
     assert "](plots/bench-upload.svg)" in path.read_text()
@@ -95,8 +95,9 @@ def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="bench:upload"):
-        update_document(path, RUN, [TABLE])
+        update_document(path, RUN, [TABLE], "<svg/>")
     assert path.read_text() == "nothing"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("name", [benchmark.name for benchmark in BENCHMARKS])
