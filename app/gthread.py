@@ -8,6 +8,7 @@ thousand slow uploads hold up nobody. And headers have a deadline.
 from __future__ import annotations
 
 import gc
+import select
 import socket
 import ssl
 import time
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 HEADER_SECONDS = 30.0
 """From the first byte of a request to the end of its headers. A client that drips them, a byte
 every few seconds, would hold its thread for ever: gunicorn itself has no such limit."""
+
+FOLLOW_SECONDS = 0.02
+"""How long a thread stays with its connection after an answer; it holds no turn meanwhile. A client
+that is at it sends its next request at once. To hand each from thread to thread, as gunicorn does,
+costs 0.17 of the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -49,7 +55,13 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self.wsgi: Any = TurnTaking(self.wsgi, self.cfg.threads)
 
     def handle(self, conn: Any) -> Any:
-        """Runs in a thread, for one request; before its headers are read."""
+        """Runs in a thread: for a request, and for those that follow on its connection at once."""
+        outcome = self._handle_one(conn)
+        while outcome is True and self.alive and _goes_on(conn):
+            outcome = self._handle_one(conn)
+        return outcome
+
+    def _handle_one(self, conn: Any) -> Any:
         self._reading_headers[conn] = time.monotonic() + HEADER_SECONDS
         try:
             outcome = super().handle(conn)
@@ -74,10 +86,19 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                     conn.sock.shutdown(socket.SHUT_RD)
 
 
+def _goes_on(conn: Any) -> bool:
+    """Whether more has come on a connection that is kept, or comes within `FOLLOW_SECONDS`."""
+    if conn.parser.unreader.buf.tell():
+        return True
+    poll = select.poll()
+    poll.register(conn.sock, select.POLLIN)
+    return bool(poll.poll(FOLLOW_SECONDS * 1000))
+
+
 def _take_what_tls_holds(conn: Any) -> None:
     """Of a connection that is kept: TLS may have read the next request, which poll() cannot see.
 
-    gunicorn goes on at once where its own buffer has something in it.
+    Where gunicorn's own buffer has something in it, the thread goes on at once.
     """
     unreader = conn.parser.unreader
     if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
