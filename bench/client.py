@@ -96,7 +96,7 @@ class Connection:
 
     def post_files(self, path: str, files: Sequence[FileSlice]) -> dict[str, Any]:
         """POST files as the parts of one form; the JSON of the answer."""
-        parts = [_form_around({}, file.path.name) for file in files]
+        parts = [_form_around({"length": str(file.length)}, file.path.name) for file in files]
         ends = {closing for _, closing in parts}
         delimiter = b"\r\n"
         length = sum(len(head) + file.length for (head, _), file in zip(parts, files, strict=True))

@@ -14,7 +14,7 @@ from app.client.local_file import READ_BYTES, LocalFile, read_at
 BUNDLE_BYTES = 16 * 1024 * 1024
 BUNDLE_FILES = 100
 """A bundle is what a cut may cost, and what one connection keeps busy with; of small ones there
-are enough for several connections. A server takes at most 1000 files with fingerprints at once."""
+are enough for several connections."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def make_bundles(files: Iterable[LocalFile]) -> list[Bundle]:
 
 
 class BundleBody:
-    """The multipart body of a bundle, each file behind its fingerprint.
+    """The multipart body of a bundle, each file behind its fingerprint and its length.
 
     Holds one block of one file in memory.
     """
@@ -121,6 +121,8 @@ class BundleBody:
         return (
             f'--{self._boundary}\r\nContent-Disposition: form-data; name="fingerprint"\r\n\r\n'
             f"{fingerprint}\r\n"
+            f'--{self._boundary}\r\nContent-Disposition: form-data; name="length"\r\n\r\n'
+            f"{file.size}\r\n"
             f'--{self._boundary}\r\nContent-Disposition: form-data; name="file"; '
             f"{_filename(file.name)}\r\nContent-Type: application/octet-stream\r\n\r\n"
         ).encode()

@@ -48,7 +48,9 @@ class FormReader:
             if isinstance(event, Field):
                 yield event
             elif isinstance(event, FileBegin):
-                yield FilePart(self, event)
+                part = FilePart(self, event)
+                yield part
+                part.pass_over(self._limits)
         discard(self._body, limits=self._limits, watch=lambda: None)
 
     def next_event(self) -> Event:
@@ -59,7 +61,7 @@ class FormReader:
             event = self._scanner.next_event()
         return event
 
-    def take_payload(self, length: int) -> BodySource:
+    def take_payload(self, length: int) -> _ExactPayload:
         """The next `length` bytes past the scanner; `ChunkMismatch` if the body has fewer."""
         head = self._scanner.take_payload(length)
         remaining = self._body.remaining
@@ -103,14 +105,22 @@ class FilePart:
         self._reader = reader
         self.name = begin.name
         self.filename = begin.filename
+        self._exact: _ExactPayload | None = None
 
     def exactly(self, length: int) -> BodySource:
         """The payload, of a length the fields have told; nothing in it is looked at."""
-        return self._reader.take_payload(length)
+        self._exact = self._reader.take_payload(length)
+        return self._exact
 
     def whole(self) -> BodySource:
         """The payload, up to the delimiter, wherever that comes."""
         return self._reader.scan_payload()
+
+    def pass_over(self, limits: BodyLimits) -> None:
+        """Read what was not taken of a payload of told length; the scanner does so for others."""
+        if self._exact is not None and not self._exact.has_ended:
+            discard(self._exact, limits=limits, watch=lambda: None)
+            self._exact.finish()
 
 
 class _ExactPayload(SpliceSource):
@@ -135,6 +145,7 @@ class _ExactPayload(SpliceSource):
         self._head = head
         self._remaining = length
         self.is_verified_at_end = not is_certain
+        self.has_ended = False
 
     @property
     def remaining(self) -> int | None:
@@ -171,6 +182,7 @@ class _ExactPayload(SpliceSource):
 
     def finish(self) -> None:
         self._reader.end_payload()
+        self.has_ended = True
 
 
 class _ScannedPayload:

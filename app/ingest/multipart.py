@@ -20,8 +20,8 @@ from app.ingest.part_headers import PartHeaders, decode_utf8, parse_parameters, 
 MAX_PREAMBLE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 8 * 1024  # of one part
 MAX_FIELD_BYTES = 64 * 1024  # of one value
-MAX_FIELDS = 1000  # in one body; files are not counted, the caller sees each one begin
-MAX_ALL_FIELDS_BYTES = 1024 * 1024  # of all values of one body: callers keep them in memory
+MAX_FIELDS = 1000  # without a file between them; the caller sees each of those begin
+MAX_ALL_FIELDS_BYTES = 1024 * 1024  # names and values of one body: callers keep them in memory
 
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
 
@@ -190,12 +190,14 @@ class MultipartScanner:
     def _begin_part(self, part: PartHeaders) -> Event | None:
         if part.filename is not None:
             self._state = _State.FILE_START
+            self._fields = 0
             return FileBegin(part.name, part.filename, part.content_type)
         self._fields += 1
         if self._fields > MAX_FIELDS:
             raise MalformedBody("The form has too many fields.")
         self._field_name = part.name
         self._state = _State.FIELD
+        self._count_field_bytes(len(part.name))
         return None
 
     def _read_field(self) -> Event | None:
@@ -205,13 +207,16 @@ class MultipartScanner:
         if not piece:
             self._state = _State.HEADERS
             return Field(self._field_name, decode_utf8(self._take_gathered()))
-        self._all_fields_bytes += len(piece)
         if len(self._gathered) + len(piece) > MAX_FIELD_BYTES:
             raise MalformedBody("The value of a field is too long.")
-        if self._all_fields_bytes > MAX_ALL_FIELDS_BYTES:
-            raise MalformedBody("The values of all fields are too long.")
         self._gathered += piece
+        self._count_field_bytes(len(piece))
         return None
+
+    def _count_field_bytes(self, count: int) -> None:
+        self._all_fields_bytes += count
+        if self._all_fields_bytes > MAX_ALL_FIELDS_BYTES:
+            raise MalformedBody("The fields of the form are too long.")
 
     def _read_file(self) -> Event:
         self._state = _State.FILE

@@ -5,12 +5,14 @@ to make sixty-four files durable is hardly more than for one. A file that is ref
 type, its size) is passed over, and says why in its receipt. Where the body itself breaks, the files
 that came whole before are stored.
 
-A field `fingerprint` in front of a file is the client's name for its content. A client that has
-lost the answer sends the same again: what is stored already is not stored twice.
+Two fields may stand in front of a file. `fingerprint` is the client's name for its content: a
+client that has lost the answer sends the same again, and what is stored already is not stored
+twice. With its `length` in bytes, a file is not searched for its end, and stays in the kernel.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +21,15 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from app.domain.errors import BodyStalled, BodyTruncated, MalformedBody, TooLarge, UploadError
+from app.domain.errors import (
+    BodyStalled,
+    BodyTruncated,
+    ChunkMismatch,
+    InvalidRequest,
+    MalformedBody,
+    TooLarge,
+    UploadError,
+)
 from app.domain.lifecycle import UploadState
 from app.domain.policy import check_fingerprint
 from app.ingest.form import FilePart
@@ -32,6 +42,8 @@ from app.wire.request_body import open_form
 
 blueprint = Blueprint("batch", __name__)
 
+FIELDS = ("fingerprint", "length")
+
 MAX_FILES = 20_000
 """Files in one request; the receipts of all of them are held until its end."""
 
@@ -41,7 +53,9 @@ GROUP_SECONDS = 0.2
 """Whichever comes first ends a group: on a slow line a file does not wait for the next one. It is
 kept while the next group arrives, so a crash costs two groups of what no receipt tells of yet."""
 
-BROKEN_BODY = (BodyStalled, BodyTruncated, MalformedBody)
+_LENGTH = re.compile(r"[0-9]{1,18}")
+
+BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
 
 Receipt = dict[str, Any]
 Outcomes = list[Kept | UploadError]
@@ -68,7 +82,7 @@ class _Batch:
         self._group: list[tuple[ReceivedFile, Receipt]] = []
         self._keeping: tuple[list[Receipt], Future[Outcomes]] | None = None
         self._group_began = 0.0
-        self._fingerprint: str | None = None
+        self._fields: dict[str, str] = {}
 
     def receive(self) -> list[Receipt]:
         """Read the form to its end; a receipt for each of its files."""
@@ -76,8 +90,8 @@ class _Batch:
             for part in open_form().parts():
                 if isinstance(part, FilePart):
                     self._take(part)
-                elif part.name == "fingerprint":
-                    self._fingerprint = part.value
+                elif part.name in FIELDS:
+                    self._fields[part.name] = part.value
                 if self._is_group_full:
                     self._keep_meanwhile()
         finally:
@@ -89,10 +103,10 @@ class _Batch:
             return
         if len(self._receipts) == MAX_FILES:
             raise TooLarge(f"A batch has at most {MAX_FILES} files; this many are stored.")
-        fingerprint, self._fingerprint = self._fingerprint, None
+        fields, self._fields = self._fields, {}
         receipt: Receipt = {"name": part.filename}
         try:
-            file = _received(part, fingerprint)
+            file = _received(part, fields)
         except BROKEN_BODY:
             raise
         except UploadError as error:
@@ -145,13 +159,21 @@ def _note(receipts: list[Receipt], keep: Callable[[], Outcomes]) -> None:
             receipt.update(_document(outcome))
 
 
-def _received(part: FilePart, fingerprint: str | None) -> ReceivedFile:
+def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
+    fingerprint, length = (fields.get(name) for name in FIELDS)
     if fingerprint is not None:
         check_fingerprint(fingerprint)
+    source = part.whole() if length is None else part.exactly(_parse_length(length))
     file = current_services().whole_files.receive(
-        part.whole(), owner=current_owner(), filename=part.filename
+        source, owner=current_owner(), filename=part.filename
     )
     return replace(file, fingerprint=fingerprint)
+
+
+def _parse_length(text: str) -> int:
+    if not _LENGTH.fullmatch(text):
+        raise InvalidRequest("The field length is a number of bytes.")
+    return int(text)
 
 
 def _document(outcome: Kept | UploadError) -> Receipt:

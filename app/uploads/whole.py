@@ -64,13 +64,13 @@ class WholeFiles(Receiver):
         Raises what `UploadService.append` raises, and leaves nothing when it does.
         """
         filename = self._policy.check_filename(filename)
+        self._policy.check_length(source.remaining or 0)
         upload_id = parse_upload_id(self._new_id())
         try:
             if room:
                 self._store.reserve(upload_id, min(room, self._policy.max_length))
-            length = self._store.receive(
-                upload_id, source, self._policy.max_length + 1, self._limits
-            )
+            limit = self._policy.max_length + 1 if source.remaining is None else source.remaining
+            length = self._store.receive(upload_id, source, limit, self._limits)
             self._policy.check_length(length)
             source.finish()
         except BaseException:

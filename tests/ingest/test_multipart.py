@@ -273,10 +273,16 @@ def test_the_number_of_fields_is_bounded() -> None:
     )
 
 
-def test_the_values_of_all_fields_together_are_bounded() -> None:
-    fitting = [field("a", "v" * MAX_FIELD_BYTES)] * (MAX_ALL_FIELDS_BYTES // MAX_FIELD_BYTES)
+def test_fields_in_front_of_each_file_may_be_more_than_those_without_a_file() -> None:
+    parts = [field("a", "1"), file(b"")] * (MAX_FIELDS + 1)
+    assert scan(body_of(*parts)).count(Field("a", "1")) == MAX_FIELDS + 1
+
+
+def test_names_and_values_of_all_fields_together_are_bounded() -> None:
+    fitting = [field("a" * 1024, "v" * 1024)] * (MAX_ALL_FIELDS_BYTES // 2048)
     assert len(scan(body_of(*fitting))) == len(fitting)
-    assert refusal(body_of(*fitting, field("a", "v"))) == "The values of all fields are too long."
+    for one_more in (field("a", ""), field("a", "v")):
+        assert refusal(body_of(*fitting, one_more)) == "The fields of the form are too long."
 
 
 def test_the_preamble_is_bounded() -> None:

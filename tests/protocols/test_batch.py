@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.dropzone_client import (
     BOUNDARY,
     ChunkedFile,
@@ -125,6 +127,60 @@ def test_a_file_that_came_in_chunks_is_not_stored_again(server: Server) -> None:
     assert ids(server.post("/batch", data=body, headers=form_headers()).json()) == [upload_id]
 
 
+def test_a_file_of_told_length_may_have_anything_in_it(server: Server) -> None:
+    delimiter = f"\r\n--{BOUNDARY}\r\n".encode()
+    contents = [delimiter * 3, b"", random_bytes(3_000_000, 7), delimiter[:-1], b"x"]
+    parts = [({"length": str(len(content))}, "told.mp4", content) for content in contents]
+    answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
+    assert answer["stored"] == len(contents)
+    for content, receipt in zip(contents, answer["files"], strict=True):
+        assert receipt["sha256"] == hashlib.sha256(content).hexdigest()
+        assert server.get(receipt["media"]).content == content
+
+
+@pytest.mark.parametrize(
+    ("length", "code"),
+    [("4", "malformed_body"), ("6", "malformed_body"), ("999", "chunk_mismatch")],
+)
+def test_a_wrong_length_ends_the_batch_and_keeps_what_came_before(
+    server: Server, length: str, code: str
+) -> None:
+    before = f"before {length}.mp4"
+    parts = [({"length": "5"}, before, b"right"), ({"length": length}, "wrong.mp4", b"wrong")]
+    response = server.post("/batch", data=body_of(parts), headers=form_headers())
+    assert (response.status_code, response.json()["code"]) == (400, code)
+    assert names_of(server, before) == [before]
+    assert names_of(server, "wrong") == []
+
+
+@pytest.mark.parametrize("length", ["", "-5", "5.0", "five", "9" * 19])
+def test_a_length_that_is_no_number_is_refused_with_its_file_alone(
+    server: Server, length: str
+) -> None:
+    parts = [({"length": length}, "odd.mp4", b"what?"), ({}, "fine.mp4", b"fine")]
+    answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
+    assert (answer["stored"], answer["refused"]) == (1, 1)
+    assert answer["files"][0]["error"]["code"] == "malformed_request"
+    assert server.get(answer["files"][1]["media"]).content == b"fine"
+
+
+def test_a_refused_file_of_told_length_is_passed_over(server: Server) -> None:
+    content = random_bytes(2_000_000, 8)
+    parts = [({"length": "2000000"}, "x" * 2000, content), ({"length": "4"}, "b.mp4", b"next")]
+    answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
+    assert (answer["stored"], answer["refused"]) == (1, 1)
+    assert server.get(answer["files"][1]["media"]).content == b"next"
+
+
+def test_more_files_than_a_form_may_have_fields_can_have_both_of_theirs(server: Server) -> None:
+    parts = [
+        ({"fingerprint": f"both {number}", "length": "1"}, f"both {number}.mp4", b"1")
+        for number in range(1100)
+    ]
+    answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
+    assert answer["stored"] == 1100
+
+
 def test_a_malformed_fingerprint_is_refused_with_its_file_alone(server: Server) -> None:
     files = [("x" * 201, "a.mp4", b"a"), ("fine", "b.mp4", b"b")]
     answer = server.post("/batch", data=fingerprinted_body(files), headers=form_headers()).json()
@@ -172,11 +228,13 @@ def test_ten_thousand_files_fit_in_one_request(start_server: Callable[..., Serve
 
 def fingerprinted_body(files: list[tuple[str, str, bytes]]) -> bytes:
     """A form of fingerprints and names, each in front of its file."""
-    parts = (
-        form_body({"fingerprint": fingerprint}, [(name, content)])
-        for fingerprint, name, content in files
-    )
+    return body_of([({"fingerprint": text}, name, content) for text, name, content in files])
+
+
+def body_of(files: list[tuple[dict[str, str], str, bytes]]) -> bytes:
+    """A form of files, each behind fields of its own."""
     end = f"--{BOUNDARY}--\r\n".encode()
+    parts = (form_body(fields, [(name, content)]) for fields, name, content in files)
     return b"".join(part.removesuffix(end) for part in parts) + end
 
 

@@ -128,8 +128,15 @@ UPLOAD: Schema = {
 FINGERPRINTS: Schema = {
     "type": "array",
     "items": FINGERPRINT,
-    "maxItems": MAX_FIELDS,
+    "maxItems": MAX_FIELDS // 2,
     "description": "Each in front of its file. With the length, it names the file's content.",
+}
+
+LENGTHS: Schema = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": 0},
+    "maxItems": MAX_FIELDS // 2,
+    "description": "Each in front of its file: how many bytes it has.",
 }
 
 BATCH: Schema = {
@@ -139,7 +146,8 @@ BATCH: Schema = {
         "summary": "Send many whole files in one form",
         "description": (
             "A file that is refused does not stop the others: its receipt says why. A file behind "
-            "a `fingerprint` that was stored with it before is not stored again."
+            "a `fingerprint` that was stored with it before is not stored again. A file behind its "
+            "`length` in bytes is not searched for its end."
         ),
         "requestBody": {
             "required": True,
@@ -149,6 +157,7 @@ BATCH: Schema = {
                         "type": "object",
                         "properties": {
                             "fingerprint": FINGERPRINTS,
+                            "length": LENGTHS,
                             "file": {"type": "array", "items": FILE},
                         },
                         "propertyNames": PART_NAMES,
@@ -158,7 +167,9 @@ BATCH: Schema = {
         },
         "responses": {
             "200": json_answer("A receipt for each file, in their order.", "BatchReceipt"),
-            **problems(MalformedBody, BodyTruncated, FORBIDDEN, BodyStalled, TooLarge),
+            **problems(
+                MalformedBody, ChunkMismatch, BodyTruncated, FORBIDDEN, BodyStalled, TooLarge
+            ),
         },
     },
 }

@@ -21,6 +21,7 @@ function formOf(parcels) {
   const form = new FormData();
   for (const { file, name, fingerprint } of parcels) {
     form.append("fingerprint", fingerprint);
+    form.append("length", file.size);
     form.append("file", file, name);
   }
   return form;
