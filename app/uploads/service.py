@@ -6,7 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from app.domain.errors import InvalidRequest, UploadComplete, UploadConflict, UploadNotFound
+from app.domain.errors import (
+    InvalidRequest,
+    UploadComplete,
+    UploadConflict,
+    UploadGone,
+    UploadNotFound,
+)
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.policy import UNNAMED, check_client_key, check_fingerprint
 from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
@@ -62,10 +68,7 @@ class UploadService(Appender):
         key = _key_of(parts)
         upload = self._records.find(new.owner, key)
         if upload is None or upload.state in GONE:
-            self._check_parts(new.owner, parts)
-            release_key(self._records, new.owner, key)
-            whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
-            upload, _ = self._records.add(self._upload_of(whole), parts)
+            upload = self._add_whole(new, key, parts)
         return self._completion.finish(upload.require_present())
 
     def parts(self, upload: Upload) -> list[Part]:
@@ -152,6 +155,19 @@ class UploadService(Appender):
             metadata=new.metadata,
             repr_digest=new.repr_digest,
         )
+
+    def _add_whole(self, new: NewUpload, key: str, parts: Sequence[Part]) -> Upload:
+        try:
+            self._check_parts(new.owner, parts)
+        except UploadGone:
+            made = self._records.find(new.owner, key)
+            if made is None or made.state in GONE:
+                raise
+            return made  # By another just now, and its parts have expired since.
+        release_key(self._records, new.owner, key)
+        whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
+        upload, _ = self._records.add(self._upload_of(whole), parts)
+        return upload
 
     def _check_parts(self, owner: str, parts: Sequence[Part]) -> None:
         uploads = [self.get(owner, part.upload_id) for part in parts]

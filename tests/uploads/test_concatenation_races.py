@@ -43,6 +43,25 @@ def test_the_last_part_and_the_request_for_the_whole_at_once(any_world: World) -
         assert_made_once(world, outcomes[1])
 
 
+def test_who_asks_just_before_another_has_made_the_whole_gets_it_too(
+    any_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has found no such file; when it looks at the parts, they have gone into one."""
+    world, made = any_world, list[Upload]()
+    parts = [world.held(0, 100), world.held(100, 350)]
+    check_parts = world.service._check_parts
+
+    def check_late(owner: str, wanted: list[Part]) -> None:
+        monkeypatch.undo()
+        made.append(world.whole_of(*parts))
+        check_parts(owner, wanted)
+
+    monkeypatch.setattr(world.service, "_check_parts", check_late)
+    found = world.whole_of(*parts)
+    assert [found] == made
+    assert found.state is UploadState.COMPLETE
+
+
 def test_all_parts_at_once_with_many_asking_for_the_whole(any_world: World) -> None:
     world = any_world
     for _ in range(ROUNDS):
