@@ -20,8 +20,12 @@ from app.ingest.part_headers import PartHeaders, decode_utf8, parse_parameters, 
 MAX_PREAMBLE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 8 * 1024  # of one part
 MAX_FIELD_BYTES = 64 * 1024  # of one value
-MAX_FIELDS = 1000  # without a file between them; the caller sees each of those begin
+MAX_FIELDS = 1000  # in one body; files are not counted, the caller sees each one begin
 MAX_ALL_FIELDS_BYTES = 1024 * 1024  # names and values of one body: callers keep them in memory
+
+# A file that has a name brings so much more of both, for the fields in front of it.
+FIELDS_OF_A_FILE = 2
+FIELD_BYTES_OF_A_FILE = 1024
 
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
 
@@ -92,8 +96,8 @@ class MultipartScanner:
         self._gathered = bytearray()
         self._skipped_bytes = 0
         self._field_name = ""
-        self._fields = 0
-        self._all_fields_bytes = 0
+        self._fields_left = MAX_FIELDS
+        self._field_bytes_left = MAX_ALL_FIELDS_BYTES
         self._is_transport_ended = False
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
@@ -190,10 +194,12 @@ class MultipartScanner:
     def _begin_part(self, part: PartHeaders) -> Event | None:
         if part.filename is not None:
             self._state = _State.FILE_START
-            self._fields = 0
+            if part.filename:
+                self._fields_left += FIELDS_OF_A_FILE
+                self._field_bytes_left += FIELD_BYTES_OF_A_FILE
             return FileBegin(part.name, part.filename, part.content_type)
-        self._fields += 1
-        if self._fields > MAX_FIELDS:
+        self._fields_left -= 1
+        if self._fields_left < 0:
             raise MalformedBody("The form has too many fields.")
         self._field_name = part.name
         self._state = _State.FIELD
@@ -214,8 +220,8 @@ class MultipartScanner:
         return None
 
     def _count_field_bytes(self, count: int) -> None:
-        self._all_fields_bytes += count
-        if self._all_fields_bytes > MAX_ALL_FIELDS_BYTES:
+        self._field_bytes_left -= count
+        if self._field_bytes_left < 0:
             raise MalformedBody("The fields of the form are too long.")
 
     def _read_file(self) -> Event:

@@ -42,8 +42,6 @@ from app.wire.request_body import open_form
 
 blueprint = Blueprint("batch", __name__)
 
-FIELDS = ("fingerprint", "length")
-
 MAX_FILES = 20_000
 """Files in one request; the receipts of all of them are held until its end."""
 
@@ -58,7 +56,6 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
 
 Receipt = dict[str, Any]
-Outcomes = list[Kept | UploadError]
 
 
 @blueprint.post("/batch")
@@ -73,15 +70,17 @@ def batch() -> Response:
 class _Batch:
     """One form: the receipts so far, and the files that wait to be kept together.
 
-    `keeper` keeps one group while the next one arrives: the disk and the network work at once.
+    `keeper` keeps one group while the next one arrives: the disk and the network work at once. It
+    takes no turn, as it mostly waits for the disk, and a batch has only one.
     """
 
     def __init__(self, keeper: ThreadPoolExecutor) -> None:
         self._keeper = keeper
+        self._keep_all = current_services().whole_files.keep_all
         self._receipts: list[Receipt] = []
         self._group: list[tuple[ReceivedFile, Receipt]] = []
-        self._keeping: tuple[list[Receipt], Future[Outcomes]] | None = None
         self._group_began = 0.0
+        self._keeping: tuple[list[Receipt], Future[list[Kept | UploadError]]] | None = None
         self._fields: dict[str, str] = {}
 
     def receive(self) -> list[Receipt]:
@@ -90,7 +89,7 @@ class _Batch:
             for part in open_form().parts():
                 if isinstance(part, FilePart):
                     self._take(part)
-                elif part.name in FIELDS:
+                else:
                     self._fields[part.name] = part.value
                 if self._is_group_full:
                     self._keep_meanwhile()
@@ -99,11 +98,11 @@ class _Batch:
         return self._receipts
 
     def _take(self, part: FilePart) -> None:
+        fields, self._fields = self._fields, {}
         if not part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
             return
         if len(self._receipts) == MAX_FILES:
             raise TooLarge(f"A batch has at most {MAX_FILES} files; this many are stored.")
-        fields, self._fields = self._fields, {}
         receipt: Receipt = {"name": part.filename}
         try:
             file = _received(part, fields)
@@ -127,40 +126,37 @@ class _Batch:
     def _keep_meanwhile(self) -> None:
         """Begin to keep the group, once the one before it is kept."""
         self._await_kept()
-        files, receipts = self._take_group()
-        keep_all = current_services().whole_files.keep_all
-        self._keeping = receipts, self._keeper.submit(keep_all, files)
-
-    def _keep_rest(self) -> None:
-        """Keep what has come last: nothing more arrives that it could keep waiting."""
-        self._await_kept()
-        files, receipts = self._take_group()
-        _note(receipts, lambda: current_services().whole_files.keep_all(files))
+        kept = self._keeper.submit(self._keep_all, [file for file, _ in self._group])
+        self._keeping = [receipt for _, receipt in self._group], kept
+        self._group = []
 
     def _await_kept(self) -> None:
         if self._keeping is not None:
             (receipts, kept), self._keeping = self._keeping, None
             with stage(Stage.SYNC), aside():
-                _note(receipts, kept.result)
+                _fill_in(receipts, kept.result)
 
-    def _take_group(self) -> tuple[list[ReceivedFile], list[Receipt]]:
-        group, self._group = self._group, []
-        return [file for file, _ in group], [receipt for _, receipt in group]
+    def _keep_rest(self) -> None:
+        """Keep what has come last, in this thread: nothing more arrives meanwhile."""
+        try:
+            self._await_kept()
+        finally:
+            if self._group:
+                files = [file for file, _ in self._group]
+                _fill_in([receipt for _, receipt in self._group], lambda: self._keep_all(files))
 
 
-def _note(receipts: list[Receipt], keep: Callable[[], Outcomes]) -> None:
+def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Kept | UploadError]]) -> None:
     try:
-        outcomes = keep()
+        for receipt, outcome in zip(receipts, outcomes(), strict=True):
+            receipt.update(_document(outcome))
     except UploadError as error:
         for receipt in receipts:
             receipt["error"] = Problem.of(error).to_json()
-    else:
-        for receipt, outcome in zip(receipts, outcomes, strict=True):
-            receipt.update(_document(outcome))
 
 
 def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
-    fingerprint, length = (fields.get(name) for name in FIELDS)
+    fingerprint, length = fields.get("fingerprint"), fields.get("length")
     if fingerprint is not None:
         check_fingerprint(fingerprint)
     source = part.whole() if length is None else part.exactly(_parse_length(length))

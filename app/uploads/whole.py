@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import RawIOBase
-from typing import Any
 
 from app.domain.errors import StorageFailed, UploadError
 from app.domain.lifecycle import GONE, UploadState
@@ -51,10 +51,6 @@ class WholeFiles(Receiver):
 
     The SHA-256 of one file is computed while the next one arrives, on another core.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def receive(
         self, source: BodySource, *, owner: str, filename: str, room: int = 0
@@ -117,6 +113,10 @@ class WholeFiles(Receiver):
         """Remove it."""
         self._store.delete(file.id)
 
+    @cached_property
+    def _digesting(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
+
     def _begin_digest(self, upload_id: UploadId, length: int) -> Future[str] | None:
         if length > DIGEST_AT_ONCE_BYTES:
             return None
@@ -167,15 +167,23 @@ class WholeFiles(Receiver):
         for file, upload in zip(files, stored, strict=True):
             if upload.id != file.id:
                 self.drop(file)
-            outcome = finished.get(upload.id) or self._completion.finish(upload)
+            outcome = finished.get(upload.id) or self._finish_one(upload)
             is_new = upload.id == file.id
             outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
         return outcomes
+
+    def _finish_one(self, upload: Upload) -> Upload | UploadError:
+        try:
+            return self._completion.finish(upload)
+        except UploadError as error:
+            return error
 
 
 def _awaited(digest: Future[str] | None) -> str | None:
     if digest is None:
         return None
+    if digest.done():
+        return digest.result()
     with stage(Stage.HASH), aside():
         return digest.result()
 

@@ -24,7 +24,7 @@ from app.wire.digests import digest_source
 from app.wire.request_body import open_body, open_form
 
 MAX_FILES = 1000
-"""Whole files in one plain form; they are all held until it ends."""
+"""Files in one form; what is known of each is held until it ends."""
 
 FORM_TYPE = "multipart/form-data"
 
@@ -136,12 +136,12 @@ class ChunkForm:
         return self._uploads
 
     def _receive_file(self, part: FilePart, room: int) -> None:
+        if len(self._waiting) + len(self._uploads) == self._max_files:
+            raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
         is_told = all(name in self._fields for name in self._dialect.fields)
         if is_told and (chunk := self._dialect.parse(self._fields)) is not None:
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
             self._uploads.append(_append(self._dialect, chunk, part.filename, source))
-        elif len(self._waiting) == self._max_files:
-            raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
         elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
             source = digest_source(part.whole(), self._fields.get("digest"))
             file = current_services().whole_files.receive(

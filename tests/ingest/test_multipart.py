@@ -6,6 +6,8 @@ import pytest
 
 from app.domain.errors import MalformedBody
 from app.ingest.multipart import (
+    FIELD_BYTES_OF_A_FILE,
+    FIELDS_OF_A_FILE,
     MAX_ALL_FIELDS_BYTES,
     MAX_FIELD_BYTES,
     MAX_FIELDS,
@@ -273,9 +275,21 @@ def test_the_number_of_fields_is_bounded() -> None:
     )
 
 
-def test_fields_in_front_of_each_file_may_be_more_than_those_without_a_file() -> None:
-    parts = [field("a", "1"), file(b"")] * (MAX_FIELDS + 1)
-    assert scan(body_of(*parts)).count(Field("a", "1")) == MAX_FIELDS + 1
+def test_each_file_with_a_name_may_have_two_fields_in_front_of_it() -> None:
+    two = [field("a", "1")] * FIELDS_OF_A_FILE
+    parts = [*two, file(b"")] * MAX_FIELDS + two * (MAX_FIELDS // FIELDS_OF_A_FILE)
+    assert scan(body_of(*parts)).count(Field("a", "1")) == (FIELDS_OF_A_FILE + 1) * MAX_FIELDS
+    assert refusal(body_of(*parts, field("a", "1"))) == "The form has too many fields."
+
+
+def test_a_file_without_a_name_brings_no_further_fields() -> None:
+    parts = [file(b"", filename=""), field("a", "1")] * (MAX_FIELDS + 1)
+    assert refusal(body_of(*parts)) == "The form has too many fields."
+
+
+def test_the_fields_of_many_files_may_be_longer_together() -> None:
+    parts = [field("a", "v" * (FIELD_BYTES_OF_A_FILE - 1)), file(b"")] * 2048
+    assert len(scan(body_of(*parts))) > 2048
 
 
 def test_names_and_values_of_all_fields_together_are_bounded() -> None:

@@ -172,6 +172,13 @@ def test_a_refused_file_of_told_length_is_passed_over(server: Server) -> None:
     assert server.get(answer["files"][1]["media"]).content == b"next"
 
 
+def test_the_fields_of_a_part_without_a_file_are_not_those_of_the_next(server: Server) -> None:
+    parts = [({"length": "0", "fingerprint": "nothing"}, "", b""), ({}, "some.mp4", b"some")]
+    answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
+    assert answer["stored"] == 1
+    assert server.get(answer["files"][0]["media"]).content == b"some"
+
+
 def test_more_files_than_a_form_may_have_fields_can_have_both_of_theirs(server: Server) -> None:
     parts = [
         ({"fingerprint": f"both {number}", "length": "1"}, f"both {number}.mp4", b"1")

@@ -30,7 +30,6 @@ from app.domain.errors import (
     UploadGone,
     WriterSuperseded,
 )
-from app.ingest.multipart import MAX_FIELDS
 
 FORM = "multipart/form-data"
 OCTETS = "application/octet-stream"
@@ -128,14 +127,12 @@ UPLOAD: Schema = {
 FINGERPRINTS: Schema = {
     "type": "array",
     "items": FINGERPRINT,
-    "maxItems": MAX_FIELDS // 2,
     "description": "Each in front of its file. With the length, it names the file's content.",
 }
 
 LENGTHS: Schema = {
     "type": "array",
     "items": {"type": "integer", "minimum": 0},
-    "maxItems": MAX_FIELDS // 2,
     "description": "Each in front of its file: how many bytes it has.",
 }
 
