@@ -76,6 +76,16 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._reading_headers.pop(conn, None)
         return super().handle_request(req, conn)
 
+    def is_parent_alive(self) -> bool:
+        """Runs about once a second in the main thread; without its parent the worker stops.
+
+        gunicorn's leaves its loop then, but threads would follow their clients for ever.
+        """
+        if super().is_parent_alive():
+            return True
+        self.alive = False
+        return False
+
     def murder_pending(self) -> None:
         """Runs about once a second in the main thread."""
         super().murder_pending()

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.domain.policy import UploadPolicy
+from app.domain.ranges import MAX_BYTES
 
 PREFIX = "SLUICE_"
 
@@ -32,6 +33,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value <= 0:
         raise ValueError("must be above 0")
+    return value
+
+
+def _file_bytes(text: str) -> int:
+    value = _positive(text)
+    if value > MAX_BYTES:
+        raise ValueError(f"must be at most {MAX_BYTES}")
     return value
 
 
@@ -118,7 +126,7 @@ class Settings:
     )
     data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
     chunk_bytes: int = _option(_positive, "20971520", "Size of the chunks the page sends.")
-    max_upload_bytes: int = _option(_positive, "1099511627776", "Largest single upload.")
+    max_upload_bytes: int = _option(_file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
         _extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
     )

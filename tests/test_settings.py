@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.ranges import RangeSet
 from app.settings import Settings, SettingsError, from_env
 
 GOOD = {
@@ -38,6 +39,7 @@ BAD = [
     ("SLUICE_CHUNK_BYTES", "20 MB"),
     ("SLUICE_CHUNK_BYTES", "1.5"),
     ("SLUICE_MAX_UPLOAD_BYTES", "-1"),
+    ("SLUICE_MAX_UPLOAD_BYTES", "9223372036854775808"),
     ("SLUICE_WORKERS", "0"),
     ("SLUICE_THREADS", "many"),
     ("SLUICE_DURABILITY", "Chunk"),
@@ -92,6 +94,14 @@ def test_the_policy_has_the_operators_limits() -> None:
     policy = from_env(GOOD).policy
     assert policy.max_length == 5
     assert policy.allowed_extensions == {"mp4", "mov", "webm"}
+
+
+def test_an_upload_may_be_as_large_as_a_file_can_be() -> None:
+    most = (1 << 63) - 1
+    settings = from_env({"SLUICE_MAX_UPLOAD_BYTES": str(most)})
+    assert RangeSet().missing(settings.max_upload_bytes).total == most
+    with pytest.raises(SettingsError, match=f"SLUICE_MAX_UPLOAD_BYTES.*must be at most {most}"):
+        from_env({"SLUICE_MAX_UPLOAD_BYTES": str(most + 1)})
 
 
 @pytest.mark.parametrize(("variable", "text"), BAD)

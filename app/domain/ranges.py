@@ -9,6 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+MAX_BYTES = (1 << 63) - 1
+"""The highest bound that a `RangeSet` holds, beyond which it raises `OverflowError`. The offsets of
+files and the numbers of SQLite end there too."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
@@ -57,12 +61,18 @@ class RangeSet:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RangeSet:
-        """The set that `to_bytes` has written."""
-        return cls(_little_endian(array("q", data)))
+        """The set that `to_bytes` has written; raises `ValueError` where that is damaged."""
+        if len(data) % 16:
+            raise ValueError(f"damaged: {len(data)} bytes are no whole number of ranges")
+        bounds = array("q", data)
+        _turn_round_if_big_endian(bounds)
+        return cls(bounds)
 
     def to_bytes(self) -> bytes:
         """The bounds as signed 64-bit numbers, little end first: 16 bytes a range."""
-        return _little_endian(self._bounds[:]).tobytes()
+        bounds = self._bounds[:]
+        _turn_round_if_big_endian(bounds)
+        return bounds.tobytes()
 
     def __hash__(self) -> int:
         return hash(self._bounds.tobytes())
@@ -124,8 +134,7 @@ def _pairs(bounds: Iterable[int]) -> Iterator[ByteRange]:
     return map(ByteRange, starts_and_ends, starts_and_ends)
 
 
-def _little_endian(numbers: array[int]) -> array[int]:
-    """`numbers`, turned round in place on machines that have the big end first."""
+def _turn_round_if_big_endian(numbers: array[int]) -> None:
+    """Between this machine's order of bytes and the little end first; in place."""
     if sys.byteorder == "big":
         numbers.byteswap()
-    return numbers

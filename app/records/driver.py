@@ -71,15 +71,16 @@ def _execute(connection: Connection, compiled: _Compiled, values: Mapping[str, o
 @cache
 def _compiled(statement: ClauseElement, dialect: Dialect) -> _Compiled:
     compiled = cast(SQLCompiler, statement.compile(dialect=dialect))
-    names = compiled.positiontup if compiled.positional else list(compiled.binds)
-    types = [compiled.binds[name].type.dialect_impl(dialect) for name in names or ()]
-    converts = [kind.bind_processor(dialect) for kind in types]
+    names = (compiled.positiontup if compiled.positional else list(compiled.binds)) or ()
+    types_in = [compiled.binds[name].type.dialect_impl(dialect) for name in names]
     columns = statement.selected_columns if isinstance(statement, Select) else ()
-    types = [column.type.dialect_impl(dialect) for column in columns]
-    outputs = [(place, kind.result_processor(dialect, None)) for place, kind in enumerate(types)]
+    types_out = [column.type.dialect_impl(dialect) for column in columns]
+    converts = [kind.result_processor(dialect, None) for kind in types_out]
     return _Compiled(
         text=str(compiled),
-        inputs=list(zip(names or (), converts, strict=True)),
+        inputs=[
+            (name, kind.bind_processor(dialect)) for name, kind in zip(names, types_in, strict=True)
+        ],
         is_positional=compiled.positional,
-        outputs=[(place, convert) for place, convert in outputs if convert is not None],
+        outputs=[(place, convert) for place, convert in enumerate(converts) if convert],
     )

@@ -41,7 +41,10 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view for statements of SQLAlchemy; takes no lock that writers wait for."""
+        """A consistent view for statements of SQLAlchemy; takes no lock that writers wait for.
+
+        Where only `fetch` is used, each of its statements sees what is committed as it runs.
+        """
         with stage(Stage.RECORD), self._engine.connect() as connection:
             yield connection
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import Event, Lock
 
 from sqlalchemy import Connection
+
+from app.domain.errors import StorageFailed
 
 MOST_IN_A_GROUP = 64
 """Writers of one transaction; it keeps other processes waiting for so long."""
@@ -94,14 +96,20 @@ class GroupCommit:
 def _undone_alone(connection: Connection) -> Iterator[None]:
     """What raises takes back what it did, and nothing that others did before it.
 
-    SQLAlchemy's own savepoints cost 40 times what SQLite's do.
+    Where that cannot be, it takes back all, and the group's commit fails; so SQLite itself does on
+    a full disk. Raises `StorageFailed` after that: a savepoint would begin a transaction, which its
+    release commits. SQLAlchemy's own savepoints cost 40 times what SQLite's do.
     """
     driver = connection.connection
+    if not driver.in_transaction:
+        raise StorageFailed("The database has taken back a transaction.")
     driver.cursor().execute("SAVEPOINT writer")
     try:
         yield
     except BaseException:
-        with suppress(sqlite3.OperationalError):  # A full disk has taken back all of it.
+        try:
             driver.cursor().execute("ROLLBACK TO writer")
+        except sqlite3.Error:
+            driver.rollback()
         raise
     driver.cursor().execute("RELEASE writer")

@@ -52,12 +52,8 @@ class SqlRecords:
 
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
         """See `UploadRecords.add_all`."""
-        try:
-            with self._database.write() as connection:
-                return _add_all(connection, uploads)
-        except IntegrityError:
-            # Another has just taken one of the keys, where the database has several writers.
-            return [self.add(upload) for upload in uploads]
+        with self._database.write() as connection:
+            return _add_all(connection, uploads)
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""

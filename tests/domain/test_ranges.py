@@ -1,5 +1,6 @@
 """`RangeSet` against a plain set of byte numbers."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from random import Random
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from app.domain.ranges import ByteRange, RangeSet
+from app.domain.ranges import MAX_BYTES, ByteRange, RangeSet
 
 LAST = 40
 """Few byte numbers, so that random ranges often overlap and often touch."""
@@ -17,7 +18,7 @@ numbers = st.integers(0, LAST)
 spans = st.tuples(numbers, numbers).map(lambda pair: ByteRange(min(pair), max(pair)))
 
 
-def members(ranges: RangeSet) -> set[int]:
+def members(ranges: Iterable[ByteRange]) -> set[int]:
     return {number for item in ranges for number in range(item.start, item.end)}
 
 
@@ -25,7 +26,7 @@ def bytes_of(span: ByteRange) -> set[int]:
     return set(range(span.start, span.end))
 
 
-def is_normal(ranges: RangeSet) -> bool:
+def is_normal(ranges: Iterable[ByteRange]) -> bool:
     """Sorted, none empty, none overlapping or touching the next."""
     items = list(ranges)
     return all(item.length > 0 for item in items) and all(
@@ -49,8 +50,8 @@ class GrowingSet(RuleBasedStateMachine):
     @rule(span=spans)
     def compare_one_span(self, span: ByteRange) -> None:
         gaps = list(self.ranges.gaps(span))
-        assert members(RangeSet.of(gaps)) == bytes_of(span) - self.model
-        assert is_normal(RangeSet.of(gaps))
+        assert members(gaps) == bytes_of(span) - self.model
+        assert is_normal(gaps)
         assert self.ranges.covers(span) == (bytes_of(span) <= self.model)
 
     @rule(length=numbers)
@@ -88,6 +89,13 @@ def test_the_bytes_are_the_same_on_every_machine() -> None:
     assert written.hex(" ", 8) == (
         "0100000000000000 0200000000000000 0403000000000000 0605000000000000"
     )
+
+
+@pytest.mark.parametrize("lost", [1, 8, 15])
+def test_bytes_that_are_not_all_there_are_damaged(lost: int) -> None:
+    written = RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)]).to_bytes()
+    with pytest.raises(ValueError, match="damaged"):
+        RangeSet.from_bytes(written[:-lost])
 
 
 @given(st.lists(spans), st.randoms(use_true_random=False))
@@ -160,6 +168,12 @@ def test_the_prefix_needs_byte_zero() -> None:
 def test_what_is_not_a_range_cannot_be_made(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="not a byte range"):
         ByteRange(start, end)
+
+
+def test_a_set_holds_no_more_than_it_says() -> None:
+    assert RangeSet().missing(MAX_BYTES).end == MAX_BYTES
+    with pytest.raises(OverflowError):
+        RangeSet().missing(MAX_BYTES + 1)
 
 
 def test_the_largest_files_that_a_file_system_may_hold_have_room() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psutil
 import pytest
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
@@ -23,6 +24,7 @@ from app.gthread import PatientWorker
 from tests.server import Server
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_REQUEST = b"GET /stop HTTP/1.1\r\nHost: a\r\n\r\n"
 AGES = 60.0
 
@@ -176,13 +178,31 @@ def test_a_worker_serves_no_more_requests_than_it_may(kept: Kept) -> None:
 def test_no_request_is_lost_when_the_server_stops(start_server: Callable[..., Server]) -> None:
     """A busy client learns from an answer that it was the last one."""
     server = start_server(SLUICE_WORKERS="1")
-    request = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
     with closing(Client(server.connect())) as client:
-        assert [client.ask(request)[0] for _ in range(20)] == ["keep-alive"] * 20
+        assert [client.ask(HEALTH_REQUEST)[0] for _ in range(20)] == ["keep-alive"] * 20
         stopping = Thread(target=server.stop)
         stopping.start()
-        deadline = time.monotonic() + AGES
-        while client.ask(request)[0] == "keep-alive":
-            assert time.monotonic() < deadline, "the server goes on"
+        ask_until_the_last_answer(client)
         stopping.join(AGES)
     assert not stopping.is_alive()
+
+
+@pytest.mark.e2e
+def test_workers_whose_parent_was_killed_end_though_their_client_is_busy(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    workers = server.web_workers()
+    with closing(Client(server.connect())) as client:
+        client.ask(HEALTH_REQUEST)
+        psutil.Process(workers[0].ppid()).kill()
+        ask_until_the_last_answer(client)
+        _, alive = psutil.wait_procs(workers, AGES)
+    assert not alive
+
+
+def ask_until_the_last_answer(client: Client) -> None:
+    """Send request after request to a server that is to stop."""
+    deadline = time.monotonic() + AGES
+    while client.ask(HEALTH_REQUEST)[0] == "keep-alive":
+        assert time.monotonic() < deadline, "the server goes on"

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection, text
 
 from app.domain.errors import StorageFailed
+from app.records.driver import run
 from app.records.engine import Database
 from app.records.group_commit import GroupCommit
 
 FILL_UP = text("INSERT INTO blobs VALUES (zeroblob(1000000))")
+
+Work = Callable[[Connection], None]
+
+
+def fill_up_by_sqlalchemy(connection: Connection) -> None:
+    connection.execute(FILL_UP)
+
+
+def fill_up_by_the_driver(connection: Connection) -> None:
+    run(connection, FILL_UP, {})
+
+
+fill_ups = pytest.mark.parametrize("fill_up", [fill_up_by_sqlalchemy, fill_up_by_the_driver])
+
+
+def write_number(connection: Connection) -> None:
+    connection.exec_driver_sql("INSERT INTO numbers VALUES (1)")
+
+
+def write_and_refuse_to_go_back(connection: Connection) -> None:
+    """Fails, and the driver does not take the savepoint back; the transaction stands."""
+
+    def refuse(action: int, operation: str | None, *_: str | None) -> int:
+        is_refused = (action, operation) == (sqlite3.SQLITE_SAVEPOINT, "ROLLBACK")
+        return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
+
+    write_number(connection)
+    connection.connection.set_authorizer(refuse)
+    raise ValueError
 
 
 @pytest.fixture
@@ -26,46 +57,61 @@ def group(database: Database) -> GroupCommit:
     return GroupCommit(database._transaction)
 
 
+def errors_of(group: GroupCommit, work: Work, *others: Work) -> list[type[Exception] | None]:
+    """What each of the writers who share a transaction is told; they work in this order."""
+    error = None
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            with group.join() as connection:
+                if others:
+                    behind = thread.submit(errors_of, group, *others)
+                    while not group._waiting:
+                        pass
+                work(connection)
+        except (StorageFailed, ValueError) as caught:
+            error = type(caught)
+        return [error, *(behind.result() if others else [])]
+
+
+def numbers(database: Database) -> list[int]:
+    with database.read() as connection:
+        return list(connection.exec_driver_sql("SELECT number FROM numbers").scalars())
+
+
+def test_writers_with_room_share_a_transaction(database: Database, group: GroupCommit) -> None:
+    assert errors_of(group, write_number, write_number) == [None, None]
+    assert numbers(database) == [1, 1]
+
+
+@fill_ups
 def test_nobody_is_told_of_a_commit_that_the_full_disk_has_undone(
+    database: Database, group: GroupCommit, fill_up: Work
+) -> None:
+    assert errors_of(group, write_number, fill_up) == [StorageFailed] * 2
+    assert numbers(database) == []
+
+
+@fill_ups
+def test_a_writer_behind_the_one_that_filled_the_disk_writes_nothing(
+    database: Database, group: GroupCommit, fill_up: Work
+) -> None:
+    errors = errors_of(group, write_number, fill_up, write_number)
+    assert errors == [StorageFailed] * 3
+    assert numbers(database) == []
+
+
+def test_what_cannot_be_taken_back_alone_is_not_committed_with_the_group(
     database: Database, group: GroupCommit
 ) -> None:
-    errors: list[type[Exception]] = []
-    is_working, may_go_on = Event(), Event()
-
-    def write_number() -> None:
-        try:
-            with group.join() as connection:
-                connection.exec_driver_sql("INSERT INTO numbers VALUES (1)")
-                is_working.set()
-                may_go_on.wait()
-        except StorageFailed as error:
-            errors.append(type(error))
-
-    def fill_up() -> None:
-        try:
-            with group.join() as connection:
-                connection.execute(FILL_UP)
-        except (OperationalError, StorageFailed) as error:
-            errors.append(type(error))
-
-    threads = [Thread(target=write_number), Thread(target=fill_up)]
-    threads[0].start()
-    is_working.wait()
-    threads[1].start()
-    while not group._waiting:
-        pass
-    may_go_on.set()
-    for thread in threads:
-        thread.join()
-    assert len(errors) == 2
-    with database.read() as connection:
-        assert connection.exec_driver_sql("SELECT * FROM numbers").all() == []
+    errors = errors_of(group, write_number, write_and_refuse_to_go_back, write_number)
+    assert errors == [StorageFailed] * 3
+    assert numbers(database) == []
 
 
-def test_after_a_full_disk_others_write_as_before(database: Database, group: GroupCommit) -> None:
-    with pytest.raises((OperationalError, StorageFailed)), group.join() as connection:
-        connection.execute(FILL_UP)
-    with group.join() as connection:
-        connection.exec_driver_sql("INSERT INTO numbers VALUES (2)")
-    with database.read() as connection:
-        assert connection.exec_driver_sql("SELECT * FROM numbers").all() == [(2,)]
+@fill_ups
+def test_after_a_full_disk_others_write_as_before(
+    database: Database, group: GroupCommit, fill_up: Work
+) -> None:
+    assert errors_of(group, fill_up) == [StorageFailed]
+    assert errors_of(group, write_number) == [None]
+    assert numbers(database) == [1]

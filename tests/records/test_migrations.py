@@ -84,7 +84,7 @@ def state_column(database: Database, upload: Upload) -> str:
 
 
 def test_uploads_of_the_first_version_are_files(database: Database) -> None:
-    """Rows as the first version wrote them, with their ranges, come through the second."""
+    """Rows as the first version wrote them, with their ranges, come through all that followed."""
     records = SqlRecords(database)
     before = replace(
         new_upload(fingerprint="a:1:2"), received=RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])
