@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from app.domain.errors import BodyTruncated
-from app.ingest.source import IDLE_TICK_SECONDS
+from app.ingest.source import FEW_BYTES, IDLE_TICK_SECONDS
 from app.ingest.stages import Stage, stage
 from app.ingest.turns import aside
 
 WAIT_BYTES = 1024 * 1024
-"""A thread is not woken for less, unless the body ends before or a tick is over. A client on a
+"""A thread is not woken for less, unless it wants less or a tick is over. A client on a
 slow line sends a packet or two at a time; each would cost what a full block costs. 20 MiB over
 loopback took 0.93 of the CPU time that waiting for 256 KiB took, and 20 MB over 100 ms 0.72. Where
 a receive buffer (`tcp_rmem`) may not grow beyond 1 MiB, lines of 40 ms lose a third of their rate
@@ -46,7 +46,7 @@ class ClientSocket:
 
         `count` is how many bytes are wanted, all of which the client is going to send.
         """
-        self._await_bytes(min(WAIT_BYTES, count))
+        self._await_bytes(min(WAIT_BYTES, count) if count > FEW_BYTES else 1)
         if self._poll.poll(0):
             return True
         with stage(Stage.RECEIVE), aside():

@@ -107,7 +107,7 @@ class FileCopy:
         """Bring in the rest through pipes, if useful ones are to be had; whether it has ended."""
         while self.position < self._end:
             count = 0
-            if source.wait():
+            if source.wait(self._end - self.position):
                 count = self._splice_some(source)
                 if count == 0:
                     return self._splicing is not None

@@ -16,11 +16,12 @@ from app.ingest.multipart import (
     FileEnd,
     MultipartScanner,
 )
-from app.ingest.source import BodySource
+from app.ingest.source import FEW_BYTES, BodySource
 from app.ingest.splice import SpliceSource
 
-FIELDS_READ_BYTES = 8 * 1024
-"""One read before the first payload. What it brings of that is copied thrice, the rest once."""
+FIELDS_READ_BYTES = FEW_BYTES
+"""One read between payloads. It waits for no more than the fields that have come; what it brings
+of a payload of told length is copied thrice, the rest once."""
 
 READ_BYTES = 256 * 1024
 """One read while scanning a payload. One of told length is read by whoever copies it, in blocks
@@ -35,6 +36,7 @@ class FormReader:
         self._limits = limits
         self._scanner = MultipartScanner(boundary)
         self._buffer = memoryview(bytearray(FIELDS_READ_BYTES))
+        self._read_bytes = FIELDS_READ_BYTES
         self._closing_bytes = len(b"\r\n--" + boundary + b"--")
 
     @property
@@ -55,10 +57,10 @@ class FormReader:
 
     def next_event(self) -> Event:
         """The scanner's next event, or NEED_DATA after one read that has not brought it."""
-        event = self._scanner.next_event()
+        event = self._scan()
         if event is NEED_DATA:
             self._read()
-            event = self._scanner.next_event()
+            event = self._scan()
         return event
 
     def take_payload(self, length: int) -> _ExactPayload:
@@ -75,8 +77,6 @@ class FormReader:
 
     def scan_payload(self) -> BodySource:
         """The bytes up to the next delimiter, wherever that comes."""
-        if len(self._buffer) < READ_BYTES:
-            self._buffer = memoryview(bytearray(READ_BYTES))
         return _ScannedPayload(self)
 
     def end_payload(self) -> None:
@@ -86,12 +86,22 @@ class FormReader:
 
     def _next_event(self) -> Event:
         pace = Pace(self._limits)
-        while (event := self._scanner.next_event()) is NEED_DATA:
+        while (event := self._scan()) is NEED_DATA:
             pace.saw(self._read())
         return event
 
+    def _scan(self) -> Event:
+        event = self._scanner.next_event()
+        if isinstance(event, FileData):
+            self._read_bytes = READ_BYTES
+        elif isinstance(event, FileEnd):
+            self._read_bytes = FIELDS_READ_BYTES
+        return event
+
     def _read(self) -> int:
-        count = self._body.readinto(self._buffer)
+        if len(self._buffer) < self._read_bytes:
+            self._buffer = memoryview(bytearray(self._read_bytes))
+        count = self._body.readinto(self._buffer[: self._read_bytes])
         if count == 0:
             self._scanner.receive_end()
         self._scanner.receive_data(self._buffer[: count or 0])
@@ -99,7 +109,7 @@ class FormReader:
 
 
 class FilePart:
-    """A file in a form; one of its two sources is to be read to its end."""
+    """A file in a form, to be read from one of its two sources; what is not is passed over."""
 
     def __init__(self, reader: FormReader, begin: FileBegin) -> None:
         self._reader = reader
@@ -166,8 +176,8 @@ class _ExactPayload(SpliceSource):
     def can_splice(self) -> bool:
         return not self._head and self._splicing is not None and self._splicing.can_splice
 
-    def wait(self) -> bool:
-        return self._body_to_splice.wait()
+    def wait(self, count: int) -> bool:
+        return self._body_to_splice.wait(min(count, self._remaining))
 
     def splice_into(self, pipe: int, count: int) -> int:
         moved = self._body_to_splice.splice_into(pipe, min(count, self._remaining))

@@ -43,7 +43,6 @@ DROP_BYTES = 256 * 1024
 END_SECONDS = 10.0
 """How long the end of a chunked body may take after its last byte."""
 
-
 LINGER_SECONDS = 10.0
 LINGER_IDLE_SECONDS = 2.0
 """How long a client that still sends is listened to behind an answer, and how long one that does
@@ -74,16 +73,17 @@ class GunicornSocketSource(SpliceSource):
             return 0
         if self._head:
             return self._took(self._take_head(wanted))
-        return self._received(self._client.recv_into(wanted)) if self.wait() else None
+        has_come = self.wait(len(wanted))
+        return self._received(self._client.recv_into(wanted)) if has_come else None
 
     @property
     def can_splice(self) -> bool:
         """Whether the bytes that came with the headers have been taken."""
         return not self._head
 
-    def wait(self) -> bool:
+    def wait(self, count: int) -> bool:
         """See `SpliceSource.wait`."""
-        return self._client.wait(self._remaining)
+        return self._client.wait(min(count, self._remaining))
 
     def splice_into(self, pipe: int, count: int) -> int:
         """One splice() from the socket."""

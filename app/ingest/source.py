@@ -20,6 +20,11 @@ IDLE_TICK_SECONDS = 0.5
 whether to go on: limits of time are measured, and takeovers noticed, this finely."""
 
 
+FEW_BYTES = 8 * 1024
+"""Who asks a source for no more gets what has come. For more it may wait, a tick at most, until
+all of it is there: a reader is not woken for every packet."""
+
+
 class Readable(Protocol):
     """What `StreamSource` asks of a file object."""
 

@@ -36,8 +36,11 @@ class SpliceSource(ABC):
         ...
 
     @abstractmethod
-    def wait(self) -> bool:
-        """Whether bytes, or the end, have come; False after a tick without any."""
+    def wait(self, count: int) -> bool:
+        """Whether bytes, or the end, have come; False after a tick without any.
+
+        `count` is how many the caller still wants.
+        """
         ...
 
     @abstractmethod
@@ -82,7 +85,10 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
     __slots__ = ("_pipe",)
 
     def __enter__(self) -> Pipe:
-        self._pipe = _idle.pop() if _idle else _open_pipe()
+        try:
+            self._pipe = _idle.pop()
+        except IndexError:
+            self._pipe = _open_pipe()
         return self._pipe
 
     def __exit__(

@@ -34,7 +34,8 @@ SETTLING_SECONDS = 0.3
 """A request whose client has gone reads what the network still holds, and ends, well within it."""
 
 TAKE_OVER_SECONDS = 2.0
-"""A request that is told to stop looks twice a second, and then makes durable what it has."""
+"""A request that is told to stop looks at least twice a second, and then makes durable what it
+has."""
 
 SYNCS_AT_ONCE = 8
 """Files of one group made durable side by side."""

@@ -22,8 +22,9 @@ KNOCK_OFFSET = 1 << 62
 """Where knocks are locked: locks may stand beyond the end of a file, and no file is so long."""
 
 HAND_OVER_SECONDS = 20.0
-"""How long to wait for an older writer. It looks for knocks twice a second, then makes what it
-has durable; beyond this the disk hangs and the newcomer is told to come again."""
+"""How long to wait for an older writer. It looks for knocks while bytes flow, and twice a
+second while none do, then makes what it has durable; beyond this the disk hangs and the newcomer
+is told to come again."""
 
 ARRIVAL_OFFSET = KNOCK_OFFSET + (1 << 61)
 """Where those who wait lock the microsecond they came at."""

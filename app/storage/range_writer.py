@@ -26,7 +26,6 @@ CHECKPOINT_REST = 4
 own length without one. A thousand slow uploads would otherwise ask for a thousand syncs a second;
 they get those that the disk does in a fifth of the time, each upload less often."""
 
-
 LOOK_SECONDS = 0.02
 """How often, while bytes flow, it is looked for a newer writer and a removed file. The two calls
 take 5 us, and a block of 1 MiB 300."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest import copy, form
 from app.ingest.copy import BodyLimits, Pace
-from app.ingest.form import FilePart, FormReader
+from app.ingest.form import FIELDS_READ_BYTES, READ_BYTES, FilePart, FormReader
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource
 from tests.storage.sources import PiecesSource, pattern
@@ -151,6 +151,30 @@ def test_a_file_that_is_not_taken_is_passed_over() -> None:
     data = file_part(b"\r\n" * 500) + field("after", b"x") + END
     parts = list(reader_of(data, 100, None).parts())
     assert [part.name for part in parts] == ["file", "after"]
+
+
+class Asked(PiecesSource):
+    """Notes how much each read asks for."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.sizes: list[int] = []
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        self.sizes.append(len(buffer))
+        return super().readinto(buffer)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_payload_is_scanned_in_large_reads_and_what_follows_in_small_ones(
+    is_taken: bool,
+) -> None:
+    payload = bytes(FIELDS_READ_BYTES + 2 * READ_BYTES - 200)  # And about 100 bytes of headers.
+    body = Asked(file_part(payload) + field("after", bytes(FIELDS_READ_BYTES)) + END)
+    for part in FormReader(body, BOUNDARY, PATIENT).parts():
+        if is_taken and isinstance(part, FilePart):
+            assert drain(part.whole()) == payload
+    assert body.sizes[:4] == [FIELDS_READ_BYTES, READ_BYTES, READ_BYTES, FIELDS_READ_BYTES]
 
 
 def test_what_follows_the_end_is_read_and_ignored() -> None:

@@ -17,7 +17,7 @@ from gunicorn.http import wsgi
 from app.domain.errors import BodyTruncated
 from app.ingest.client_socket import WAIT_BYTES
 from app.ingest.gunicorn_socket import GunicornSocketSource, take_over
-from app.ingest.source import BodySource
+from app.ingest.source import FEW_BYTES, BodySource
 from app.ingest.turns import turn
 
 
@@ -142,7 +142,7 @@ def test_a_thread_is_woken_for_a_block_and_the_socket_is_as_before_afterwards(
     before = low_water_mark(connection.socket)
     client.sendall(post(b"", length=WAIT_BYTES + 10))
     source = connection.take_over()
-    assert source.readinto(memoryview(bytearray(10))) is None
+    assert source.readinto(memoryview(bytearray(WAIT_BYTES + 5))) is None
     assert low_water_mark(connection.socket) == WAIT_BYTES
     client.sendall(bytes(WAIT_BYTES + 10))
     assert read_all(source) == bytes(WAIT_BYTES + 10)
@@ -156,9 +156,20 @@ def test_the_few_bytes_of_a_slow_client_come_after_a_tick(
     client.sendall(post(b"", length=WAIT_BYTES))
     source = connection.take_over()
     client.sendall(b"few")
-    buffer = memoryview(bytearray(10))
+    buffer = memoryview(bytearray(WAIT_BYTES))
     assert source.readinto(buffer) == 3
     assert bytes(buffer[:3]) == b"few"
+
+
+@pytest.mark.parametrize("wanted", [1, FEW_BYTES, FEW_BYTES + 1])
+def test_a_thread_waits_for_no_more_than_it_wants(
+    ends: tuple[Connection, socket.socket], wanted: int
+) -> None:
+    connection, client = ends
+    client.sendall(post(b"", length=WAIT_BYTES))
+    source = connection.take_over()
+    assert not source.wait(wanted)
+    assert low_water_mark(connection.socket) == (wanted if wanted > FEW_BYTES else 1)
 
 
 def test_a_thread_gives_up_its_turn_only_while_it_waits(
@@ -176,7 +187,7 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
     with turn(turns):
         another = Thread(target=send_in_turn)
         another.start()
-        while not source.wait():
+        while not source.wait(10):
             pass
         assert not turns.acquire(blocking=False), "the turn is ours again"
         assert read_all(source) == b"0123456789"

@@ -1,0 +1,86 @@
+"""A form whose client pauses in the middle of it: what has come is read, and nothing waited for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Semaphore
+
+import pytest
+
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.form import FilePart, FormReader
+from app.ingest.source import BodySource, HashingSource
+from app.ingest.turns import turn
+from tests.ingest.form_bodies import BOUNDARY, DELIMITER, body_of, file
+from tests.ingest.test_gunicorn_socket import Connection, post
+
+Ends = tuple[Connection, socket.socket]
+
+PATIENT = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
+PAYLOADS = [bytes([number]) * 12_000 for number in range(4)]
+"""All of them fit into the socket at once."""
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """A server's connection and the client's socket; TCP, as only that has a low-water mark."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
+    with closing(ours), closing(theirs):
+        yield Connection(ours), theirs
+
+
+class CountedTurns(Semaphore):
+    """Counts how often a thread goes aside to wait for its client."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.waits = 0
+
+    def release(self, n: int = 1) -> None:
+        self.waits += 1
+        super().release(n)
+
+
+def arrived(connection: Connection, client: socket.socket, rest: int) -> FormReader:
+    """A form of which the files and the next delimiter are there, and `rest` bytes are not."""
+    form = body_of(*map(file, PAYLOADS)).removesuffix(b"--\r\n") + b"\r\n"
+    request = post(form, length=len(form) + rest)
+    client.sendall(request)
+    connection.socket.recv(len(request), socket.MSG_PEEK | socket.MSG_WAITALL)
+    return FormReader(connection.take_over(), BOUNDARY, PATIENT)
+
+
+def copy_of(source: BodySource, path: Path) -> bytes:
+    """What a file holds that the source was copied to."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        span = ByteRange(0, source.remaining or 0)
+        FileCopy(descriptor, span, PATIENT).run(source, lambda: None)
+        source.finish()
+    finally:
+        os.close(descriptor)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("is_hashed", [True, False])
+@pytest.mark.parametrize("rest", [len(b"--") + len(DELIMITER), 100_000, 10_000_000])
+def test_files_of_told_length_that_have_come_are_read_without_a_wait(
+    ends: Ends, tmp_path: Path, is_hashed: bool, rest: int
+) -> None:
+    reader, turns = arrived(*ends, rest), CountedTurns()
+    parts = reader.parts()
+    with turn(turns):
+        for number, payload in enumerate(PAYLOADS):
+            part = next(parts)
+            assert isinstance(part, FilePart)
+            source: BodySource = part.exactly(len(payload))
+            source = HashingSource(source) if is_hashed else source
+            assert copy_of(source, tmp_path / str(number)) == payload
+        assert turns.waits == 0
