@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from app.domain.errors import (
@@ -12,6 +12,7 @@ from app.domain.errors import (
     StorageFailed,
     UploadComplete,
     UploadConflict,
+    UploadError,
     WriterSuperseded,
 )
 from app.domain.lifecycle import UploadState
@@ -80,10 +81,11 @@ class Appender(Receiver):
         chunk = self._chunk(upload, start, source.remaining)
         check_chunk(chunk, upload.length)
         arrival = Arrival(chunk=chunk, source=source, is_at_offset=False)
-        try:
-            upload = self._receive(upload, arrival)
-        except WriterSuperseded:
-            upload = self._await_newer_writer(upload, arrival)
+        with self._completing(upload):
+            try:
+                upload = self._receive(upload, arrival)
+            except WriterSuperseded:
+                upload = self._await_newer_writer(upload, arrival)
         return self._finish_if_covered(upload)
 
     def append_at_offset(
@@ -106,7 +108,9 @@ class Appender(Receiver):
         check_chunk(chunk, None if source.remaining is None else upload.length)
         if upload.length is None and source.remaining:
             self._enlarge(upload, chunk.end)
-        return self._finish_if_covered(self._receive(upload, arrival))
+        with self._completing(upload):
+            upload = self._receive(upload, arrival)
+        return self._finish_if_covered(upload)
 
     def settle(self, upload: Upload) -> Upload:
         """The upload with no request writing at its offset, which is exact to the byte.
@@ -143,6 +147,16 @@ class Appender(Receiver):
         chunk = ByteRange(start, start + length)
         self._policy.check_length(chunk.end)
         return chunk
+
+    @contextmanager
+    def _completing(self, upload: Upload) -> Iterator[None]:
+        """A request may fail behind the last byte that was missing: the upload is complete then."""
+        try:
+            yield
+        except UploadError:
+            with suppress(UploadError):
+                self._finish_if_covered(self._records.get(upload.id))
+            raise
 
     def _finish_if_covered(self, upload: Upload) -> Upload:
         if upload.state in {UploadState.VERIFYING, UploadState.HELD}:

@@ -102,6 +102,17 @@ def test_a_cut_after_the_last_byte_of_a_gap_keeps_the_gap(world: World) -> None:
     assert list(after.received) == [ByteRange(0, 900)]
 
 
+def test_a_cut_behind_the_last_missing_byte_completes_the_upload(world: World) -> None:
+    upload = world.create(1000)
+    current = world.send(upload, 600, 1000)
+    cut = body(0, 1000, 100, cut_at=700)
+    with pytest.raises(BodyTruncated):
+        world.service.append(current, 0, cut)
+    done = world.service.get(ME, upload.id)
+    assert done.state is UploadState.COMPLETE
+    assert world.content(done) == pattern(0, 1000)
+
+
 def test_a_cut_source_of_untold_length_simply_ends(world: World) -> None:
     upload = world.create(1000)
     source = PiecesSource(pattern(0, 300), (100,), is_told=False)
