@@ -18,7 +18,7 @@ COST_LIMIT = 1.15
 COLUMNS = ("server", "MB/s", "of nginx", "CPU s/GB", "of nginx", "peak memory above idle, MiB")
 NOTES = (
     "The file is in the page cache. The client takes everything into one buffer and drops it. "
-    "CPU and memory (PSS) are those of all processes of the server; ratios are medians of the "
+    "CPU and (resident) memory are those of all processes of the server; ratios are medians of the "
     "ratios within a round. FTP (pyftpdlib, one process) can be told where to begin but not where "
     "to end: no ranges.",
 )

@@ -1,13 +1,13 @@
 """CPU time and memory of a server's processes, and of nothing else.
 
 CPU time is user + system of every process of the tree. What the kernel does elsewhere for it
-(writeback threads) is in nobody's account. Memory is the sum of PSS: private pages whole, pages
-shared among the processes counted once. The page cache and socket buffers are not in it.
+(writeback threads) is in nobody's account. Memory is the sum of the processes' peaks of resident
+memory, as the kernel keeps them: to sample it would take time from whom it measures, and from a
+tree of processes more than from one. The page cache and socket buffers are not in it.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,7 +19,8 @@ import psutil
 from bench.cpu_clock import cpu_seconds_of
 from bench.harness import Sample
 
-SAMPLE_SECONDS = 0.05
+RESET_PEAK = "5"
+"""What is written to /proc/PID/clear_refs (proc(5)): the peak is what is resident now."""
 
 
 class Meter:
@@ -31,16 +32,16 @@ class Meter:
         for process in processes:
             is_worker = "app.worker" in process.cmdline()
             (self._background if is_worker else self._foreground).append(process)
-        self._idle_bytes = self._memory()
-        self._peak_bytes = self._idle_bytes
-        self._has_ended = threading.Event()
-        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._idle_bytes = 0
         self._cpu_before = (0.0, 0.0)
         self._started = 0.0
 
     def __enter__(self) -> Meter:
+        for pid in self._pids:
+            with suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text(RESET_PEAK)
+        self._idle_bytes = self._memory("VmRSS")
         self._cpu_before = (cpu_seconds_of(self._foreground), cpu_seconds_of(self._background))
-        self._sampler.start()
         self._started = time.perf_counter()
         return self
 
@@ -50,8 +51,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._has_ended.set()
-        self._sampler.join()
+        """What is told after this goes on from the start."""
 
     @property
     def seconds(self) -> float:
@@ -70,12 +70,8 @@ class Meter:
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory of all processes together, above idle."""
-        return self._peak_bytes - self._idle_bytes
-
-    def look(self) -> None:
-        """Take a look at the memory now, besides those every `SAMPLE_SECONDS`."""
-        self._peak_bytes = max(self._peak_bytes, self._memory())
+        """Most memory of each process since the start, together, above what they began with."""
+        return self._memory("VmHWM") - self._idle_bytes
 
     def sample(self, case: str, round_number: int, byte_count: int) -> Sample:
         """All of it as of now."""
@@ -89,17 +85,18 @@ class Meter:
             peak_bytes=self.peak_bytes,
         )
 
-    def _sample(self) -> None:
-        while not self._has_ended.wait(SAMPLE_SECONDS):
-            self.look()
+    @property
+    def _pids(self) -> list[int]:
+        return [process.pid for process in (*self._foreground, *self._background)]
 
-    def _memory(self) -> int:
-        return sum(_pss(process.pid) for process in [*self._foreground, *self._background])
+    def _memory(self, what: str) -> int:
+        return sum(_status(pid, what) for pid in self._pids)
 
 
-def _pss(pid: int) -> int:
+def _status(pid: int, what: str) -> int:
+    """A size in the status of a process, in bytes; 0 once it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(f"{what}:"):
                 return int(line.split()[1]) * 1024
     return 0

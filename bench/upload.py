@@ -32,7 +32,7 @@ NOTES = (
     "Ratios are medians of the ratios within a round. Synced: each chunk is on the disk before it "
     "is acknowledged, beside the C server that does the same and beside `dd conv=fdatasync`, which "
     "waits once. CPU: the processes that answer requests. "
-    "Memory: PSS of all processes.",
+    "Memory: resident, of all processes.",
 )
 
 
