@@ -33,6 +33,7 @@ class Meter:
             is_worker = "app.worker" in process.cmdline()
             (self._background if is_worker else self._foreground).append(process)
         self._idle_bytes = 0
+        self._peak_at_end: int | None = None
         self._cpu_before = (0.0, 0.0)
         self._started = 0.0
 
@@ -51,7 +52,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """What is told after this goes on from the start."""
+        self._peak_at_end = self.peak_bytes  # The processes may be gone when it is asked for.
 
     @property
     def seconds(self) -> float:
@@ -70,7 +71,9 @@ class Meter:
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory of each process since the start, together, above what they began with."""
+        """Most memory of each process, together, above what they began with; up to the end."""
+        if self._peak_at_end is not None:
+            return self._peak_at_end
         return self._memory("VmHWM") - self._idle_bytes
 
     def sample(self, case: str, round_number: int, byte_count: int) -> Sample:
