@@ -40,8 +40,8 @@ class RangeSet:
     """An immutable set of bytes: ranges in order that neither overlap nor touch.
 
     It is held as their bounds, start, end, start, end and so on, which rise: a byte is in the set
-    if an odd number of bounds is at or before it. As 64-bit numbers in one piece of memory, ten
-    thousand ranges are read, searched and written about as fast as one.
+    if an odd number of bounds is at or before it. As 64-bit numbers in one piece of memory
+    they are searched by halves, and read and written as one block of 16 bytes a range.
     """
 
     _bounds: array[int] = field(default_factory=_no_bounds)
