@@ -1,4 +1,8 @@
-"""Who takes part in the upload benchmark: ours in its three shapes, the physical limit, peers."""
+"""Who takes part in the upload benchmark: ours in its three shapes, the physical limit, peers.
+
+The servers of all of them run at once and are warm; one that has nothing to do costs the others
+nothing. Whatever one has taken is removed before the next has its turn.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +40,33 @@ SHAPES: dict[str, Upload] = {
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server and a way to upload to it; `peer` is None if it is ours."""
+    """A server and a way to upload to it; `peer` is None if it is ours.
+
+    Those whose `server` is the same share it.
+    """
 
     name: str
+    server: str
     start: Callable[[Lab], AbstractContextManager[Served]]
+    clear: Callable[[Served, list[str]], None]
     upload: Upload
     is_synced: bool = False
     peer: Uploads | None = None
+
+
+class Servers:
+    """The contenders' servers: each is started when first wanted, and ends with the benchmark."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._running: dict[str, Served] = {}
+
+    def of(self, contender: Contender) -> Served:
+        """The contender's server."""
+        if contender.server not in self._running:
+            server = self.lab.servers.enter_context(contender.start(self.lab))
+            self._running[contender.server] = server
+        return self._running[contender.server]
 
 
 def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:
@@ -60,20 +84,41 @@ def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:
 
 
 def _peer(peer: Uploads) -> Contender:
-    is_synced = peer in (LIMIT_SYNCED, RUSTUS_SYNCED)
-    return Contender(peer.name, lambda lab: running(lab, peer), peer.upload, is_synced, peer)
+    return Contender(
+        name=peer.name,
+        server=peer.name,
+        start=lambda lab: running(lab, peer),
+        clear=_empty_folder,
+        upload=peer.upload,
+        is_synced=peer in (LIMIT_SYNCED, RUSTUS_SYNCED),
+        peer=peer,
+    )
 
 
-def _own(shape: str) -> Contender:
-    settings = {"SLUICE_DURABILITY": "none"}
-    return Contender(shape, lambda lab: lab.server(**settings), SHAPES[shape])
+def _own(shape: str, *, durability: str = "none", name: str | None = None) -> Contender:
+    return Contender(
+        name=name or shape,
+        server=f"Sluice, {durability}",
+        start=lambda lab: lab.server(SLUICE_DURABILITY=durability),
+        clear=_delete_videos,
+        upload=SHAPES[shape],
+        is_synced=durability == "chunk",
+    )
 
 
 def _own_synced(shape: str) -> Contender:
-    settings = {"SLUICE_DURABILITY": "chunk"}
-    return Contender(
-        f"{shape}, synced", lambda lab: lab.server(**settings), SHAPES[shape], is_synced=True
-    )
+    return _own(shape, durability="chunk", name=f"{shape}, synced")
+
+
+def _empty_folder(server: Served, _: list[str]) -> None:
+    for path in (server.folder / "files").iterdir():
+        path.unlink()
+
+
+def _delete_videos(server: Served, paths: list[str]) -> None:
+    with Connection(server.port) as connection:
+        for path in paths:
+            connection.request(f"DELETE /api/videos/{path.rpartition('/')[2]}", {})
 
 
 def await_digests(port: int, paths: list[str]) -> None:

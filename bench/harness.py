@@ -112,7 +112,7 @@ class Lab:
     seconds: float
     samples: list[Sample] = field(default_factory=list)
     servers: ExitStack = field(default_factory=ExitStack)
-    """Ends the servers that a quick run keeps."""
+    """Ends the servers that are kept from one sample to the next."""
 
     def __post_init__(self) -> None:
         self._page_cache = PageCache(self.folder)
@@ -173,9 +173,8 @@ class Lab:
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """An empty folder that is gone afterwards."""
-        path = self.folder / name
-        path.mkdir()
+        """An empty folder that is gone afterwards; its own, however many have the name."""
+        path = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
         try:
             yield path
         finally:
@@ -199,7 +198,7 @@ class Lab:
 
     @contextmanager
     def _fresh_server(self, module: str, options: dict[str, str]) -> Iterator[BenchServer]:
-        with self.scratch(f"server{len(self._kept)}") as folder:
+        with self.scratch("server") as folder:
             server = BenchServer(folder, options, module=module)
             try:
                 server.start()

@@ -15,6 +15,9 @@ from pathlib import Path
 STEP_BYTES = 128 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
 
+BEYOND_BYTES = 1024 * 1024 * 1024
+"""Read beyond what was free: the kernel frees pages of its cache while it is filled."""
+
 
 class PageCache:
     """Fills free memory with pages of a sparse file: they are clean, and the first to be reused."""
@@ -23,18 +26,11 @@ class PageCache:
         self._path = folder / "sparse"
         self._position = 0
         self._buffer = memoryview(bytearray(BLOCK_BYTES))
-        self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def fill(self, keep: Iterable[Path] = ()) -> None:
-        """Fill until there is no more to be had, then see that the files `keep` are cached."""
-        filled, before = 0, _free_bytes()
-        while filled < self._memory:
+        """Fill all that is free, then see that the files `keep` are cached."""
+        for _ in range(0, _free_bytes() + BEYOND_BYTES, STEP_BYTES):
             self._read_fresh()
-            filled += STEP_BYTES
-            after = _free_bytes()
-            if before - after < STEP_BYTES // 4:
-                break
-            before = after
         for path in keep:
             self._read(path, 0, path.stat().st_size)
 

@@ -1,4 +1,8 @@
-"""Uploads in 20 MiB chunks: one large file, and eight at once, beside `dd`, C and other servers."""
+"""Uploads in 20 MiB chunks: one large file, and eight at once, beside `dd`, C and other servers.
+
+A sample takes a second, and a shared machine may be half as fast the next minute: so the samples
+that are compared follow each other at once, and there are many rounds of them.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from pathlib import Path
 
 from bench import contenders as who
 from bench.client import in_parallel
-from bench.contenders import Contender
+from bench.contenders import Contender, Servers
+from bench.cpu_clock import await_idle
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
-from bench.harness import GB, Benchmark, Lab, Sample, costs_of, rates_of
+from bench.harness import GB, Benchmark, Lab, costs_of, rates_of
 from bench.meter import Meter
-from bench.peers.process import Served, build
+from bench.peers.process import build
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
 from bench.targets import Target, as_table
@@ -56,9 +61,14 @@ def run(lab: Lab) -> list[Table]:
     found, who_note = who.contenders(is_quick=lab.is_quick)
     one, eight = jobs = _jobs(lab)
     source = lab.source(one.length)
+    servers = Servers(lab)
     for number in lab.rounds():
         turns = [partial(measure_dd, lab, number, one.length)]
-        turns += [partial(_measure, lab, number, jobs, contender, source) for contender in found]
+        turns += [
+            partial(_measure, servers, number, job, contender, source)
+            for job in jobs
+            for contender in found
+        ]
         # There and back, so that nobody always comes first, or after the same other.
         for turn in lab.in_time(turns[:: -1 if number % 2 else 1]):
             turn()
@@ -74,15 +84,10 @@ def _jobs(lab: Lab) -> list[Job]:
     return [Job(1, total), Job(8, total // 8)]
 
 
-def _measure(lab: Lab, number: int, jobs: list[Job], contender: Contender, source: Path) -> None:
-    """A server for each job; in a quick run one for all, as a start takes longer than a job."""
-    for group in [jobs] if lab.is_quick else [[job] for job in jobs]:
-        with contender.start(lab) as server:
-            for job in group:
-                lab.keep(_sample(number, job, contender, server=server, source=source))
-
-
-def _sample(number: int, job: Job, contender: Contender, *, server: Served, source: Path) -> Sample:
+def _measure(servers: Servers, number: int, job: Job, contender: Contender, source: Path) -> None:
+    lab, server = servers.lab, servers.of(contender)
+    lab.settle()
+    await_idle(server.processes)
     paths: list[str] = []
     with Meter(server.processes()) as meter:
         in_parallel(
@@ -93,7 +98,8 @@ def _sample(number: int, job: Job, contender: Contender, *, server: Served, sour
         if contender.peer is None:
             who.await_digests(server.port, paths)
         background = meter.background_cpu_seconds
-        return replace(sample, background_cpu_seconds=background, peak_bytes=meter.peak_bytes)
+    lab.keep(replace(sample, background_cpu_seconds=background, peak_bytes=meter.peak_bytes))
+    contender.clear(server, paths)
 
 
 def table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...] = ()) -> Table:

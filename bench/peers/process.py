@@ -30,9 +30,10 @@ class PeerFailed(Exception):
 
 
 class Served(Protocol):
-    """A server that runs: ours or a peer."""
+    """A server that runs, ours or a peer: where it listens, and the folder with all it has."""
 
     port: int
+    folder: Path
 
     def processes(self) -> list[psutil.Process]:
         """All that work for it."""
@@ -71,9 +72,10 @@ class Uploads(Peer, Protocol):
 
 
 class PeerServer:
-    """One running peer; `files` is the folder it serves."""
+    """One running peer; it serves `files`, in its folder."""
 
     def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+        self.folder = folder
         self.files = folder / "files"
         self.port = port
         self._log = folder / "log"
