@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 from werkzeug.wsgi import FileWrapper
 
 from app.domain.ranges import ByteRange
-from app.ingest.gunicorn_socket import bound_sending
+from app.ingest.gunicorn_socket.connection import bound_sending
 from app.wire.context import SENDING_KEY, Sending
 
 READ_BYTES = 1024 * 1024

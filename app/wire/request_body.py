@@ -10,7 +10,8 @@ from flask import Response, after_this_request, g, request
 from app.domain.errors import ChunkMismatch, TooLarge, UploadError
 from app.ingest.copy import BodyLimits, Pace, discard
 from app.ingest.form import FormReader
-from app.ingest.gunicorn_socket import linger, take_over, timed_input
+from app.ingest.gunicorn_socket.connection import linger, timed_input
+from app.ingest.gunicorn_socket.take_over import take_over
 from app.ingest.multipart import parse_boundary
 from app.ingest.source import BodySource, StreamSource
 from app.wire.context import current_services

@@ -9,7 +9,8 @@ from contextlib import closing
 import pytest
 
 from app.domain.errors import BodyTruncated, ChunkMismatch, MalformedBody
-from app.ingest.gunicorn_socket import GunicornChunkedSource, take_over, trailers
+from app.ingest.gunicorn_socket.chunked_body import GunicornChunkedSource
+from app.ingest.gunicorn_socket.take_over import take_over, trailers
 from tests.ingest.test_gunicorn_socket import Connection
 
 HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"

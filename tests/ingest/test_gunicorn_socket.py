@@ -16,7 +16,8 @@ from gunicorn.http import wsgi
 
 from app.domain.errors import BodyTruncated
 from app.ingest.client_socket import WAIT_BYTES
-from app.ingest.gunicorn_socket import GunicornSocketSource, take_over
+from app.ingest.gunicorn_socket.body import GunicornSocketSource
+from app.ingest.gunicorn_socket.take_over import take_over
 from app.ingest.source import FEW_BYTES, BodySource
 from app.ingest.turns import turn
 

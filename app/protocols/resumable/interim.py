@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from app.ingest.gunicorn_socket import send_interim
+from app.ingest.gunicorn_socket.connection import send_interim
 from app.protocols.resumable.versions import InteropVersion
 
 STATUS = "104 Upload Resumption Supported"

@@ -1,0 +1,110 @@
+"""A chunked request body, from the connection's own socket."""
+
+from __future__ import annotations
+
+from gunicorn.http.body import Body
+from gunicorn.http.errors import ParseException
+
+from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
+from app.ingest.chunked import ChunkedDecoder
+from app.ingest.client_socket import ClientSocket
+from app.ingest.source import IDLE_TICK_SECONDS
+from app.ingest.stages import note_arrival
+
+FRAMING_BYTES = 8192
+"""How much is read at once where the next line of the chunked coding is expected."""
+
+END_SECONDS = 10.0
+"""How long the end of a chunked body may take after its last byte."""
+
+
+class GunicornChunkedSource:
+    """A chunked request body, read from the connection's own socket.
+
+    Through gunicorn's reader a silent client could not be told from a slow one, and what arrived
+    before a connection broke would be lost.
+    """
+
+    is_verified_at_end = False
+
+    def __init__(self, body: Body, client: ClientSocket, remaining: int | None) -> None:
+        self._body = body
+        self._client = client
+        self._remaining = remaining
+        self._head = body.reader.req.unreader.take_buffered()
+        self._decoder = ChunkedDecoder()
+        body.failed = True
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes still to come, where the request has told elsewhere."""
+        return self._remaining
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Payload that came along with the coding's lines first, then one `recv_into`."""
+        wanted = buffer if self._remaining is None else buffer[: self._remaining]
+        if not wanted:
+            return 0
+        while not self._decoder.data_left:
+            if self._decoder.has_ended:
+                return self._ended()
+            if not self._feed():
+                return None
+        return self._take(wanted)
+
+    def finish(self) -> None:
+        """Read the end of the coding; raises `ChunkMismatch` where more bytes come instead."""
+        self._remaining, probe, waited = None, memoryview(bytearray(1)), 0.0
+        while (count := self.readinto(probe)) != 0:
+            if count:
+                raise ChunkMismatch("The body is longer than it should be.")
+            waited += IDLE_TICK_SECONDS
+            if waited > END_SECONDS:
+                raise BodyStalled("The end of the body does not come.")
+
+    def _feed(self) -> bool:
+        """Hand the decoder what comes next; False after a tick without anything."""
+        data, self._head = self._head, b""
+        if not data:
+            if not self._client.wait(1):
+                return False
+            data = self._client.recv(FRAMING_BYTES)
+        if not data:
+            raise BodyTruncated("The body ended in the middle of its coding.")
+        self._decoder.feed(data)
+        return True
+
+    def _take(self, wanted: memoryview) -> int | None:
+        count = self._decoder.take(wanted)
+        if not count:
+            wanted = wanted[: self._decoder.data_left]
+            if not self._client.wait(len(wanted)):
+                return None
+            count = self._client.recv_into(wanted)
+            if not count:
+                raise BodyTruncated("The body ended in the middle of a chunk.")
+            self._decoder.passed(count)
+        note_arrival(count)
+        if self._remaining is not None:
+            self._remaining -= count
+        return count
+
+    def _ended(self) -> int:
+        if self._body.failed:
+            self._release()
+        if self._remaining:
+            raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
+        return 0
+
+    def _release(self) -> None:
+        """Leave the connection as gunicorn would after it had read the body itself."""
+        reader, trailers = self._body.reader, self._decoder.trailers
+        if trailers:
+            try:
+                reader.req.trailers = reader.req.parse_headers(trailers, from_trailer=True)
+            except ParseException as error:
+                raise MalformedBody("The trailers of the body are malformed.") from error
+        reader.parser = None
+        reader.req.unreader.unread(self._decoder.leftover)
+        self._client.release()
+        self._body.failed = False
