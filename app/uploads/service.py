@@ -18,7 +18,6 @@ from app.domain.policy import UNNAMED, check_client_key, check_fingerprint
 from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import new_checksum
 from app.uploads.append import Appender
-from app.uploads.key_reuse import release_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +109,31 @@ class UploadService(Appender):
 
     def find(self, owner: str, client_key: str, length: int) -> Upload | None:
         """The upload a client calls by its own key; `UploadConflict` if of another length."""
+        upload = self.called(owner, client_key)
+        return None if upload is None else _same_length(upload, length)
+
+    def called(self, owner: str, client_key: str) -> Upload | None:
+        """The upload a client calls by its own key, whatever its length; raises `UploadGone`."""
         upload = self._records.find(owner, check_client_key(client_key))
-        return None if upload is None else _same_length(upload.require_present(), length)
+        return None if upload is None else upload.require_present()
+
+    def release_key(self, owner: str, client_key: str) -> None:
+        """Let a new upload have the key of one that has ended; its record goes.
+
+        Harmless where several do so at once: what one of them then begins is not the record that
+        the others have found.
+        """
+        ended = self._records.find(owner, client_key)
+        if ended is not None and ended.state in GONE:
+            self._records.remove(ended.id)
 
     def active(self, owner: str, limit: int) -> list[Upload]:
         """Uploads under way, newest first."""
         return self._records.active(owner, limit)
+
+    def count_active(self) -> dict[UploadState, int]:
+        """How many uploads of all owners are in each of the states of those under way."""
+        return self._records.count_active()
 
     def cancel(self, owner: str, upload_id: UploadId) -> None:
         """End an upload and free its room; raises `UploadComplete` where it is too late."""
@@ -164,7 +182,7 @@ class UploadService(Appender):
             if made is None or made.state in GONE:
                 raise
             return made  # By another just now, and its parts have expired since.
-        release_key(self._records, new.owner, key)
+        self.release_key(new.owner, key)
         whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
         upload, _ = self._records.add(self._upload_of(whole), parts)
         return upload

@@ -53,7 +53,7 @@ class _Everything:
         under_way = GaugeMetricFamily(
             "sluice_uploads_under_way", "Uploads that are not complete.", labels=["state"]
         )
-        for state, count in services.records.count_active().items():
+        for state, count in services.uploads.count_active().items():
             under_way.add_metric([state.value], count)
         yield under_way
         free = GaugeMetricFamily(

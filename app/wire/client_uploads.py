@@ -10,10 +10,8 @@ import time
 
 from app.domain.errors import UploadComplete, UploadConflict, UploadGone, UploadNotFound
 from app.domain.lifecycle import UploadState
-from app.domain.policy import check_client_key
 from app.domain.upload import Upload, parse_upload_id
 from app.ingest.turns import aside
-from app.uploads.key_reuse import release_key
 from app.uploads.service import NewUpload
 from app.wire.chunk_form import Chunk
 from app.wire.context import current_owner, current_services, note_upload
@@ -52,10 +50,10 @@ def upload_called(key: str) -> Upload:
     """The upload of that key, whatever its length; raises `UploadNotFound` or `UploadGone`."""
     upload = _upload_of_id(key)
     if upload is None:
-        upload = current_services().records.find(current_owner(), check_client_key(key))
+        upload = current_services().uploads.called(current_owner(), key)
     if upload is None:
         raise UploadNotFound("No upload has this key.")
-    return note_upload(upload.require_present())
+    return note_upload(upload)
 
 
 def upload_of_chunk(chunk: Chunk, filename: str) -> Upload:
@@ -87,7 +85,7 @@ def renewable_upload_of_chunk(chunk: Chunk, filename: str) -> Upload:
             if time.monotonic() > deadline:
                 raise
         if chunk.offset == 0:
-            release_key(current_services().records, current_owner(), chunk.key)
+            current_services().uploads.release_key(current_owner(), chunk.key)
         else:
             with aside():
                 time.sleep(RESTART_TICK_SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from app.domain.errors import UploadGone
-from app.uploads.key_reuse import release_key
 from app.uploads.service import NewUpload
 from tests.uploads.world import World
 
@@ -17,7 +16,7 @@ def test_a_new_upload_gets_the_key_of_one_that_has_ended(world: World) -> None:
     world.service.cancel("local", ended.id)
     with pytest.raises(UploadGone):
         world.service.create(NEW)
-    release_key(world.records, "local", "key")
+    world.service.release_key("local", "key")
     upload, is_new = world.service.create(NEW)
     assert is_new
     assert upload.id != ended.id
@@ -25,7 +24,7 @@ def test_a_new_upload_gets_the_key_of_one_that_has_ended(world: World) -> None:
 
 def test_an_upload_under_way_keeps_its_key(world: World) -> None:
     upload, _ = world.service.create(NEW)
-    release_key(world.records, "local", "key")
+    world.service.release_key("local", "key")
     assert world.service.create(NEW) == (upload, False)
 
 
@@ -34,7 +33,7 @@ def test_a_key_is_released_for_its_owner_alone_and_unknown_ones_do_not_matter(
 ) -> None:
     ended, _ = world.service.create(NEW)
     world.service.cancel("local", ended.id)
-    release_key(world.records, "another", "key")
-    release_key(world.records, "local", "other")
+    world.service.release_key("another", "key")
+    world.service.release_key("local", "other")
     with pytest.raises(UploadGone):
         world.service.create(NEW)
