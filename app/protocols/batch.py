@@ -3,7 +3,7 @@
 The files are taken one after the other as they come in, and kept in groups, as what a disk needs
 to make sixty-four files durable is hardly more than for one. A file that is refused (its name, its
 type, its size) is passed over, and says why in its receipt. Where the body itself breaks, the files
-that came whole before are stored.
+that came whole before are stored, and the answer has their receipts beside what is wrong.
 
 Two fields may stand in front of a file. `fingerprint` is the client's name for its content: a
 client that has lost the answer sends the same again, and what is stored already is not stored
@@ -37,7 +37,7 @@ from app.ingest.stages import Stage, stage
 from app.ingest.turns import aside
 from app.uploads.whole import Kept, ReceivedFile
 from app.wire.context import current_owner, current_services
-from app.wire.problems import Problem
+from app.wire.problems import Problem, answer, finish_request
 from app.wire.request_body import open_form
 
 blueprint = Blueprint("batch", __name__)
@@ -62,9 +62,13 @@ Receipt = dict[str, Any]
 def batch() -> Response:
     """Store every file of the form; receipts in the order of the parts."""
     with ThreadPoolExecutor(1, thread_name_prefix="batch") as keeper:
-        receipts = _Batch(keeper).receive()
-    stored = sum("id" in receipt for receipt in receipts)
-    return jsonify({"stored": stored, "refused": len(receipts) - stored, "files": receipts})
+        files = _Batch(keeper)
+        try:
+            files.receive()
+        except UploadError as error:
+            finish_request(error)
+            return answer(Problem.of(error), files.to_json())
+    return jsonify(files.to_json())
 
 
 class _Batch:
@@ -83,8 +87,8 @@ class _Batch:
         self._keeping: tuple[list[Receipt], Future[list[Kept | UploadError]]] | None = None
         self._fields: dict[str, str] = {}
 
-    def receive(self) -> list[Receipt]:
-        """Read the form to its end; a receipt for each of its files."""
+    def receive(self) -> None:
+        """Read the form to its end, and keep its files; also those before an error it raises."""
         try:
             for part in open_form().parts():
                 if isinstance(part, FilePart):
@@ -95,7 +99,12 @@ class _Batch:
                     self._keep_meanwhile()
         finally:
             self._keep_rest()
-        return self._receipts
+
+    def to_json(self) -> dict[str, Any]:
+        """The receipts so far, and how many files are stored and refused."""
+        stored = sum("id" in receipt for receipt in self._receipts)
+        refused = len(self._receipts) - stored
+        return {"stored": stored, "refused": refused, "files": self._receipts}
 
     def _take(self, part: FilePart) -> None:
         fields, self._fields = self._fields, {}

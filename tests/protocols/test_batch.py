@@ -61,6 +61,8 @@ def test_a_batch_that_breaks_off_keeps_its_whole_files_and_nothing_of_the_rest(
         connection.shutdown(1)
         status, problem = read_json(connection)
     assert (status, problem["code"]) == (400, "body_truncated")
+    assert (problem["stored"], problem["refused"], len(problem["files"])) == (1, 0, 1)
+    assert server.get(problem["files"][0]["media"]).content == b"w" * 1000
     names = [video["filename"] for video in server.get("/api/videos?limit=5").json()["videos"]]
     assert names[0] == "whole.mp4"
     assert "broken.mp4" not in names
@@ -149,6 +151,7 @@ def test_a_wrong_length_ends_the_batch_and_keeps_what_came_before(
     parts = [({"length": "5"}, before, b"right"), ({"length": length}, "wrong.mp4", b"wrong")]
     response = server.post("/batch", data=body_of(parts), headers=form_headers())
     assert (response.status_code, response.json()["code"]) == (400, code)
+    assert [receipt["name"] for receipt in response.json()["files"]] == [before]
     assert names_of(server, before) == [before]
     assert names_of(server, "wrong") == []
 

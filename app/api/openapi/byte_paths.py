@@ -144,7 +144,8 @@ BATCH: Schema = {
         "description": (
             "A file that is refused does not stop the others: its receipt says why. A file behind "
             "a `fingerprint` that was stored with it before is not stored again. A file behind its "
-            "`length` in bytes is not searched for its end."
+            "`length` in bytes is not searched for its end. Where the body breaks, the problem has "
+            "the members of a `BatchReceipt` too, of the files that came whole before."
         ),
         "requestBody": {
             "required": True,
