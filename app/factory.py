@@ -18,7 +18,7 @@ from app.protocols.resumable import blueprint as resumable
 from app.protocols.tus import blueprint as tus
 from app.services import Services
 from app.web import health, metrics, pages, status
-from app.wire import context, cors, problems, server_timing
+from app.wire import context, cors, hosts, problems, server_timing
 from app.wire.proxy import TrustedProxies
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +47,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     metrics.init_app(app, instruments or Instruments())
     context.init_app(app, services)
     problems.init_app(app)
+    hosts.init_app(app)
     cors.init_app(app)
     app.after_request(_protect_pages)
     for module in (pages, health, metrics, status):

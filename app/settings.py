@@ -24,6 +24,8 @@ MAX_SECONDS = 100 * 365 * 24 * 3600
 
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
+_HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
+
 
 class SettingsError(ValueError):
     """Lists every variable whose value cannot be used."""
@@ -92,6 +94,14 @@ def _origins(text: str) -> frozenset[str]:
         if not parts.scheme or not parts.netloc or parts.path or parts.query:
             raise ValueError(f"{origin!r} is not an origin, as in https://example.org")
     return origins
+
+
+def _host_names(text: str) -> frozenset[str]:
+    names = frozenset(word.strip() for word in text.lower().split(",") if word.strip())
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a host name, as in videos.example")
+    return names
 
 
 def _networks(text: str) -> tuple[IPNetwork, ...]:
@@ -165,6 +175,12 @@ class Settings:
         "",
         "Origins of other sites whose pages may upload here, as in `https://a.example`; `*` for "
         "all, empty for none.",
+    )
+    allowed_hosts: frozenset[str] = _option(
+        _host_names,
+        "",
+        "Host names to answer to, as in `videos.example`; `.example` for all below it, empty for "
+        "any.",
     )
     trusted_proxies: tuple[IPNetwork, ...] = _option(
         _networks,
