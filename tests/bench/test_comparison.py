@@ -76,6 +76,13 @@ def test_upload_targets_are_computed_and_what_is_absent_is_not_met(lab: Lab) -> 
     assert found[f"{EIGHT.name}, {who.RAW}: MiB of memory above idle"] == "yes"
 
 
+def test_the_summary_has_who_was_measured_in_the_large_job(lab: Lab) -> None:
+    found = rows(upload.summary(lab))
+    assert found["Sluice"] == ("1000 (1000-1000)", "0.40 (0.40-0.40)", "5 (5-5)")
+    assert found["tusd (Go)"][0] == "286 (286-286)"
+    assert len(found) == 3, "and the limit"
+
+
 def test_a_slower_and_costlier_server_misses_its_targets(lab: Lab) -> None:
     for number, one in enumerate(lab.samples):
         if one.case == f"{ONE.name}, {who.RAW}":

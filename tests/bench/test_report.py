@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHMARKS, DOCUMENT
+from bench.__main__ import BENCHMARKS, DOCUMENT, README
 from bench.harness import Sample
 from bench.report import (
     Run,
@@ -98,6 +98,15 @@ def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
         update_document(path, RUN, [TABLE], "<svg/>")
     assert path.read_text() == "nothing"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "name", [benchmark.name for benchmark in BENCHMARKS if benchmark.summary_of]
+)
+def test_the_readme_has_a_place_for_each_summary(name: str) -> None:
+    text = README.read_text(encoding="utf-8")
+    assert text.count(f"<!-- bench:{name} -->") == 1
+    assert text.count(f"<!-- /bench:{name} -->") == 1
 
 
 @pytest.mark.parametrize("name", [benchmark.name for benchmark in BENCHMARKS])

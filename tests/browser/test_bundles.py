@@ -130,7 +130,7 @@ def test_a_file_cancelled_on_its_way_is_not_kept(
 ) -> None:
     files = make_folder(tmp_path / "some", 12, length=100_000)
     page = open_page(site)
-    page.throttle(400_000)
+    page.throttle(100_000)
     page.drop(tmp_path / "some")
     page.wait_until(lambda: page.progress(page.rows.first) > 0, "the first is on its way")
     name = page.rows.first.locator("[data-part=name]").inner_text()

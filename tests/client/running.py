@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,11 +81,3 @@ def finish(process: subprocess.Popen[str]) -> Finished:
     process.stdout.close()
     process.stderr.close()
     return Finished(process.wait(), out, err)
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)

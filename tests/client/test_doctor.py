@@ -16,8 +16,9 @@ from app.client import Client
 from app.client.doctor.findings import Finding, Level
 from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
-from tests.client.running import CommandLine, wait_until
+from tests.client.running import CommandLine
 from tests.server import Server, free_port
+from tests.waiting import wait_until
 
 MakeClient = Callable[..., Client]
 PAUSE_SECONDS = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
@@ -15,6 +15,7 @@ import pytest
 from tests.delivery.stored import Stored, store
 from tests.dropzone_client import random_bytes
 from tests.server import running_server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -92,17 +93,10 @@ def ask(film: Stored, headers: str) -> socket.socket:
     return connection
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("headers", [WHOLE, ONE_RANGE, TWO_RANGES])
 def test_everything_else_goes_on_while_many_read_slowly(film: Stored, headers: str) -> None:
     with slow_readers(film, headers) as readers:
-        wait_until(lambda: readers.served == READERS)
+        wait_until(lambda: readers.served == READERS, "all are served")
         assert film.server.get("/", headers={"Accept": "text/html"}).status_code == 200
         other = store(film.server, "other.mp4", CONTENT[:1_000_000])
         assert other.ask("bytes=0-9").content == CONTENT[:10]
@@ -113,7 +107,7 @@ def test_everything_else_goes_on_while_many_read_slowly(film: Stored, headers: s
 @pytest.mark.parametrize("headers", [ONE_RANGE, TWO_RANGES])
 def test_who_reads_slowly_gets_the_right_bytes(film: Stored, headers: str) -> None:
     with slow_readers(film, headers) as readers:
-        wait_until(lambda: readers.served == READERS)
+        wait_until(lambda: readers.served == READERS, "all are served")
         time.sleep(5 * PAUSE_SECONDS)
     starts = [received.partition(b"\r\n\r\n")[2] for received in readers.received.values()]
     expected = CONTENT[1_000_000:] if headers is ONE_RANGE else CONTENT

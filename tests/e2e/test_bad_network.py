@@ -9,7 +9,6 @@ import socket
 import struct
 import termios
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -24,16 +23,9 @@ from tests.dropzone_client import (
     stored_sha256,
 )
 from tests.server import Server
+from tests.waiting import wait_until
 
 StartServer = Callable[..., Server]
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.05)
 
 
 def received(server: Server, upload_id: str) -> int:

@@ -10,16 +10,9 @@ from collections.abc import Callable
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
 from tests.server import Server
+from tests.waiting import wait_until
 
 StartServer = Callable[..., Server]
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.1)
 
 
 def test_an_idle_upload_expires_and_an_active_one_does_not(start_server: StartServer) -> None:

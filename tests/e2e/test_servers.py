@@ -11,7 +11,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import pairwise
@@ -31,6 +31,7 @@ from tests.dropzone_client import (
 )
 from tests.e2e.server_kinds import KINDS, STEP_BYTES, Kind, running
 from tests.server import Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -78,14 +79,6 @@ def offset(server: Server, path: str) -> int:
 def received(server: Server, path: str) -> int:
     """How many bytes are recorded, without a word to whoever brings more."""
     return int(server.get(f"/api/uploads/{path.rsplit('/', 1)[-1]}").json()["offset"])
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.05)
 
 
 def patch(server: Server, path: str, body: object, start: int = 0, checksum: str = "") -> int:

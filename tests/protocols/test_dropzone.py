@@ -25,6 +25,7 @@ from tests.dropzone_client import (
     stored_sha256,
 )
 from tests.server import Server
+from tests.waiting import wait_until
 
 RAW = {"Content-Type": "video/mp4", "Accept": "application/json"}
 
@@ -318,5 +319,6 @@ def test_answers_carry_a_request_id_that_the_log_has_too(server: Server) -> None
         "/upload", data=file.body(0), headers={**form_headers(), "X-Request-ID": request_id}
     )
     assert response.headers["X-Request-ID"] == request_id
+    wait_until(lambda: request_id in server.log, "the line is written, behind the answer")
     lines = [json.loads(line) for line in server.log.splitlines() if request_id in line]
     assert [line["upload_id"] for line in lines] == [response.json()["id"]]

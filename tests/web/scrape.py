@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.metrics.reading import Snapshot
 from tests.server import Server
-
-PATIENCE_SECONDS = 60
 
 
 def scrape(server: Server) -> Snapshot:
@@ -47,11 +42,3 @@ def labels_by_name(server: Server) -> dict[str, set[str]]:
         labels = {label for sample in family.samples for label in sample.labels}
         found[name] = labels - {"le"}
     return found
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.05)

@@ -16,7 +16,8 @@ import requests
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
 from tests.server import ROOT, Server, free_port, running_server
-from tests.web.scrape import Change, scrape, wait_until
+from tests.waiting import wait_until
+from tests.web.scrape import Change, scrape
 
 StartServer = Callable[..., Server]
 

@@ -7,7 +7,7 @@ import re
 from app.ingest.stages import Stage
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
 from tests.server import Server
-from tests.web.scrape import wait_until
+from tests.waiting import wait_until
 
 CHUNK = 100_000
 
