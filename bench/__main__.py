@@ -25,7 +25,15 @@ from bench import (
     zero_copy,
 )
 from bench.harness import Benchmark, NotRunnable, prepared_lab
-from bench.report import Run, as_text, facts, save_results, update_document
+from bench.report import (
+    Run,
+    as_markdown,
+    as_text,
+    facts,
+    replace_block,
+    save_results,
+    update_document,
+)
 
 BENCHMARKS = [
     module.BENCHMARK
@@ -44,6 +52,7 @@ BENCHMARKS = [
 
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
+README = Path(__file__).parent.parent / "README.md"
 
 QUICK_SECONDS = sum(benchmark.quick_seconds for benchmark in BENCHMARKS)
 """For a quick run of all; a benchmark whose share of it is over begins no further case."""
@@ -100,6 +109,8 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
     save_results(RESULTS, run, tables, lab.samples, plot)
     if options.docs:
         update_document(DOCUMENT, run, tables, plot)
+        if benchmark.summary_of is not None:
+            replace_block(README, benchmark.name, as_markdown(benchmark.summary_of(lab)))
     return 0
 
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from bench.client import Connection, Upload, upload_form, upload_raw
 from bench.harness import Lab
+from bench.meter import Meter, resident_bytes
 from bench.peers.process import Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx, SpliceServer
 from bench.peers.tus import Rustus, Tusd, TusNode
@@ -24,10 +25,10 @@ DIGEST_SECONDS = 60.0
 LIMIT = SpliceServer()
 LIMIT_SYNCED = SpliceServer("C, splice, synced", is_synced=True)
 BEST_NGINX = Nginx("nginx PUT, 1 MiB buffer", "1m")
-TUSD, RUSTUS = Tusd(), Rustus()
+TUSD, RUSTUS, TUS_NODE = Tusd(), Rustus(), TusNode()
 RUSTUS_SYNCED = Rustus("rustus, synced", is_synced=True)
 QUICK_PEERS: list[Uploads] = [BEST_NGINX, RUSTUS, TUSD]
-PEERS: list[Uploads] = [*QUICK_PEERS, Nginx(), TusNode()]
+PEERS: list[Uploads] = [*QUICK_PEERS, Nginx(), TUS_NODE]
 
 RAW, FORM, TUS = "Sluice, raw", "Sluice, form", "Sluice, tus"
 RAW_SYNCED, FORM_SYNCED, TUS_SYNCED = (f"{name}, synced" for name in (RAW, FORM, TUS))
@@ -60,13 +61,21 @@ class Servers:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self._running: dict[str, Served] = {}
+        self._idle_bytes: dict[str, int] = {}
 
     def of(self, contender: Contender) -> Served:
         """The contender's server."""
-        if contender.server not in self._running:
+        name = contender.server
+        if name not in self._running:
             server = self.lab.servers.enter_context(contender.start(self.lab))
-            self._running[contender.server] = server
-        return self._running[contender.server]
+            self._running[name] = server
+            self._idle_bytes[name] = resident_bytes(server.processes())
+        return self._running[name]
+
+    def meter(self, contender: Contender) -> Meter:
+        """For the contender's server; its memory is above what it had when it was fresh."""
+        processes = self.of(contender).processes()
+        return Meter(processes, idle_bytes=self._idle_bytes[contender.server])
 
 
 def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:

@@ -225,7 +225,7 @@ class Lab:
 class Benchmark:
     """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` plots it as SVG.
 
-    `quick_seconds` is its part of a quick run.
+    `quick_seconds` is its part of a quick run. `summary_of` makes the table for the README.
     """
 
     name: str
@@ -236,6 +236,7 @@ class Benchmark:
     rounds: int = 3
     seconds: float = 400.0
     quick_seconds: float = 8.0
+    summary_of: Callable[[Lab], Table] | None = None
 
 
 @contextmanager

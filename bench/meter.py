@@ -24,15 +24,20 @@ RESET_PEAK = "5"
 
 
 class Meter:
-    """Measures the processes from `with` on; memory is above what they had before."""
+    """Measures the processes from `with` on.
 
-    def __init__(self, processes: Iterable[psutil.Process]) -> None:
+    Memory is above `idle_bytes`, what they had when they were fresh, or above what they have now.
+    """
+
+    def __init__(
+        self, processes: Iterable[psutil.Process], *, idle_bytes: int | None = None
+    ) -> None:
         self._foreground: list[psutil.Process] = []
         self._background: list[psutil.Process] = []
         for process in processes:
             is_worker = "app.worker" in process.cmdline()
             (self._background if is_worker else self._foreground).append(process)
-        self._idle_bytes = 0
+        self._idle_bytes = idle_bytes
         self._peak_at_end: int | None = None
         self._cpu_before = (0.0, 0.0)
         self._started = 0.0
@@ -41,7 +46,8 @@ class Meter:
         for pid in self._pids:
             with suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text(RESET_PEAK)
-        self._idle_bytes = self._memory("VmRSS")
+        if self._idle_bytes is None:
+            self._idle_bytes = resident_bytes([*self._foreground, *self._background])
         self._cpu_before = (cpu_seconds_of(self._foreground), cpu_seconds_of(self._background))
         self._started = time.perf_counter()
         return self
@@ -71,10 +77,10 @@ class Meter:
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory of each process, together, above what they began with; up to the end."""
+        """Most memory of each process, together, above idle; up to the end."""
         if self._peak_at_end is not None:
             return self._peak_at_end
-        return self._memory("VmHWM") - self._idle_bytes
+        return sum(_status(pid, "VmHWM") for pid in self._pids) - (self._idle_bytes or 0)
 
     def sample(self, case: str, round_number: int, byte_count: int) -> Sample:
         """All of it as of now."""
@@ -92,8 +98,10 @@ class Meter:
     def _pids(self) -> list[int]:
         return [process.pid for process in (*self._foreground, *self._background)]
 
-    def _memory(self, what: str) -> int:
-        return sum(_status(pid, what) for pid in self._pids)
+
+def resident_bytes(processes: Iterable[psutil.Process]) -> int:
+    """The memory that processes have now, together."""
+    return sum(_status(process.pid, "VmRSS") for process in processes)
 
 
 def _status(pid: int, what: str) -> int:

@@ -109,22 +109,29 @@ def save_results(
 
 
 def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str) -> None:
-    """Put the tables between the markers `<!-- bench:name -->` and `<!-- /bench:name -->`.
+    """Put the tables into the document's block for the benchmark.
 
     `plot`, an SVG document, goes to a file in plots/ beside the document, and is shown above them.
     """
-    begin, end = f"<!-- bench:{run.name} -->", f"<!-- /bench:{run.name} -->"
+    measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
+    picture = path.parent / "plots" / f"bench-{run.name}.svg"
+    parts = [f"`{run.command}`. {measured}.", f"![Medians and extremes](plots/{picture.name})"]
+    replace_block(path, run.name, "\n\n".join([*parts, *map(as_markdown, tables)]))
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_text(plot, encoding="utf-8")
+
+
+def replace_block(path: Path, name: str, content: str) -> None:
+    """Put text between the markers `<!-- bench:name -->` and `<!-- /bench:name -->` of a document.
+
+    Raises `ValueError` where it has none.
+    """
+    begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     text = path.read_text(encoding="utf-8")
     if not pattern.search(text):
         raise ValueError(f"{path} has no {begin} ... {end}")
-    measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
-    picture = path.parent / "plots" / f"bench-{run.name}.svg"
-    picture.parent.mkdir(exist_ok=True)
-    picture.write_text(plot, encoding="utf-8")
-    parts = [begin, f"`{run.command}`. {measured}."]
-    parts += [f"![Medians and extremes](plots/{picture.name})", *map(as_markdown, tables), end]
-    replacement = "\n\n".join(parts)
+    replacement = "\n\n".join([begin, content, end])
     path.write_text(pattern.sub(lambda _: replacement, text), encoding="utf-8")
 
 

@@ -17,7 +17,6 @@ from bench.contenders import Contender, Servers
 from bench.cpu_clock import await_idle
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
 from bench.harness import GB, Benchmark, Lab, costs_of, rates_of
-from bench.meter import Meter
 from bench.peers.process import build
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
@@ -89,7 +88,7 @@ def _measure(servers: Servers, number: int, job: Job, contender: Contender, sour
     lab.settle()
     await_idle(server.processes)
     paths: list[str] = []
-    with Meter(server.processes()) as meter:
+    with servers.meter(contender) as meter:
         in_parallel(
             job.count, lambda _: paths.append(contender.upload(server.port, source, job.length))
         )
@@ -127,6 +126,34 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
         ratio(costs_of(samples), costs_of(best)),
         spread([sample.peak_mib for sample in samples]),
     )
+
+
+def summary(lab: Lab) -> Table:
+    """Resumable upload servers beside each other, and the limit, for those in a hurry."""
+    job = _jobs(lab)[0]
+    shown = {
+        who.LIMIT.name: "the limit: a hundred lines of C that splice a PUT and record nothing",
+        who.TUS: "Sluice",
+        who.RUSTUS.name: "rustus (Rust)",
+        who.TUSD.name: "tusd (Go)",
+        who.TUS_NODE.name: "@tus/server (JavaScript)",
+        who.TUS_SYNCED: "Sluice, each chunk on the disk first",
+        who.RUSTUS_SYNCED.name: "rustus, each chunk on the disk first",
+    }
+    samples = {name: lab.of(f"{job.name}, {name}") for name in shown}
+    rows: list[tuple[str, ...]] = [
+        (
+            shown[name],
+            spread(rates_of(found)),
+            spread(costs_of(found), 2),
+            spread([sample.peak_mib for sample in found]),
+        )
+        for name, found in samples.items()
+        if found
+    ]
+    title = f"One upload of {job.length / 1024**2:.0f} MiB by tus, in chunks of 20 MiB"
+    columns = ("server", "MB/s", "CPU seconds a GB", "peak memory above idle, MiB")
+    return Table(title, columns, rows)
 
 
 def targets(lab: Lab, one: Job, eight: Job) -> Table:
@@ -219,7 +246,8 @@ BENCHMARK = Benchmark(
     run=run,
     draw=draw,
     needed_bytes=4 * GB,
-    rounds=5,
+    rounds=9,
     seconds=900,
     quick_seconds=20,
+    summary_of=summary,
 )
