@@ -30,6 +30,7 @@ from bench.report import (
     as_markdown,
     as_text,
     facts,
+    find_block,
     replace_block,
     save_results,
     update_document,
@@ -89,6 +90,8 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
     print(f"\n== {benchmark.name}: {benchmark.summary}")
     print("; ".join(f"{name}: {value}" for name, value in run.facts.items()), flush=True)
     started = time.monotonic()
+    if options.docs:
+        require_blocks(benchmark)
     try:
         with prepared_lab(
             benchmark,
@@ -112,6 +115,12 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
         if benchmark.summary_of is not None:
             replace_block(README, benchmark.name, as_markdown(benchmark.summary_of(lab)))
     return 0
+
+
+def require_blocks(benchmark: Benchmark) -> None:
+    """Raise `ValueError` where the documents have no place for what the benchmark will tell."""
+    for path in [DOCUMENT, README] if benchmark.summary_of else [DOCUMENT]:
+        find_block(path, benchmark.name)
 
 
 def _arguments() -> argparse.Namespace:

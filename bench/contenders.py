@@ -1,7 +1,7 @@
 """Who takes part in the upload benchmark: ours in its three shapes, the physical limit, peers.
 
-The servers of all of them run at once and are warm; one that has nothing to do costs the others
-nothing. Whatever one has taken is removed before the next has its turn.
+The servers of all of them run side by side, from their first sample to the end; each has had a
+small upload before that. Whatever one has taken is removed before the next has its turn.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from bench.client import Connection, Upload, upload_form, upload_raw
-from bench.harness import Lab
+from bench.harness import CHUNK_BYTES, Lab
 from bench.meter import Meter, resident_bytes
 from bench.peers.process import Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx, SpliceServer
@@ -21,6 +22,9 @@ from bench.peers.tus import Rustus, Tusd, TusNode
 from bench.tus_client import upload_tus
 
 DIGEST_SECONDS = 60.0
+
+WARM_UP_BYTES = 8 * CHUNK_BYTES
+"""Uploaded to a server before it is measured: first requests load, compile and connect."""
 
 LIMIT = SpliceServer()
 LIMIT_SYNCED = SpliceServer("C, splice, synced", is_synced=True)
@@ -39,7 +43,7 @@ SHAPES: dict[str, Upload] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
     """A server and a way to upload to it; `peer` is None if it is ours.
 
@@ -56,26 +60,42 @@ class Contender:
 
 
 class Servers:
-    """The contenders' servers: each is started when first wanted, and ends with the benchmark."""
+    """The contenders' servers, one for each kind of job, so that none has the memory of another's.
 
-    def __init__(self, lab: Lab) -> None:
+    Each is started when first wanted, and ends with the benchmark. A quick run has one for all
+    jobs, as a start takes longer than a job.
+    """
+
+    def __init__(self, lab: Lab, source: Path) -> None:
         self.lab = lab
+        self.source = source
         self._running: dict[str, Served] = {}
         self._idle_bytes: dict[str, int] = {}
 
-    def of(self, contender: Contender) -> Served:
-        """The contender's server."""
-        name = contender.server
-        if name not in self._running:
+    def of(self, contender: Contender, job: str) -> Served:
+        """The contender's server for a job."""
+        key = self._key(contender, job)
+        if key not in self._running:
             server = self.lab.servers.enter_context(contender.start(self.lab))
-            self._running[name] = server
-            self._idle_bytes[name] = resident_bytes(server.processes())
-        return self._running[name]
+            self._idle_bytes[key] = resident_bytes(server.processes())
+            self._running[key] = server
+            if not self.lab.is_quick:
+                self._warm_up(contender, server)
+        return self._running[key]
 
-    def meter(self, contender: Contender) -> Meter:
-        """For the contender's server; its memory is above what it had when it was fresh."""
-        processes = self.of(contender).processes()
-        return Meter(processes, idle_bytes=self._idle_bytes[contender.server])
+    def meter(self, contender: Contender, job: str) -> Meter:
+        """For that server; memory is above what it had when it was fresh."""
+        processes = self.of(contender, job).processes()
+        return Meter(processes, idle_bytes=self._idle_bytes[self._key(contender, job)])
+
+    def _key(self, contender: Contender, job: str) -> str:
+        return contender.server if self.lab.is_quick else f"{contender.server}, {job}"
+
+    def _warm_up(self, contender: Contender, server: Served) -> None:
+        path = contender.upload(server.port, self.source, WARM_UP_BYTES)
+        if contender.peer is None:
+            await_digests(server.port, [path])
+        contender.clear(server, [path])
 
 
 def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:

@@ -17,17 +17,18 @@ CP, CP_SYNCED = "cp", "cp, then sync"
 TIMEOUT_SECONDS = 300
 
 
-def measure_dd(lab: Lab, round_number: int, length: int) -> None:
+def measure_dd(lab: Lab, round_number: int, case: str, length: int) -> None:
     """Write zeros: not synced, synced once at the end, synced after each block."""
-    for case in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED):
-        flags = case.split()[2:]
+    for command_line in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED):
+        flags = command_line.split()[2:]
         with lab.scratch("dd") as folder:
             lab.settle()
             target = folder / "zeros"
             command = ["dd", "if=/dev/zero", f"of={target}", f"bs={CHUNK_BYTES}"]
             seconds = _timed([*command, f"count={length // CHUNK_BYTES}", *flags])
         count = length // CHUNK_BYTES * CHUNK_BYTES
-        lab.keep(Sample(case=case, round=round_number, byte_count=count, seconds=seconds))
+        name = f"{case}, {command_line}"
+        lab.keep(Sample(case=name, round=round_number, byte_count=count, seconds=seconds))
 
 
 def measure_cp(lab: Lab, round_number: int, case: str, source: Path) -> None:

@@ -122,17 +122,22 @@ def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str) ->
 
 
 def replace_block(path: Path, name: str, content: str) -> None:
-    """Put text between the markers `<!-- bench:name -->` and `<!-- /bench:name -->` of a document.
+    """Put text into the document's block of that name; raises as `find_block` does."""
+    before, after = find_block(path, name)
+    path.write_text(f"{before}\n\n{content}\n\n{after}", encoding="utf-8")
+
+
+def find_block(path: Path, name: str) -> tuple[str, str]:
+    """A document up to the marker `<!-- bench:name -->`, and from `<!-- /bench:name -->` on.
 
     Raises `ValueError` where it has none.
     """
     begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    text = path.read_text(encoding="utf-8")
-    if not pattern.search(text):
+    before, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
         raise ValueError(f"{path} has no {begin} ... {end}")
-    replacement = "\n\n".join([begin, content, end])
-    path.write_text(pattern.sub(lambda _: replacement, text), encoding="utf-8")
+    return before + begin, end + after
 
 
 def _cpu_model() -> str:

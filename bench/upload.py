@@ -1,7 +1,7 @@
 """Uploads in 20 MiB chunks: one large file, and eight at once, beside `dd`, C and other servers.
 
-A sample takes a second, and a shared machine may be half as fast the next minute: so the samples
-that are compared follow each other at once, and there are many rounds of them.
+A sample takes a second, and a shared machine may be half as fast the next minute: so what is
+compared lies seconds apart, as servers are kept, and there are many rounds of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from bench import contenders as who
 from bench.client import in_parallel
@@ -35,8 +34,8 @@ COLUMNS = (
 NOTES = (
     "Ratios are medians of the ratios within a round. Synced: each chunk is on the disk before it "
     "is acknowledged, beside the C server that does the same and beside `dd conv=fdatasync`, which "
-    "waits once. CPU: the processes that answer requests. "
-    "Memory: resident, of all processes.",
+    "waits once. CPU: the processes that answer requests. Memory: the peak of all processes, "
+    "resident, above what the same server had when it was fresh.",
 )
 
 
@@ -60,20 +59,18 @@ def run(lab: Lab) -> list[Table]:
     found, who_note = who.contenders(is_quick=lab.is_quick)
     one, eight = jobs = _jobs(lab)
     source = lab.source(one.length)
-    servers = Servers(lab)
+    servers = Servers(lab, source)
     for number in lab.rounds():
-        turns = [partial(measure_dd, lab, number, one.length)]
-        turns += [
-            partial(_measure, servers, number, job, contender, source)
-            for job in jobs
-            for contender in found
-        ]
+        turns = []
+        for job in jobs:
+            turns.append(partial(measure_dd, lab, number, job.name, one.length))
+            turns += [partial(_measure, servers, number, job, contender) for contender in found]
         # There and back, so that nobody always comes first, or after the same other.
         for turn in lab.in_time(turns[:: -1 if number % 2 else 1]):
             turn()
     return [
         table(lab, one, found),
-        table(lab, eight, found, (*NOTES, _digest_note(lab), who_note)),
+        table(lab, eight, found, (*NOTES, _digest_note(lab), _rounds_note(lab), who_note)),
         targets(lab, one, eight),
     ]
 
@@ -83,15 +80,17 @@ def _jobs(lab: Lab) -> list[Job]:
     return [Job(1, total), Job(8, total // 8)]
 
 
-def _measure(servers: Servers, number: int, job: Job, contender: Contender, source: Path) -> None:
-    lab, server = servers.lab, servers.of(contender)
+def _measure(servers: Servers, number: int, job: Job, contender: Contender) -> None:
+    lab, server = servers.lab, servers.of(contender, job.name)
     lab.settle()
     await_idle(server.processes)
     paths: list[str] = []
-    with servers.meter(contender) as meter:
-        in_parallel(
-            job.count, lambda _: paths.append(contender.upload(server.port, source, job.length))
-        )
+
+    def upload(_: int) -> None:
+        paths.append(contender.upload(server.port, servers.source, job.length))
+
+    with servers.meter(contender, job.name) as meter:
+        in_parallel(job.count, upload)
         case = f"{job.name}, {contender.name}"
         sample = meter.sample(case, number, job.count * job.length)
         if contender.peer is None:
@@ -104,7 +103,7 @@ def _measure(servers: Servers, number: int, job: Job, contender: Contender, sour
 def table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...] = ()) -> Table:
     """Everybody's figures for a job, and their ratios."""
     rows = [
-        (name, spread(rates_of(lab.of(name))), *["-"] * (len(COLUMNS) - 2))
+        (name, spread(rates_of(lab.of(f"{job.name}, {name}"))), *["-"] * (len(COLUMNS) - 2))
         for name in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED)
     ]
     rows += [_row(lab, job, contender) for contender in found]
@@ -121,7 +120,7 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
         spread(rates),
         ratio(rates, rates_of(best)),
         ratio(rates, rates_of(lab.of(f"{job.name}, {who.TUSD.name}"))),
-        ratio(rates, rates_of(lab.of(DD_SYNCED if contender.is_synced else DD))),
+        ratio(rates, rates_of(lab.of(f"{job.name}, {DD_SYNCED if contender.is_synced else DD}"))),
         spread(costs_of(samples), 2),
         ratio(costs_of(samples), costs_of(best)),
         spread([sample.peak_mib for sample in samples]),
@@ -129,10 +128,9 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
 
 
 def summary(lab: Lab) -> Table:
-    """Resumable upload servers beside each other, and the limit, for those in a hurry."""
+    """Resumable upload servers beside each other, for those in a hurry."""
     job = _jobs(lab)[0]
     shown = {
-        who.LIMIT.name: "the limit: a hundred lines of C that splice a PUT and record nothing",
         who.TUS: "Sluice",
         who.RUSTUS.name: "rustus (Rust)",
         who.TUSD.name: "tusd (Go)",
@@ -141,19 +139,22 @@ def summary(lab: Lab) -> Table:
         who.RUSTUS_SYNCED.name: "rustus, each chunk on the disk first",
     }
     samples = {name: lab.of(f"{job.name}, {name}") for name in shown}
+    beside = samples[who.TUSD.name]
     rows: list[tuple[str, ...]] = [
         (
             shown[name],
             spread(rates_of(found)),
+            ratio(rates_of(found), rates_of(beside)),
             spread(costs_of(found), 2),
+            ratio(costs_of(found), costs_of(beside)),
             spread([sample.peak_mib for sample in found]),
         )
         for name, found in samples.items()
         if found
     ]
     title = f"One upload of {job.length / 1024**2:.0f} MiB by tus, in chunks of 20 MiB"
-    columns = ("server", "MB/s", "CPU seconds a GB", "peak memory above idle, MiB")
-    return Table(title, columns, rows)
+    columns = ("server", "MB/s", "of tusd", "CPU s/GB", "of tusd", "MiB of memory above idle")
+    return Table(title, columns, rows, (_rounds_note(lab),))
 
 
 def targets(lab: Lab, one: Job, eight: Job) -> Table:
@@ -169,7 +170,7 @@ def _targets_of_one(lab: Lab, job: Job) -> list[Target]:
     limit = f"{job.name}, {who.LIMIT.name}"
     form_cost = costs_of(lab.of(f"{job.name}, {who.FORM}"))
     tusd, rustus = (f"{job.name}, {peer.name}" for peer in (who.TUSD, who.RUSTUS))
-    nginx = f"{job.name}, {who.BEST_NGINX.name}"
+    nginx, dd = f"{job.name}, {who.BEST_NGINX.name}", f"{job.name}, {DD_SYNCED}"
     return [
         Target(what=f"{raw}: rate, of C", measured=rate(who.RAW, limit), at_least=0.85),
         Target(
@@ -188,7 +189,7 @@ def _targets_of_one(lab: Lab, job: Job) -> list[Target]:
         ),
         Target(
             what=f"{raw}, synced: rate, of {DD_SYNCED}",
-            measured=rate(who.RAW_SYNCED, DD_SYNCED),
+            measured=rate(who.RAW_SYNCED, dd),
             at_least=0.8,
         ),
         Target(
@@ -227,15 +228,20 @@ def _digest_note(lab: Lab) -> str:
     )
 
 
+def _rounds_note(lab: Lab) -> str:
+    return f"Rounds: {len({sample.round for sample in lab.samples})}, one forwards, one backwards."
+
+
 def draw(lab: Lab) -> str:
     """Rates and costs of everybody, as SVG."""
     panels = []
     for job in _jobs(lab):
         cases = lab.cases(f"{job.name}, ")
+        servers = {name: found for name, found in cases.items() if found[0].cpu_seconds is not None}
         ours = [name for name in cases if "Sluice" in name]
         panels += [
             panel_of(f"{job.name}: MB/s", cases, rates_of, ours=ours),
-            panel_of(f"{job.name}: CPU s/GB", cases, costs_of, ours=ours, digits=2),
+            panel_of(f"{job.name}: CPU s/GB", servers, costs_of, ours=ours, digits=2),
         ]
     return svg_bars("Uploads in chunks of 20 MiB", panels)
 
