@@ -179,8 +179,8 @@ class Settings:
     allowed_hosts: frozenset[str] = _option(
         _host_names,
         "",
-        "Host names to answer to, as in `videos.example`; `.example` for all below it, empty for "
-        "any.",
+        "Host names to answer to, as in `videos.example`; `.example` for it and all below it, "
+        "empty for any.",
     )
     trusted_proxies: tuple[IPNetwork, ...] = _option(
         _networks,

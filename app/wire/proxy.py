@@ -32,6 +32,12 @@ _FIXED_KEY = "werkzeug.proxy_fix.orig"
 """Where `ProxyFix` keeps what the environment was before it."""
 
 
+def host_as_sent(environ: dict[str, Any]) -> str:
+    """The `Host` of the request as it came in, whatever a proxy has told of it; empty if none."""
+    sent: str | None = environ.get(_FIXED_KEY, environ).get("HTTP_HOST")
+    return sent or ""
+
+
 def is_forwarded(environ: dict[str, Any]) -> bool:
     """Whether the request came through a trusted proxy, and not past it."""
     return _FIXED_KEY in environ and "HTTP_X_FORWARDED_FOR" in environ
