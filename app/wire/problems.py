@@ -70,12 +70,20 @@ def prefers_html() -> bool:
 
 
 def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
-    """The problem as a response in the form the client reads, with a type's further members."""
+    """The problem as a page for people, or as a document with a type's further members."""
     if prefers_html():
-        response = Response(render_template("errors/error.html", problem=problem))
-    else:
-        response = jsonify({**problem.to_json(), **(members or {})})
-        response.content_type = "application/problem+json"
+        return _finished(problem, Response(render_template("errors/error.html", problem=problem)))
+    return answer_json(problem, members)
+
+
+def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
+    """The problem as a document, whatever the client prefers."""
+    response = jsonify({**problem.to_json(), **(members or {})})
+    response.content_type = "application/problem+json"
+    return _finished(problem, response)
+
+
+def _finished(problem: Problem, response: Response) -> Response:
     request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
     response.headers["Cache-Control"] = "no-store"

@@ -156,6 +156,15 @@ def test_a_wrong_length_ends_the_batch_and_keeps_what_came_before(
     assert names_of(server, "wrong") == []
 
 
+def test_whoever_prefers_pages_gets_the_receipts_as_well(server: Server) -> None:
+    """As the answer to a batch that goes well is JSON for everybody."""
+    parts = [({"length": "5"}, "page.mp4", b"right"), ({"length": "4"}, "wrong.mp4", b"wrong")]
+    headers = {**form_headers(), "Accept": "text/html"}
+    response = server.post("/batch", data=body_of(parts), headers=headers)
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert [receipt["name"] for receipt in response.json()["files"]] == ["page.mp4"]
+
+
 @pytest.mark.parametrize("length", ["", "-5", "5.0", "five", "9" * 19])
 def test_a_length_that_is_no_number_is_refused_with_its_file_alone(
     server: Server, length: str

@@ -84,17 +84,24 @@ def named_headers(*names: str) -> Schema:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
-def problems(*raised: AnyProblem) -> Schema:
-    """What is answered, by status, when one of these is raised; the disk and bugs are added."""
+def problems(*raised: AnyProblem, members: Schema | None = None) -> Schema:
+    """What is answered, by status, when one of these is raised; the disk and bugs are added.
+
+    `members` are properties that the problem document may have besides.
+    """
     by_status: dict[int, list[AnyProblem]] = defaultdict(list)
     for problem in (*raised, StorageFailed, BUG):
         by_status[problem.status_hint].append(problem)
-    return {str(status): _problem_answer(status, by_status[status]) for status in sorted(by_status)}
+    return {
+        str(status): _problem_answer(status, by_status[status], members or {})
+        for status in sorted(by_status)
+    }
 
 
-def _problem_answer(status: int, raised: Iterable[AnyProblem]) -> Schema:
+def _problem_answer(status: int, raised: Iterable[AnyProblem], members: Schema) -> Schema:
     raised = list(raised)
-    said = {"status": {"const": status}, "code": {"enum": [item.code for item in raised]}}
+    codes = [item.code for item in raised]
+    said = {"status": {"const": status}, "code": {"enum": codes}, **members}
     headers = ("Retry-After",) if status == HTTPStatus.SERVICE_UNAVAILABLE else ()
     return {
         "description": "; ".join(f"`{item.code}`: {item.title.lower()}" for item in raised) + ".",

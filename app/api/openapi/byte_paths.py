@@ -13,7 +13,14 @@ from app.api.openapi.answers import (
     problems,
 )
 from app.api.openapi.json_paths import BY_ID, MISSING
-from app.api.openapi.schemas import BYTES, CLIENT_KEY, FILENAME, FINGERPRINT, NO_CONTROLS
+from app.api.openapi.schemas import (
+    BYTES,
+    CLIENT_KEY,
+    FILENAME,
+    FINGERPRINT,
+    NO_CONTROLS,
+    RECEIPTS,
+)
 from app.domain.errors import (
     BodyStalled,
     BodyTruncated,
@@ -144,8 +151,8 @@ BATCH: Schema = {
         "description": (
             "A file that is refused does not stop the others: its receipt says why. A file behind "
             "a `fingerprint` that was stored with it before is not stored again. A file behind its "
-            "`length` in bytes is not searched for its end. Where the body breaks, the problem has "
-            "the members of a `BatchReceipt` too, of the files that came whole before."
+            "`length` in bytes is not searched for its end. Where the body breaks, the problem "
+            "has the receipts of the files that came whole before."
         ),
         "requestBody": {
             "required": True,
@@ -166,7 +173,13 @@ BATCH: Schema = {
         "responses": {
             "200": json_answer("A receipt for each file, in their order.", "BatchReceipt"),
             **problems(
-                MalformedBody, ChunkMismatch, BodyTruncated, FORBIDDEN, BodyStalled, TooLarge
+                MalformedBody,
+                ChunkMismatch,
+                BodyTruncated,
+                FORBIDDEN,
+                BodyStalled,
+                TooLarge,
+                members=RECEIPTS,
             ),
         },
     },

@@ -76,11 +76,7 @@ def schemas() -> dict[str, Schema]:
             next=nullable({"type": "string"}, "The following page's `cursor`, if any."),
         ),
         "Receipt": RECEIPT,
-        "BatchReceipt": shape(
-            stored={"type": "integer", "minimum": 0},
-            refused={"type": "integer", "minimum": 0},
-            files=list_of({"anyOf": [STORED_FILE, REFUSED_FILE]}),
-        ),
+        "BatchReceipt": shape(**RECEIPTS),
         "Server": SERVER,
         "Alive": shape(status={"const": "ok"}),
         "Ready": READY,
@@ -170,6 +166,12 @@ STORED_FILE = shape(
 )
 
 REFUSED_FILE = shape(name={"type": "string"}, error=reference("Problem"))
+
+RECEIPTS: Schema = {
+    "stored": {"type": "integer", "minimum": 0},
+    "refused": {"type": "integer", "minimum": 0},
+    "files": list_of({"anyOf": [STORED_FILE, REFUSED_FILE]}),
+}
 
 SERVER = shape(
     version={"type": "string"},
