@@ -1,4 +1,16 @@
-"""Takes a request's body over from gunicorn, or declines."""
+"""Takes a request's body over from gunicorn, or declines; and its trailers, once it is read.
+
+gunicorn hands the application a `Body` over a `LengthReader` over a `SocketUnreader`. Instead:
+
+- the bytes that came with the headers are in the unreader's buffer and come first;
+- what in there belongs to the next, pipelined request is given back;
+- the reader's length is set to 0, or a chunked reader's parser to None, so that gunicorn sees a
+  body read to its end and keeps the connection alive;
+- if the body is not read to its end after all, `Body.failed` makes gunicorn close the connection.
+
+These are private names of gunicorn 27; a test against the pinned release guards them. Where
+anything looks different the caller reads through `wsgi.input`.
+"""
 
 from __future__ import annotations
 
