@@ -79,8 +79,7 @@ class Servers:
             server = self.lab.servers.enter_context(contender.start(self.lab))
             self._idle_bytes[key] = resident_bytes(server.processes())
             self._running[key] = server
-            if not self.lab.is_quick:
-                self._warm_up(contender, server)
+            self._warm_up(contender, server)
         return self._running[key]
 
     def meter(self, contender: Contender, job: str) -> Meter:
@@ -92,7 +91,8 @@ class Servers:
         return contender.server if self.lab.is_quick else f"{contender.server}, {job}"
 
     def _warm_up(self, contender: Contender, server: Served) -> None:
-        path = contender.upload(server.port, self.source, WARM_UP_BYTES)
+        length = self.lab.pick(WARM_UP_BYTES, CHUNK_BYTES)
+        path = contender.upload(server.port, self.source, length)
         if contender.peer is None:
             await_digests(server.port, [path])
         contender.clear(server, [path])

@@ -229,7 +229,8 @@ def _digest_note(lab: Lab) -> str:
 
 
 def _rounds_note(lab: Lab) -> str:
-    return f"Rounds: {len({sample.round for sample in lab.samples})}, one forwards, one backwards."
+    count = len({sample.round for sample in lab.samples})
+    return f"Rounds: {count}, every second one backwards."
 
 
 def draw(lab: Lab) -> str:
