@@ -30,29 +30,26 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._is_stopping = False
-        self._web: subprocess.Popen[bytes] | None = None
-        self._worker: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Serve; gunicorn's exit status."""
+        """Serve; gunicorn's exit status, 0 after a signal."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        self._web = subprocess.Popen(WEB)
-        self._worker = subprocess.Popen(WORKER)
-        while (status := self._web.poll()) is None:
-            if not self._is_stopping and self._worker.poll() is not None:
+        web, worker = subprocess.Popen(WEB), subprocess.Popen(WORKER)
+        while not self._is_stopping and web.poll() is None:
+            if worker.poll() is not None:
                 time.sleep(RESTART_SECONDS)
-                self._worker = subprocess.Popen(WORKER)
+                worker = subprocess.Popen(WORKER)
             time.sleep(POLL_SECONDS)
-        self._worker.terminate()
-        self._worker.wait()
+        for process in (web, worker):
+            process.terminate()
+        status = web.wait()
+        worker.wait()
         return 0 if self._is_stopping else status
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        """Only notes it: whatever the signal has interrupted may be half done."""
         self._is_stopping = True
-        for process in (self._web, self._worker):
-            if process is not None and process.poll() is None:
-                process.terminate()
 
 
 def main() -> int:

@@ -23,6 +23,8 @@ DIGEST_SECONDS = 0.25
 BACKGROUND_NICENESS = 19
 """Hashing one file takes a core for seconds: uploads go first."""
 
+END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+
 log = logging.getLogger(__name__)
 
 
@@ -36,8 +38,9 @@ def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> N
         stop.wait(every)
 
 
-def run(services: Services, stop: threading.Event) -> None:
-    """Work until `stop` is set."""
+def run(services: Services) -> None:
+    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    stop = threading.Event()
     services.prepare()
     housekeeping = services.housekeeping
     jobs = [(housekeeping.sweep, services.settings.sweep_seconds)]
@@ -50,7 +53,9 @@ def run(services: Services, stop: threading.Event) -> None:
     for thread in threads:
         thread.daemon = True  # A digest of a long file is begun again after a restart.
         thread.start()
-    stop.wait()
+    # Not in a handler: it would interrupt this thread, and wait for a lock the thread may hold.
+    signal.sigwait(END_SIGNALS)
+    stop.set()
 
 
 def main() -> int:
@@ -62,10 +67,8 @@ def main() -> int:
         return 2
     configure_logging(settings.log_level)
     os.nice(BACKGROUND_NICENESS)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    run(build_services(settings, Instruments().count_upload), stop)
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # In all threads that begin later, too.
+    run(build_services(settings, Instruments().count_upload))
     return 0
 
 

@@ -1,0 +1,61 @@
+"""The server ends when it is told to, whenever and however often that is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.server import ROOT, STOP_SECONDS, Server, free_port
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.e2e
+
+SIGNALS = 300
+
+
+def test_a_background_worker_ends_however_many_signals_come(tmp_path: Path) -> None:
+    """A handler that waits for a lock which the interrupted code holds would wait for ever."""
+    server = Server(tmp_path, {})
+    command = [sys.executable, "-m", "app.worker"]
+    with subprocess.Popen(command, cwd=ROOT, env=server.environment) as worker:
+        threads = psutil.Process(worker.pid).num_threads
+        wait_until(lambda: worker.poll() is None and threads() >= 3, "it works")
+        for number in (signal.SIGTERM, signal.SIGINT) * (SIGNALS // 2):
+            if worker.poll() is not None:
+                break
+            os.kill(worker.pid, number)
+            time.sleep(0.0005)
+        try:
+            assert worker.wait(STOP_SECONDS) == 0
+        finally:
+            worker.kill()
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2, 1.5])
+def test_a_server_that_is_told_to_stop_while_it_starts_leaves_nobody(
+    tmp_path: Path, seconds: float
+) -> None:
+    environment = Server(tmp_path, {}, free_port()).environment
+    command = [sys.executable, "-m", "app.serve"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+    ) as top:
+        time.sleep(seconds)
+        family = psutil.Process(top.pid).children(recursive=True)
+        top.terminate()
+        try:
+            assert top.wait(STOP_SECONDS) in {0, -signal.SIGTERM}
+            assert not psutil.wait_procs(family, STOP_SECONDS)[1]
+        finally:
+            top.kill()
+            for process in family:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
