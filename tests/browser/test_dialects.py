@@ -291,6 +291,13 @@ def test_fine_uploader_retries_a_broken_part_finishes_and_deletes(
     assert videos_of(site) == []
 
 
+NOTED_BYTES = """() => Math.max(
+  0, ...Object.keys(localStorage).filter((key) => key.startsWith("qq"))
+    .map((key) => JSON.parse(localStorage.getItem(key)).loaded)
+)"""
+"""What the page has noted as sent, for a later visit."""
+
+
 def test_fine_uploader_resumes_in_a_second_visit(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:
@@ -299,7 +306,7 @@ def test_fine_uploader_resumes_in_a_second_visit(
     page.start(START_FINE_UPLOADER)
     page.pick(film)
     wait_until(page, lambda: page.count("POST") > 4 and bytes_of_open_upload(site) == 4 * MIB)
-    page.page.wait_for_timeout(1000)
+    wait_until(page, lambda: page.page.evaluate(NOTED_BYTES) == 4 * MIB)
     page.page.unroute_all(behavior="ignoreErrors")
     page.open()
     page.start(START_FINE_UPLOADER)

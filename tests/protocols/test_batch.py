@@ -161,6 +161,7 @@ def test_whoever_prefers_pages_gets_the_receipts_as_well(server: Server) -> None
     parts = [({"length": "5"}, "page.mp4", b"right"), ({"length": "4"}, "wrong.mp4", b"wrong")]
     headers = {**form_headers(), "Accept": "text/html"}
     response = server.post("/batch", data=body_of(parts), headers=headers)
+    assert (response.status_code, response.json()["code"]) == (400, "malformed_body")
     assert response.headers["Content-Type"] == "application/problem+json"
     assert [receipt["name"] for receipt in response.json()["files"]] == ["page.mp4"]
 

@@ -14,9 +14,10 @@ Resumable uploads of large files, and the files themselves.
 
 Errors are problem documents (RFC 9457): decide by `code` and `retryable`; the texts are for
 people. A request that prefers `text/html` to `application/json`, as those of browsers do, gets
-errors as a page instead. An upload and the video it becomes have the same id. The addresses
-`/tus/` and `/resumable/` speak tus 1.0.0 and the IETF's resumable uploads: those documents describe
-them.
+errors as a page instead. Where the operator has named the hosts to answer to, what is addressed to
+another one gets 400 `bad_request`. An upload and the video it becomes have the same id. The
+addresses `/tus/` and `/resumable/` speak tus 1.0.0 and the IETF's resumable uploads, whose
+documents describe them.
 """
 
 TAGS = [
