@@ -1,7 +1,8 @@
 """Who takes part in the upload benchmark: ours in its three shapes, the physical limit, peers.
 
-The servers of all of them run side by side, from their first sample to the end; each has had a
-small upload before that. Whatever one has taken is removed before the next has its turn.
+The servers of all of them run side by side, from their first sample to the end, and each shape of
+upload comes some times before it is measured. Whatever one has taken is removed before the next
+has its turn.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.client import Connection, Upload, upload_form, upload_raw
+from bench.client import Connection, Upload, in_parallel, upload_form, upload_raw
 from bench.harness import CHUNK_BYTES, Lab
 from bench.meter import Meter, resident_bytes
 from bench.peers.process import Served, Uploads, can_run, running, versions
@@ -23,8 +24,9 @@ from bench.tus_client import upload_tus
 
 DIGEST_SECONDS = 60.0
 
-WARM_UP_BYTES = 8 * CHUNK_BYTES
-"""Uploaded to a server before it is measured: first requests load, compile and connect."""
+WARM_UP_UPLOADS = 8
+"""Of one chunk, at once, so that every process of a server has one: its first requests load,
+compile and connect."""
 
 LIMIT = SpliceServer()
 LIMIT_SYNCED = SpliceServer("C, splice, synced", is_synced=True)
@@ -71,6 +73,7 @@ class Servers:
         self.source = source
         self._running: dict[str, Served] = {}
         self._idle_bytes: dict[str, int] = {}
+        self._warm: set[tuple[str, str]] = set()
 
     def of(self, contender: Contender, job: str) -> Served:
         """The contender's server for a job."""
@@ -79,7 +82,9 @@ class Servers:
             server = self.lab.servers.enter_context(contender.start(self.lab))
             self._idle_bytes[key] = resident_bytes(server.processes())
             self._running[key] = server
-            self._warm_up(contender, server)
+        if (key, contender.name) not in self._warm:
+            self._warm.add((key, contender.name))
+            self._warm_up(contender, self._running[key])
         return self._running[key]
 
     def meter(self, contender: Contender, job: str) -> Meter:
@@ -91,11 +96,15 @@ class Servers:
         return contender.server if self.lab.is_quick else f"{contender.server}, {job}"
 
     def _warm_up(self, contender: Contender, server: Served) -> None:
-        length = self.lab.pick(WARM_UP_BYTES, CHUNK_BYTES)
-        path = contender.upload(server.port, self.source, length)
+        paths: list[str] = []
+
+        def upload(_: int) -> None:
+            paths.append(contender.upload(server.port, self.source, CHUNK_BYTES))
+
+        in_parallel(WARM_UP_UPLOADS, upload)
         if contender.peer is None:
-            await_digests(server.port, [path])
-        contender.clear(server, [path])
+            await_digests(server.port, paths)
+        contender.clear(server, paths)
 
 
 def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:

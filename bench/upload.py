@@ -1,7 +1,7 @@
 """Uploads in 20 MiB chunks: one large file, and eight at once, beside `dd`, C and other servers.
 
-A sample takes a second, and a shared machine may be half as fast the next minute: so what is
-compared lies seconds apart, as servers are kept, and there are many rounds of it.
+A sample takes a second, and a shared machine may be half as fast the next minute: so servers are
+kept, what is compared lies seconds to half a minute apart, and there are several rounds of it.
 """
 
 from __future__ import annotations
@@ -153,8 +153,16 @@ def summary(lab: Lab) -> Table:
         if found
     ]
     title = f"One upload of {job.length / 1024**2:.0f} MiB by tus, in chunks of 20 MiB"
-    columns = ("server", "MB/s", "of tusd", "CPU s/GB", "of tusd", "MiB of memory above idle")
-    return Table(title, columns, rows, (_rounds_note(lab),))
+    columns = (
+        "server",
+        "MB/s",
+        "rate, of tusd",
+        "CPU s/GB",
+        "CPU, of tusd",
+        "MiB of memory above idle",
+    )
+    note = f"Medians (and extremes); ratios are medians of those in a round. {_rounds_note(lab)}"
+    return Table(title, columns, rows, (note,))
 
 
 def targets(lab: Lab, one: Job, eight: Job) -> Table:
@@ -253,7 +261,7 @@ BENCHMARK = Benchmark(
     run=run,
     draw=draw,
     needed_bytes=4 * GB,
-    rounds=9,
+    rounds=5,
     seconds=900,
     quick_seconds=20,
     summary_of=summary,
