@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from app.records.driver import fetch, run
 from app.records.engine import Database
 from app.records.statements import (
     BY_CLIENT_KEY,
+    BY_FINGERPRINT,
     BY_ID,
     BY_ID_FOR_UPDATE,
     CHANGING,
@@ -53,7 +54,7 @@ class SqlRecords:
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
         """See `UploadRecords.add_all`."""
         with self._database.write() as connection:
-            return _add_all(connection, uploads)
+            return [_add_new(connection, upload) for upload in uploads]
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""
@@ -68,24 +69,13 @@ class SqlRecords:
     def find(self, owner: str, client_key: str) -> Upload | None:
         """See `UploadRecords.find`."""
         with self._database.read() as connection:
-            key = {"owner": owner, "client_key": client_key}
-            rows = fetch(connection, BY_CLIENT_KEY, key)
-            return _from_row(rows[0]) if rows else None
+            return _first(connection, BY_CLIENT_KEY, {"owner": owner, "client_key": client_key})
 
     def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
         """See `UploadRecords.find_fingerprint`."""
-        query = (
-            select(uploads)
-            .where(
-                uploads.c.owner == owner,
-                uploads.c.fingerprint == fingerprint,
-                uploads.c.length == length,
-                uploads.c.state.in_([*ACTIVE, UploadState.COMPLETE]),
-            )
-            .order_by(uploads.c.created_at.desc())
-            .limit(1)
-        )
-        return next(iter(self._list(query)), None)
+        file = {"owner": owner, "fingerprint": fingerprint, "length": length}
+        with self._database.read() as connection:
+            return _first(connection, BY_FINGERPRINT, file)
 
     def add_received(self, upload_id: UploadId, span: ByteRange, now: datetime) -> Upload:
         """See `UploadRecords.add_received`."""
@@ -249,25 +239,26 @@ class SqlRecords:
 
 def _get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
     statement = BY_ID_FOR_UPDATE if for_update else BY_ID
-    rows = fetch(connection, statement, {"upload_id": upload_id})
-    if not rows:
+    upload = _first(connection, statement, {"upload_id": upload_id})
+    if upload is None:
         raise UploadNotFound("No upload has this id.")
-    return _from_row(rows[0])
+    return upload
 
 
-def _add_all(connection: Connection, new: Sequence[Upload]) -> list[tuple[Upload, bool]]:
-    stored: dict[tuple[str, str], Upload] = _with_keys_of(connection, new)
-    for upload in new:
-        if stored.setdefault((upload.owner, upload.client_key), upload) is upload:
-            run(connection, INSERT_UPLOAD, _to_row(upload))
-    found = [stored[upload.owner, upload.client_key] for upload in new]
-    return [(known, known is upload) for known, upload in zip(found, new, strict=True)]
+def _first(
+    connection: Connection, statement: Select[Any], values: Mapping[str, object]
+) -> Upload | None:
+    rows = fetch(connection, statement, values)
+    return _from_row(rows[0]) if rows else None
 
 
-def _with_keys_of(connection: Connection, new: Sequence[Upload]) -> dict[tuple[str, str], Upload]:
-    query = select(uploads).where(uploads.c.client_key.in_([u.client_key for u in new]))
-    found = map(_from_row, connection.execute(query))
-    return {(upload.owner, upload.client_key): upload for upload in found}
+def _add_new(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
+    key = {"owner": upload.owner, "client_key": upload.client_key}
+    existing = _first(connection, BY_CLIENT_KEY, key)
+    if existing is not None:
+        return existing, False
+    run(connection, INSERT_UPLOAD, _to_row(upload))
+    return upload, True
 
 
 def _store_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:

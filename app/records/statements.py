@@ -1,9 +1,10 @@
-"""The statements of every chunk, built once: SQLAlchemy takes as long to build one as to run it."""
+"""The statements of every chunk and file, built once: SQLAlchemy takes as long to build one as to run it."""
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, literal_column, select, update
 
+from app.domain.lifecycle import ACTIVE, UploadState
 from app.records.tables import uploads
 
 BY_ID = select(uploads).where(uploads.c.id == bindparam("upload_id"))
@@ -13,6 +14,20 @@ BY_ID_FOR_UPDATE = BY_ID.with_for_update()
 BY_CLIENT_KEY = select(uploads).where(
     uploads.c.owner == bindparam("owner"), uploads.c.client_key == bindparam("client_key")
 )
+
+_USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
+
+BY_FINGERPRINT = (
+    select(uploads)
+    .where(
+        uploads.c.owner == bindparam("owner"),
+        uploads.c.fingerprint == bindparam("fingerprint"),
+        uploads.c.length == bindparam("length"),
+        uploads.c.state.in_(literal_column(f"'{state}'") for state in _USABLE),
+    )
+    .order_by(uploads.c.created_at.desc())
+)
+"""Newest first. There is hardly more than one: a new upload of the same file is the earlier one."""
 
 INSERT_UPLOAD = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
 

@@ -34,7 +34,7 @@ def disk_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _NO_ROOM_ERRORS:
-            raise NoRoom("The disk of the server has not enough free space.") from error
+            raise _no_room() from error
         raise StorageFailed(f"The disk of the server failed: {error.strerror}.") from error
 
 
@@ -73,13 +73,12 @@ class Folder:
     @property
     def free_bytes(self) -> int:
         """Free space that this process may use."""
-        found = os.fstatvfs(self.descriptor)
-        return found.f_bavail * found.f_frsize
+        return _free_bytes(self.descriptor)
 
     def require_room(self, length: int) -> None:
         """Raise `NoRoom` unless there are `length` bytes free, and some for the records besides."""
         if self.free_bytes < length + KEPT_FREE_BYTES:
-            raise NoRoom("The disk of the server has not enough free space.")
+            raise _no_room()
 
     def open(self, name: str, flags: int) -> int:
         """A descriptor of a regular file that is not a link."""
@@ -129,8 +128,9 @@ class Folder:
         allocated = os.fstat(descriptor).st_size
 
         def check(position: int) -> None:
-            if position > allocated:
-                self.require_room(0)
+            # Asked of the file: it is on the folder's disk, and is asked once a block.
+            if position > allocated and _free_bytes(descriptor) < KEPT_FREE_BYTES:
+                raise _no_room()
 
         return check
 
@@ -157,6 +157,15 @@ class Folder:
                 yield from (entry for entry in found if entry.is_file(follow_symlinks=False))
         finally:
             os.close(descriptor)
+
+
+def _no_room() -> NoRoom:
+    return NoRoom("The disk of the server has not enough free space.")
+
+
+def _free_bytes(descriptor: int) -> int:
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail * found.f_frsize
 
 
 def _grant(descriptor: int, bits: int) -> None:
