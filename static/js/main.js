@@ -74,7 +74,7 @@ function start() {
   const confirm = (question) => find("confirm-dialog").ask(question);
   const announce = (text) => announcer.say(text);
 
-  find("upload-panel").connect({ queue, adapter, confirm, limit: queue.maxUploadBytes });
+  find("upload-panel").connect({ queue, adapter, connection, confirm, limit: queue.maxUploadBytes });
   find("interrupted-panel").connect({ interrupted, confirm });
   find("video-library").connect({ library, confirm, announce, play: (video) => find("player-dialog").open(video) });
   find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,23 @@ def test_an_upload_goes_on_by_itself_after_the_server_was_killed(
     page.wait_for_success(films.middle)
     expect(page.notice).to_be_hidden()
     assert digests_of(server) == {"middle.mp4": sha256_of(films.middle)}
+
+
+def test_without_a_connection_no_time_is_promised(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_page(site)
+    page.throttle(LINE)
+    page.choose(films.middle)
+    row = page.row(films.middle)
+    expect(row).to_contain_text("left")
+    page.go_offline()
+    expect(page.notice).to_contain_text("You are offline")
+    expect(row).to_contain_text(re.compile("waiting for the connection", re.IGNORECASE))
+    expect(row).not_to_contain_text("left")
+    page.throttle(-1)
+    page.wait_for_success(films.middle)
 
 
 def test_another_browser_goes_on_with_the_same_file(

@@ -32,13 +32,14 @@ export class UploadPanel extends HTMLElement {
   #totalsTimer = null;
 
   /** `queue` is shown and acted on; `adapter` ties rows to files; `confirm` asks a question. */
-  connect({ queue, adapter, confirm, limit }) {
-    Object.assign(this, { queue, adapter, confirm, limit });
+  connect({ queue, adapter, connection, confirm, limit }) {
+    Object.assign(this, { queue, adapter, connection, confirm, limit });
     this.#parts = partsOf(this);
     this.#groups = new RowGroups(this.#parts.list, { isScroller: true });
     queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#adding.add(upload)));
     queue.addEventListener("changed", ({ detail }) => this.#note(detail));
     queue.addEventListener("removed", ({ detail }) => this.#forget(detail));
+    connection.addEventListener("change", () => this.#refresh());
     this.addEventListener("click", (event) => this.#act(event));
     setInterval(() => this.#refresh(), REFRESH_INTERVAL);
   }
@@ -51,7 +52,7 @@ export class UploadPanel extends HTMLElement {
   #addRow(upload) {
     if (!this.queue.has(upload)) return;
     const row = new UploadRow();
-    row.show(upload, { limit: this.limit });
+    row.show(upload, { limit: this.limit, connection: this.connection });
     this.#rows.set(upload, row);
     this.adapter.show(upload, row);
     this.#groups.append(row);
@@ -94,7 +95,7 @@ export class UploadPanel extends HTMLElement {
     // One file says all of it in its own row.
     area.hidden = totals.count < 2;
     progress.value = percentage(totals.received, totals.size);
-    const isMoving = Boolean(totals.states.sending);
+    const isMoving = Boolean(totals.states.sending) && this.connection.isReachable;
     if (!isMoving) this.#speed.restart();
     totals.bytesPerSecond = isMoving ? this.#speed.bytesPerSecond() : null;
     totals.secondsLeft = isMoving ? this.#speed.secondsLeft(totals.size - totals.received) : null;
@@ -113,6 +114,7 @@ export class UploadPanel extends HTMLElement {
       states.failed && `${countOf(states.failed, "file")} failed`,
       bytesPerSecond && received < size && formatSpeed(bytesPerSecond),
       secondsLeft && `${formatTimeLeft(secondsLeft)} left`,
+      this.queue.isBusy && !this.connection.isReachable && "waiting for the connection",
     ].filter(Boolean).join(" · ");
   }
 

@@ -13,10 +13,9 @@ const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pa
 export class UploadRow extends HTMLElement {
   #parts = null;
 
-  /** Gives the row its upload; `limit` is the largest upload in bytes. */
-  show(upload, { limit }) {
-    this.upload = upload;
-    this.limit = limit;
+  /** Gives the row its upload; `limit` is the largest upload in bytes, `connection` tells whether it moves. */
+  show(upload, { limit, connection }) {
+    Object.assign(this, { upload, limit, connection });
     this.className = "upload-row dz-preview dz-file-preview";
     this.setAttribute("role", "listitem");
     this.textContent = upload.name;
@@ -98,6 +97,7 @@ export class UploadRow extends HTMLElement {
   }
 
   #pace() {
+    if (!this.connection.isReachable) return ["waiting for the connection"];
     const { speedometer, size, received } = this.upload;
     const speed = speedometer.bytesPerSecond();
     if (speed === null) return [];
