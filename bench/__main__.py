@@ -53,6 +53,7 @@ BENCHMARKS = [
 ]
 
 RESULTS = Path(__file__).parent / "results"
+QUICK_RESULTS = RESULTS / "quick"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 README = Path(__file__).parent.parent / "README.md"
 
@@ -113,7 +114,8 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
     print("\n\n".join(as_text(table) for table in tables))
     print(f"{benchmark.name} took {time.monotonic() - started:.0f} s", flush=True)
     plot = benchmark.draw(lab)
-    save_results(RESULTS, run, tables, lab.samples, plot)
+    results = QUICK_RESULTS if options.quick else RESULTS
+    save_results(results, run, tables, lab.samples, plot)
     if options.docs:
         update_document(DOCUMENT, run, tables, plot)
         if benchmark.summary_of is not None:

@@ -20,13 +20,13 @@ from bench.slow_clients import upload_slowly
 from bench.worker_classes import OURS, pick_workers, thread_count, worker_options
 
 BYTES_PER_SECOND = 200_000
-SECONDS = 30
-"""How long one upload takes at that rate: 6 MB of what would be a chunk of 20 MB."""
+SECONDS = 100
+"""How long one upload takes at that rate: a chunk of 20 MB."""
 
 ONE_AT_A_TIME = "sync"
 """A worker class that needs no measuring: one upload a process, and killed in the middle of it."""
 
-PATIENCE = 4
+PATIENCE = 2
 """An upload that is not stored after so many times its due time has failed."""
 
 PROBE_PAUSE_SECONDS = 0.05
@@ -182,5 +182,5 @@ BENCHMARK = Benchmark(
     summary="up to 1000 uploads at 200 KB/s each, by worker class",
     run=run,
     draw=draw,
-    needed_bytes=10 * GB,
+    needed_bytes=25 * GB,
 )

@@ -59,7 +59,7 @@ class Folder:
                 descriptor = os.open(self.path, flags)
                 if os.fstat(descriptor).st_uid not in {os.geteuid(), 0}:
                     os.close(descriptor)
-                    raise StorageFailed(f"{self.path} belongs to another user.")
+                    raise StorageFailed("A folder of the server belongs to another user.")
                 self._descriptor = descriptor
             return self._descriptor
 
@@ -180,20 +180,25 @@ def _is_removed(descriptor: int) -> bool:
 
 
 def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[Problem]:
-    """What is wrong with a folder: not writable, (nearly) full, kept in memory."""
+    """What is wrong with a folder: not writable, (nearly) full, kept in memory.
+
+    Anyone may be told of it, so no path is.
+    """
+    name = f"the {role} folder"
     try:
         probe = f".probe-{os.getpid()}-{threading.get_ident()}"
         os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
         folder.remove(probe)
     except (OSError, StorageFailed) as error:
-        return [Problem(f"{role}_not_writable", f"{folder.path} cannot be written: {error}", True)]
+        reason = error.strerror if isinstance(error, OSError) else error
+        return [Problem(f"{role}_not_writable", f"{name} cannot be written: {reason}", True)]
     free = folder.free_bytes
     problems = []
     if free < LOW_ROOM_BYTES:
         problems.append(
             Problem(
                 f"{role}_low_on_room",
-                f"{folder.path} has {free // 1024**2} MiB free",
+                f"{name} has {free // 1024**2} MiB free",
                 free < NO_ROOM_BYTES,
             )
         )
@@ -201,7 +206,7 @@ def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[
         problems.append(
             Problem(
                 f"{role}_in_memory",
-                f"{folder.path} is kept in memory (tmpfs): uploads in progress use RAM and are "
+                f"{name} is kept in memory (tmpfs): uploads in progress use RAM and are "
                 "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk",
                 False,
             )

@@ -98,6 +98,7 @@ def test_a_folder_that_cannot_be_written_is_reported(
     response = server.get("/readyz")
     assert response.status_code == 503
     assert [p["code"] for p in response.json()["problems"]] == ["staging_not_writable"]
+    assert str(tmp_path) not in response.text, "anyone may ask"
     assert "cannot be written" in server.log
     created = server.post("/api/uploads", json={"name": "a.mp4", "size": 10})
     assert (created.status_code, created.json()["code"]) == (500, "storage_failed")
