@@ -15,12 +15,11 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.ingest.turns import turn
+from app.ingest.turns import Turns, turn
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -126,8 +125,8 @@ class TurnTaking:
 
     def __init__(self, app: WSGIApplication, count: int) -> None:
         self._app = app
-        self._reading = Semaphore(count)
-        self._writing = Semaphore(count)
+        self._reading = Turns(count)
+        self._writing = Turns(count)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the request when it is its turn."""

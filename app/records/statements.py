@@ -1,4 +1,7 @@
-"""The statements of every chunk and file, built once: SQLAlchemy takes as long to build one as to run it."""
+"""The statements of every chunk and file.
+
+They are built once: SQLAlchemy takes as long to build one as to run it.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Semaphore
 
 import pytest
 
@@ -15,7 +14,7 @@ from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.form import FilePart, FormReader
 from app.ingest.source import BodySource, HashingSource
-from app.ingest.turns import turn
+from app.ingest.turns import Turns, turn
 from tests.ingest.form_bodies import BOUNDARY, DELIMITER, body_of, file
 from tests.ingest.test_gunicorn_socket import Connection, post
 
@@ -36,16 +35,16 @@ def ends() -> Iterator[Ends]:
         yield Connection(ours), theirs
 
 
-class CountedTurns(Semaphore):
+class CountedTurns(Turns):
     """Counts how often a thread goes aside to wait for its client."""
 
     def __init__(self) -> None:
         super().__init__(1)
         self.waits = 0
 
-    def release(self, n: int = 1) -> None:
+    def release(self) -> None:
         self.waits += 1
-        super().release(n)
+        super().release()
 
 
 def arrived(connection: Connection, client: socket.socket, rest: int) -> FormReader:

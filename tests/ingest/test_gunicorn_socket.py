@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
-from threading import Semaphore, Thread
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from app.ingest.client_socket import WAIT_BYTES
 from app.ingest.gunicorn_socket.body import GunicornSocketSource
 from app.ingest.gunicorn_socket.take_over import take_over
 from app.ingest.source import FEW_BYTES, BodySource
-from app.ingest.turns import turn
+from app.ingest.turns import Turns, turn
 
 
 class Connection:
@@ -177,12 +177,12 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
-    turns = Semaphore(1)
+    turns = Turns(1)
     client.sendall(post(b"", length=10))
     source = connection.take_over()
 
     def send_in_turn() -> None:
-        with turns:
+        with turn(turns):
             client.sendall(b"0123456789")
 
     with turn(turns):
@@ -190,9 +190,13 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
         another.start()
         while not source.wait(10):
             pass
-        assert not turns.acquire(blocking=False), "the turn is ours again"
+        late = Thread(target=turns.acquire)
+        late.start()
+        late.join(0.2)
+        assert late.is_alive(), "the turn is ours again"
         assert read_all(source) == b"0123456789"
     another.join()
+    late.join()
 
 
 def test_what_cannot_be_taken_over_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:
