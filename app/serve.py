@@ -70,9 +70,12 @@ def main() -> int:
 
 def _report_folders(settings: Settings) -> None:
     """Say at the start what would make uploads fail later."""
-    for problem in build_services(settings).store.problems():
+    problems = build_services(settings).store.problems()
+    for problem in problems:
         severity = "error" if problem.is_fatal else "warning"
         sys.stderr.write(f"{severity}: {problem.detail}\n")
+    if problems:
+        sys.stderr.write(f"staging: {settings.staging_dir}, library: {settings.library_dir}\n")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ ONE_AT_A_TIME = "sync"
 """A worker class that needs no measuring: one upload a process, and killed in the middle of it."""
 
 PATIENCE = 2
-"""An upload that is not stored after so many times its due time has failed."""
+LEAST_PATIENCE_SECONDS = 12
+"""After so many times its due time, but not before so long, an upload has failed."""
 
 PROBE_PAUSE_SECONDS = 0.05
 PROBE_TIMEOUT_SECONDS = 60.0
@@ -92,7 +93,7 @@ def run(lab: Lab) -> list[Table]:
     seconds = _seconds(lab)
     notes = (
         f"Each uploads {seconds * BYTES_PER_SECOND / MB:.0f} MB in one chunk at 200 KB/s, which "
-        f"takes {seconds} s at best; what is not stored after {PATIENCE * seconds} s counts as not "
+        f"takes {seconds} s at best; what is not stored after {_deadline(lab)} s counts as not "
         "stored. Times to the answer: median / 99th percentile, of two clients that ask one after "
         "the other, over new connections. Settings: the defaults.",
     )
@@ -101,6 +102,10 @@ def run(lab: Lab) -> list[Table]:
 
 def _seconds(lab: Lab) -> int:
     return lab.pick(SECONDS, 3)
+
+
+def _deadline(lab: Lab) -> int:
+    return max(LEAST_PATIENCE_SECONDS, PATIENCE * _seconds(lab))
 
 
 def _measure(lab: Lab, worker: str, count: int) -> tuple[str, ...]:
@@ -120,7 +125,7 @@ def _measure(lab: Lab, worker: str, count: int) -> tuple[str, ...]:
                 count=count,
                 length=length,
                 bytes_per_second=BYTES_PER_SECOND,
-                deadline_seconds=PATIENCE * _seconds(lab),
+                deadline_seconds=_deadline(lab),
             )
             sample = meter.sample(f"{worker}, {count} uploads", 0, count * length)
         lab.keep(sample)

@@ -29,8 +29,9 @@ BY_FINGERPRINT = (
         uploads.c.state.in_(literal_column(f"'{state}'") for state in _USABLE),
     )
     .order_by(uploads.c.created_at.desc())
+    .limit(literal_column("1"))
+    .offset(literal_column("0"))  # Else one is added as a parameter for SQLite, without its value.
 )
-"""Newest first. There is hardly more than one: a new upload of the same file is the earlier one."""
 
 INSERT_UPLOAD = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
 

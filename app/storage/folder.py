@@ -182,16 +182,16 @@ def _is_removed(descriptor: int) -> bool:
 def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[Problem]:
     """What is wrong with a folder: not writable, (nearly) full, kept in memory.
 
-    Anyone may be told of it, so no path is.
+    Anyone may read it: it names no path.
     """
     name = f"the {role} folder"
     try:
         probe = f".probe-{os.getpid()}-{threading.get_ident()}"
-        os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
-        folder.remove(probe)
-    except (OSError, StorageFailed) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        return [Problem(f"{role}_not_writable", f"{name} cannot be written: {reason}", True)]
+        with disk_errors():
+            os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
+            folder.remove(probe)
+    except (StorageFailed, NoRoom) as error:
+        return [Problem(f"{role}_not_writable", f"{name} cannot be written: {error}", True)]
     free = folder.free_bytes
     problems = []
     if free < LOW_ROOM_BYTES:

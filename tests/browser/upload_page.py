@@ -79,6 +79,11 @@ class UploadPage:
         """Give it back."""
         self._set_line(is_offline=False)
 
+    def lose_probes(self) -> None:
+        """Let the browser say that the line is gone, and the server not answer when asked."""
+        self.page.route("**/healthz", lambda route: route.abort())
+        self.page.evaluate("dispatchEvent(new Event('offline'))")
+
     def _set_line(self, *, is_offline: bool) -> None:
         conditions = {
             "offline": is_offline,
@@ -102,6 +107,11 @@ class UploadPage:
     def row(self, path: Path) -> Locator:
         """The upload of a file."""
         return self.rows.filter(has_text=path.name)
+
+    @property
+    def totals(self) -> Locator:
+        """What is said of all uploads together."""
+        return self.page.locator(".totals__text")
 
     @property
     def waiting_rows(self) -> Locator:

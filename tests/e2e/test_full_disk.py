@@ -100,5 +100,6 @@ def test_a_folder_that_cannot_be_written_is_reported(
     assert [p["code"] for p in response.json()["problems"]] == ["staging_not_writable"]
     assert str(tmp_path) not in response.text, "anyone may ask"
     assert "cannot be written" in server.log
+    assert f"staging: {tmp_path / 'file' / 'staging'}" in server.log, "the operator is told where"
     created = server.post("/api/uploads", json={"name": "a.mp4", "size": 10})
     assert (created.status_code, created.json()["code"]) == (500, "storage_failed")

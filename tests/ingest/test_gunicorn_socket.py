@@ -190,13 +190,12 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
         another.start()
         while not source.wait(10):
             pass
-        late = Thread(target=turns.acquire)
+        late = Thread(target=turns.acquire, daemon=True)
         late.start()
         late.join(0.2)
         assert late.is_alive(), "the turn is ours again"
         assert read_all(source) == b"0123456789"
     another.join()
-    late.join()
 
 
 def test_what_cannot_be_taken_over_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:

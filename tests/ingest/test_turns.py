@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from threading import Barrier, Thread
 
+import pytest
+
 from app.ingest.turns import Turns, aside, turn
 
 THREADS, ROUNDS = 6, 40
@@ -20,18 +22,18 @@ def run_all(work: list[Thread]) -> None:
 
 
 def test_no_more_run_at_once_than_there_are_turns() -> None:
-    turns, running, most = Turns(2), [0], [0]
+    turns, running, counts = Turns(2), list[int](), list[int]()
 
     def work() -> None:
         for _ in range(ROUNDS):
             with turn(turns):
                 running.append(0)
-                most.append(len(running))
+                counts.append(len(running))
                 time.sleep(0.0005)
                 running.pop()
 
     run_all([Thread(target=work) for _ in range(THREADS)])
-    assert max(most) == 1 + 2
+    assert max(counts) == 2
 
 
 def test_who_comes_again_and_again_waits_for_the_others() -> None:
@@ -67,13 +69,14 @@ def test_a_turn_that_is_given_up_for_a_while_goes_to_another() -> None:
     assert log == ["before", "other", "after"]
 
 
-def test_a_turn_is_given_back_whatever_happens() -> None:
+def test_a_turn_is_given_back_once_whatever_happens() -> None:
     turns = Turns(1)
     for _ in range(3):
-        try:
-            with turn(turns), aside():
-                raise OSError
-        except OSError:
-            pass
+        with pytest.raises(ConnectionResetError), turn(turns), aside():
+            raise ConnectionResetError
     with turn(turns):
-        pass
+        late = Thread(target=turns.acquire, daemon=True)
+        late.start()
+        late.join(0.1)
+        assert late.is_alive()
+    late.join()

@@ -95,7 +95,8 @@ export class UploadPanel extends HTMLElement {
     // One file says all of it in its own row.
     area.hidden = totals.count < 2;
     progress.value = percentage(totals.received, totals.size);
-    const isMoving = Boolean(totals.states.sending) && this.connection.isReachable;
+    totals.isHeldUp = this.queue.isBusy && this.connection.holdsUp(this.#speed);
+    const isMoving = Boolean(totals.states.sending) && !totals.isHeldUp;
     if (!isMoving) this.#speed.restart();
     totals.bytesPerSecond = isMoving ? this.#speed.bytesPerSecond() : null;
     totals.secondsLeft = isMoving ? this.#speed.secondsLeft(totals.size - totals.received) : null;
@@ -105,7 +106,7 @@ export class UploadPanel extends HTMLElement {
     this.dispatchEvent(new CustomEvent("totals", { detail: totals }));
   }
 
-  #totalsText({ count, size, received, states, bytesPerSecond, secondsLeft }) {
+  #totalsText({ count, size, received, states, bytesPerSecond, secondsLeft, isHeldUp }) {
     const done = states.complete ?? 0;
     const files = countOf(count, "file");
     return [
@@ -114,7 +115,7 @@ export class UploadPanel extends HTMLElement {
       states.failed && `${countOf(states.failed, "file")} failed`,
       bytesPerSecond && received < size && formatSpeed(bytesPerSecond),
       secondsLeft && `${formatTimeLeft(secondsLeft)} left`,
-      this.queue.isBusy && !this.connection.isReachable && "waiting for the connection",
+      isHeldUp && "waiting for the connection",
     ].filter(Boolean).join(" · ");
   }
 

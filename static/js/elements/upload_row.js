@@ -97,8 +97,8 @@ export class UploadRow extends HTMLElement {
   }
 
   #pace() {
-    if (!this.connection.isReachable) return ["waiting for the connection"];
     const { speedometer, size, received } = this.upload;
+    if (this.connection.holdsUp(speedometer)) return ["waiting for the connection"];
     const speed = speedometer.bytesPerSecond();
     if (speed === null) return [];
     return [formatSpeed(speed), `${formatTimeLeft(speedometer.secondsLeft(size - received))} left`];

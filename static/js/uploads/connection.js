@@ -5,12 +5,16 @@ import { jitteredDelay, sleep } from "./backoff.js";
 /** How long to trust the browser's word that it is offline, milliseconds; behind some VPNs it is wrong. */
 const OFFLINE_RECHECK = 30_000;
 
+/** How long an answer shows that bytes still get through, milliseconds. */
+const RECENT = 5_000;
+
 /** Emits `change` whenever `isReachable` or `isOffline` changes. */
 export class Connection extends EventTarget {
   #probe;
   #random;
   #recovery = null;
   #browser;
+  #lostAt = null;
 
   /**
    * `probe(signal)` resolves to whether the server is there; `browser` has `navigator.onLine` and the online events.
@@ -27,6 +31,14 @@ export class Connection extends EventTarget {
     return this.#recovery === null;
   }
 
+  /**
+   * Whether what `speedometer` measures gets nowhere. One request may be lost, or the browser be wrong about the line,
+   * while others are answered.
+   */
+  holdsUp(speedometer, now = performance.now()) {
+    return !this.isReachable && !speedometer.hasGrownSince(Math.max(this.#lostAt, now - RECENT));
+  }
+
   get isOffline() {
     return this.#browser.navigator?.onLine === false;
   }
@@ -34,6 +46,7 @@ export class Connection extends EventTarget {
   /** Tells that a request found nobody; starts asking until somebody answers. */
   reportLoss() {
     if (this.#recovery) return;
+    this.#lostAt = performance.now();
     this.#recovery = this.#recover().then(() => {
       this.#recovery = null;
       this.dispatchEvent(new Event("change"));

@@ -20,6 +20,11 @@ export class Speedometer {
     while (this.#samples.length > FEWEST_SAMPLES && this.#samples[1].now < now - WINDOW) this.#samples.shift();
   }
 
+  /** Whether anything was acknowledged after `time`. */
+  hasGrownSince(time) {
+    return this.#samples.length > 1 && this.#samples.at(-1).now > time;
+  }
+
   /** The present speed, or null while it cannot be told yet. */
   bytesPerSecond(now = performance.now()) {
     const [first] = this.#samples;

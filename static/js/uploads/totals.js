@@ -41,6 +41,11 @@ export class TotalSpeed {
     this.#speedometer.start(this.#sent, now);
   }
 
+  /** Whether anything was acknowledged after `time`. */
+  hasGrownSince(time) {
+    return this.#speedometer.hasGrownSince(time);
+  }
+
   /** Bytes per second, or null while it cannot be told. */
   bytesPerSecond(now = performance.now()) {
     return this.#speedometer.bytesPerSecond(now);
