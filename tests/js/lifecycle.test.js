@@ -41,3 +41,13 @@ test("acknowledged bytes only grow, and never beyond the file", () => {
   for (const received of [40, 20, 500]) upload.acknowledge(received);
   assert.equal(upload.received, 100);
 });
+
+test("the time an upload waited is no part of its speed", () => {
+  const upload = new Upload(file, { name: "clip.mp4" });
+  upload.speedometer.start(0, 0);
+  upload.speedometer.record(40, 1_000);
+  for (const step of ["prepare", "send", "wait"]) upload.step(step);
+  assert.equal(upload.speedometer.bytesPerSecond(100_000), 0.4);
+  upload.step("proceed");
+  assert.equal(upload.speedometer.bytesPerSecond(100_000), null);
+});

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { Connection } from "../../static/js/uploads/connection.js";
 import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
 import { RetrySchedule, withRetries } from "../../static/js/uploads/retry.js";
+import { Speedometer } from "../../static/js/uploads/speedometer.js";
 
 const noWait = { random: () => 0 };
 const online = { navigator: { onLine: true }, addEventListener() {} };
@@ -53,6 +54,24 @@ test("one probe serves everyone who lost the connection", async () => {
   await Promise.all([connection.whenReachable(), connection.whenReachable()]);
   assert.equal(probes, 3);
   assert.equal(connection.isReachable, true);
+});
+
+test("a lost connection holds up what has had no answer since, or for five seconds", async () => {
+  let answer;
+  const probe = () => new Promise((resolve) => (answer = resolve));
+  const connection = new Connection({ probe, browser: online, ...noWait });
+  const speed = new Speedometer();
+  speed.start(0, performance.now() - 1);
+  assert.equal(connection.holdsUp(speed), false);
+  connection.reportLoss();
+  assert.equal(connection.holdsUp(speed), true);
+  const answered = performance.now() + 1;
+  speed.record(10, answered);
+  assert.equal(connection.holdsUp(speed, answered + 4_900), false);
+  assert.equal(connection.holdsUp(speed, answered + 5_100), true);
+  answer(true);
+  await connection.whenReachable();
+  assert.equal(connection.holdsUp(speed, answered + 5_100), false);
 });
 
 test("nobody is asked while the browser is offline", async () => {

@@ -49,6 +49,7 @@ export class Upload {
     this.#before = this.#state;
     this.#state = state;
     this.problem = problem;
+    if (name === "proceed") this.speedometer.start(this.received); // The wait is no part of the speed.
     this.#onChange(this);
   }
 
