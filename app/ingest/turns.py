@@ -16,8 +16,9 @@ from threading import Lock
 class Turns:
     """A semaphore that serves in the order of asking.
 
-    The standard library's lets whoever runs at the moment go before those who wait: of a thousand
-    visitors at once, some then waited 17 times as long as the median, where it is 4 times now.
+    The standard library's lets whoever runs at the moment go before those who wait. Of 1000
+    visitors at once (`python -m bench visitors`) a twentieth waits over ten times as long as the
+    median with that one, and four times with this.
     """
 
     def __init__(self, count: int) -> None:
