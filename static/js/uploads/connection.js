@@ -6,7 +6,7 @@ import { jitteredDelay, sleep } from "./backoff.js";
 const OFFLINE_RECHECK = 30_000;
 
 /** How long an answer shows that bytes still get through, milliseconds. */
-const RECENT = 5_000;
+const RECENT = 1_500;
 
 /** Emits `change` whenever `isReachable` or `isOffline` changes. */
 export class Connection extends EventTarget {
