@@ -57,6 +57,8 @@ class Spans:
 
     def remove(self, start: int, end: int) -> None:
         """Take bytes out."""
+        if start >= end:
+            return
         left = [Span(span.start, min(span.end, start)) for span in self._spans]
         right = [Span(max(span.start, end), span.end) for span in self._spans]
         self._spans = sorted({span for span in [*left, *right] if span.length > 0})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.client.spans import ChunkLadder, Span, Spans
@@ -19,6 +19,7 @@ def bytes_of(spans: Spans) -> set[int]:
 
 @settings(deadline=None)
 @given(spans, spans)
+@example([(0, 2)], [(1, 1)])
 def test_they_are_sets_of_bytes(
     added: list[tuple[int, int]], removed: list[tuple[int, int]]
 ) -> None:
