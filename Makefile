@@ -7,7 +7,7 @@ SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile
 TYPED = $(wildcard app bench tests scripts/lock_digest.py wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run test test-fast lint format lock bench bench-quick clean
+.PHONY: help setup setup-dev run test test-fast attack lint format lock bench bench-quick clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,9 @@ test: setup-dev ## all tests; ARGS="-k name" narrows them
 
 test-fast: setup-dev ## the tests that start neither a server nor a browser
 	@$(PYTHON) -m pytest -m "not e2e and not browser" $(SIDE_BY_SIDE) $(ARGS)
+
+attack: setup-dev ## tests/hostile at full length: many kills, cuts, fuzzed bodies, silent clients; about an hour
+	@$(PYTHON) -m pytest tests/hostile --long --timeout=1800 $(ARGS)
 
 lint: setup-dev ## formatter, linter, types, import rules, spelling, lock files; changes nothing
 	@scripts/lint $(SOURCES) -- $(TYPED)

@@ -11,6 +11,13 @@ import pytest
 from tests.server import Server, running_server
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options that `make` passes."""
+    parser.addoption(
+        "--long", action="store_true", dest="long_attacks", help="run tests/hostile at full length"
+    )
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that all tests share; whoever changes its processes starts one of their own."""
