@@ -1,10 +1,10 @@
 # One verb a job. `make` alone lists them.
 
 PYTHON := .venv/bin/python
-SOURCES = $(wildcard app bench tests scripts wsgi.py)
+SOURCES = $(wildcard app client bench tests scripts wsgi.py)
 # Most tests wait for a server or a browser. The tests of one file share servers, and stay together.
 SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile
-TYPED = $(wildcard app bench tests scripts/lock_digest.py wsgi.py)
+TYPED = $(wildcard app client bench tests scripts/lock_digest.py wsgi.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev run test test-fast attack lint format lock bench bench-quick clean
@@ -37,7 +37,7 @@ format: setup-dev ## put sources into the one format and repair what the linter 
 	@$(PYTHON) -m ruff check --fix --quiet $(SOURCES) || true
 	@$(PYTHON) -m ruff format $(SOURCES)
 
-lock: setup-dev ## compile pyproject.toml into the requirements files; ARGS=--upgrade for new versions
+lock: setup-dev ## compile both pyproject.toml into the requirements files; ARGS=--upgrade for new versions
 	@scripts/lock $(ARGS)
 
 bench: setup-dev ## all benchmarks, each with its table
@@ -49,4 +49,4 @@ bench-quick: setup-dev ## a first look at all benchmarks in less than two minute
 clean: ## remove what set-up and the tools made; uploads and data stay
 	@rm -rf .venv .tools node_modules static/vendor .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
-	@find app bench tests scripts -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find app client bench tests scripts -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

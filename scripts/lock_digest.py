@@ -5,26 +5,32 @@ import json
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECTS = ("pyproject.toml", "client/pyproject.toml")
 LOCKS = ("requirements.txt", "requirements-dev.txt")
 
 
-def dependency_digest(pyproject: Path) -> str:
-    """SHA-256 (hex) of the dependencies and the Python range, whatever their order."""
+def dependency_digest(root: Path) -> str:
+    """SHA-256 (hex) of what the projects in `root` depend on, and of their Python ranges."""
+    inputs = {name: _inputs(root / name) for name in PROJECTS}
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def _inputs(pyproject: Path) -> dict[str, Any]:
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    inputs = {
+    extras = project.get("optional-dependencies", {})
+    return {
         "requires-python": project["requires-python"],
         "dependencies": sorted(project["dependencies"]),
         "optional": {name: sorted(extras[name]) for name in extras},
     }
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def stale_locks(root: Path) -> list[str]:
-    """Names of the lock files in `root` not compiled from its pyproject.toml as it is now."""
-    digest = dependency_digest(root / "pyproject.toml")
+    """Names of the lock files in `root` not compiled from the projects as they are now."""
+    digest = dependency_digest(root)
     return [name for name in LOCKS if digest not in _first_line(root / name)]
 
 
@@ -35,11 +41,11 @@ def _first_line(path: Path) -> str:
 def main(arguments: list[str]) -> int:
     """Answer 1 if a check was asked for and a lock file is stale."""
     if arguments != ["--check"]:
-        print(dependency_digest(ROOT / "pyproject.toml"))
+        print(dependency_digest(ROOT))
         return 0
     stale = stale_locks(ROOT)
     if stale:
-        print(f"{', '.join(stale)}: out of step with pyproject.toml; run 'make lock'")
+        print(f"{', '.join(stale)}: out of step with the pyproject.toml files; run 'make lock'")
     return 1 if stale else 0
 
 

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE_FOLDERS = ("app", "bench", "tests", "scripts")
+CODE_FOLDERS = ("app", "client", "bench", "tests", "scripts")
 
 
 def python_files() -> list[Path]:

@@ -12,21 +12,25 @@ BELOW_FLASK = ("domain", "settings", "ingest", "storage", "records", "uploads", 
 
 PROBE = """
 import importlib, pkgutil, sys
+OURS = {"app", "sluice_client"}
 for name in sys.argv[1:]:
     module = importlib.import_module(name)
     for found in pkgutil.walk_packages(getattr(module, "__path__", []), name + "."):
         if "migrations" not in found.name and not found.name.endswith("__main__"):
             importlib.import_module(found.name)
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
-print(*sorted(name for name in sys.modules if name.startswith("app.")))
+print(*sorted(name for name in sys.modules if name.partition(".")[0] in OURS))
 """
 
 
 def loaded_by(*modules: str) -> tuple[set[str], set[str]]:
     """Top-level packages and modules of ours which a new interpreter holds after the imports."""
-    names = [f"app.{module}" for module in modules]
     result = subprocess.run(
-        [sys.executable, "-c", PROBE, *names], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROBE, *modules],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     packages, ours = result.stdout.splitlines()
@@ -35,19 +39,19 @@ def loaded_by(*modules: str) -> tuple[set[str], set[str]]:
 
 @pytest.mark.parametrize("module", BELOW_FLASK)
 def test_nothing_from_the_services_down_loads_flask(module: str) -> None:
-    packages, _ = loaded_by(module)
+    packages, _ = loaded_by(f"app.{module}")
     assert packages.isdisjoint({"flask", "werkzeug"})
 
 
 def test_the_core_loads_the_standard_library_alone() -> None:
-    packages, _ = loaded_by("domain")
+    packages, _ = loaded_by("app.domain")
     assert packages - sys.stdlib_module_names - {"app", "__main__"} <= interpreter_packages()
 
 
 def test_the_client_loads_nothing_of_the_server() -> None:
-    packages, ours = loaded_by("client")
+    packages, ours = loaded_by("sluice_client")
     assert packages.isdisjoint({"flask", "werkzeug", "gunicorn", "sqlalchemy"})
-    assert {name for name in ours if not name.startswith("app.client")} == set()
+    assert {name for name in ours if name.partition(".")[0] != "sluice_client"} == set()
 
 
 def test_the_package_itself_imports_nothing() -> None:

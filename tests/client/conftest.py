@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.client import Client
-from app.client.options import Options
+from sluice_client import Client
+from sluice_client.options import Options
 from tests.client.bad_line import BadLine, bad_line
 from tests.client.running import CommandLine
 from tests.dropzone_client import random_bytes

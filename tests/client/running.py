@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.server import ROOT
+SLUICE = Path(sys.executable).with_name("sluice")
+"""The command as set-up installs it, beside the interpreter."""
 
 
 @dataclass
@@ -44,14 +45,13 @@ class CommandLine:
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "SLUICE_URL": self.url,
-            "PYTHONPATH": str(ROOT),
         }
 
     def start(self, *words: object, **settings: object) -> subprocess.Popen[str]:
         """Begin a command; settings such as `CHUNK_BYTES=1` go by the environment."""
         given = {f"SLUICE_CLIENT_{name}": str(value) for name, value in settings.items()}
         process = subprocess.Popen(
-            [sys.executable, "-m", "app.client", *map(str, words)],
+            [SLUICE, *map(str, words)],
             cwd=self.home,
             env={**self.environment, **given},
             stdout=subprocess.PIPE,

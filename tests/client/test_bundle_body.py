@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from app.client.bundles import Bundle, BundleBody
-from app.client.local_file import LocalFile
 from app.ingest.multipart import (
     NEED_DATA,
     End,
@@ -13,6 +11,8 @@ from app.ingest.multipart import (
     MultipartScanner,
     parse_boundary,
 )
+from sluice_client.bundles import Bundle, BundleBody
+from sluice_client.local_file import LocalFile
 
 
 def events_of(body: BundleBody) -> list[Event]:

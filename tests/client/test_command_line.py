@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.client import sources
-from app.client.cli.main import run
+from sluice_client import sources
+from sluice_client.cli.main import run
 from tests.client.bad_line import BadLine, sometimes
 from tests.client.conftest import MakeFile
-from tests.client.running import CommandLine
+from tests.client.running import SLUICE, CommandLine
 from tests.server import Server, free_port
 
 pytestmark = pytest.mark.e2e
@@ -61,10 +61,10 @@ def test_without_json_there_are_lines_for_people(command: CommandLine, make_file
 def test_bytes_can_go_to_a_pipe(command: CommandLine, make_file: MakeFile, home: Path) -> None:
     path = make_file(size=7_000_000)
     (uploaded,) = command.run("upload", path, "--json").documents
-    script = f"python -m app.client fetch {uploaded['id']} --stdout > piped"
+    script = f"sluice fetch {uploaded['id']} --stdout > piped"
     subprocess.run(["sh", "-c", script], cwd=home, env=_with_python(command), check=True)
     assert (home / "piped").read_bytes() == path.read_bytes()
-    script = f"python -m app.client fetch {uploaded['id']} --stdout | head -c 100000 > head"
+    script = f"sluice fetch {uploaded['id']} --stdout | head -c 100000 > head"
     ended = subprocess.run(
         ["sh", "-c", script], cwd=home, env=_with_python(command), check=True, capture_output=True
     )
@@ -204,12 +204,7 @@ def test_the_shell_can_complete_commands(command: CommandLine, home: Path) -> No
         "COMP_WORDS": "sluice up",
         "COMP_CWORD": "1",
     }
-    command_words = [*_python(), "-m", "app.client"]
     shown = subprocess.run(
-        command_words, env=environment, cwd=home, capture_output=True, text=True, check=False
+        [SLUICE], env=environment, cwd=home, capture_output=True, text=True, check=False
     )
     assert shown.stdout.splitlines() == ["plain,upload"]
-
-
-def _python() -> list[str]:
-    return [sys.executable]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from app.client import Client
-from app.client.doctor.findings import Finding, Level
+from sluice_client import Client
+from sluice_client.doctor.findings import Finding, Level
 from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client import Client, ContentMismatch, FileProblem, Interrupted, Progress, Refused
+from sluice_client import Client, ContentMismatch, FileProblem, Interrupted, Progress, Refused
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all

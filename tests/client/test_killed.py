@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
-from tests.client.running import CommandLine, finish
+from tests.client.running import SLUICE, CommandLine, finish
 from tests.dropzone_client import stored_sha256
 from tests.server import Server
 from tests.waiting import wait_until
@@ -99,7 +99,7 @@ def test_a_signal_ends_an_upload_which_says_how_to_go_on(
     process.send_signal(number)
     ended = finish(process)
     assert ended.code == 4
-    assert f"python -m app.client upload {path}" in ended.err
+    assert f"{SLUICE} upload {path}" in ended.err
     unfinished = slow_command.run("status", "--json").documents
     assert [upload["path"] for upload in unfinished] == [str(path)]
     line.heal()

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.client import FileProblem, Options, find_files, load_options
-from app.client.errors import SluiceError
-from app.client.file_names import name_in, safe_name
-from app.client.local_file import LocalFile
-from app.client.options import BadSetting, variable_of
-from app.client.resume_store import EXPIRY_SECONDS, ResumeStore, UploadRecord
-from app.client.sources import Left
+from sluice_client import FileProblem, Options, find_files, load_options
+from sluice_client.errors import SluiceError
+from sluice_client.file_names import name_in, safe_name
+from sluice_client.local_file import LocalFile
+from sluice_client.options import BadSetting, variable_of
+from sluice_client.resume_store import EXPIRY_SECONDS, ResumeStore, UploadRecord
+from sluice_client.sources import Left
 
 RECORD = UploadRecord("http://a", "print", "0a1b", "/film.mp4", 10)
 

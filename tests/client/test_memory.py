@@ -36,7 +36,7 @@ def sparse_file(path: Path, size: int) -> Path:
 
 MEASURED = """
 import sys
-from app.client.cli.main import run
+from sluice_client.cli.main import run
 code = run()
 status = open("/proc/self/status").read()
 print(int(status.split("VmHWM:")[1].split()[0]) * 1024, file=sys.stderr)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from app.client.errors import (
+from sluice_client.errors import (
     ConnectionFailed,
     FileProblem,
     Interrupted,
@@ -16,9 +16,9 @@ from app.client.errors import (
     SluiceError,
     problem_of,
 )
-from app.client.pace import SLOW_SECONDS, Pace
-from app.client.retry import LONGEST_DELAY_SECONDS, Patience, delay_seconds, is_worth_retrying
-from app.client.spans import ChunkLadder
+from sluice_client.pace import SLOW_SECONDS, Pace
+from sluice_client.retry import LONGEST_DELAY_SECONDS, Patience, delay_seconds, is_worth_retrying
+from sluice_client.spans import ChunkLadder
 
 MIB = 1 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.client.spans import ChunkLadder, Span, Spans
+from sluice_client.spans import ChunkLadder, Span, Spans
 
 LENGTH = 5000
 spans = st.lists(

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app.client import Client, FileChanged, Interrupted, Phase, Progress, Refused, ServerUnreachable
+from sluice_client import (
+    Client,
+    FileChanged,
+    Interrupted,
+    Phase,
+    Progress,
+    Refused,
+    ServerUnreachable,
+)
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.dropzone_client import stored_sha256

@@ -1,0 +1,5 @@
+"""Entry point of `python -m sluice_client`."""
+
+from sluice_client.cli.main import main
+
+main()

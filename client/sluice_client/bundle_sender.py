@@ -1,0 +1,200 @@
+"""Sends bundles over several connections, each file stored once whatever breaks.
+
+Where an answer is lost, the bundle is sent again: by a file's fingerprint the server knows what it
+has stored already, or is just storing, and its receipt is that of the first time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sluice_client.bundles import Bundle, BundleBody, make_bundles
+from sluice_client.crew import Crew
+from sluice_client.errors import (
+    ConnectionFailed,
+    ContentMismatch,
+    FileProblem,
+    Refused,
+    SluiceError,
+    problem_of,
+)
+from sluice_client.local_file import READ_BYTES, LocalFile, read_at
+from sluice_client.progress import Meter, Phase
+from sluice_client.resume_store import UploadRecord
+from sluice_client.retry import Patience, waiting_note
+from sluice_client.transport import json_object
+from sluice_client.uploader import UploadContext, Uploaded
+
+CONNECTIONS = 4
+"""Most bundles at once. What a server gains from more (it waits for its disk) is little, and a
+bundle takes the whole line."""
+
+Outcome = Uploaded | SluiceError
+OnOutcome = Callable[[LocalFile, Outcome], None]
+"""Called from several threads, one at a time."""
+
+
+class BundleSender:
+    """Sends many small files, each under its fingerprint.
+
+    Those that the server will not take in a bundle, or takes for an earlier one with other bytes,
+    are in `left_over`.
+    """
+
+    def __init__(
+        self,
+        context: UploadContext,
+        files: Sequence[LocalFile],
+        fingerprints: Mapping[LocalFile, str],
+        *,
+        meter: Meter,
+        on_outcome: OnOutcome,
+    ) -> None:
+        self.left_over: list[LocalFile] = []
+        self._context = context
+        self._transport = context.transport
+        self._queue = make_bundles(files)
+        self._fingerprints = fingerprints
+        self._meter = meter
+        self._on_outcome = on_outcome
+        self._lock = threading.Lock()
+        self._patience: Patience = self._transport.patience()
+        self._patience.on_wait = lambda seconds, error: meter.report(
+            Phase.WAITING, waiting_note(error, seconds)
+        )
+        size = min(CONNECTIONS, self._transport.options.parallel, max(1, len(self._queue)))
+        self._crew = Crew(size, self._work, self._transport.stop)
+
+    def send(self) -> None:
+        """Return once every file has its outcome or is left over; raises what ends them all."""
+        self._crew.run()
+
+    def _work(self) -> None:
+        while not self._crew.is_over and (bundle := self._take()) is not None:
+            self._send(bundle)
+
+    def _take(self) -> Bundle | None:
+        with self._lock:
+            return self._queue.pop(0) if self._queue else None
+
+    def _send(self, bundle: Bundle) -> None:
+        failures = 0
+        while bundle.files:
+            try:
+                self._settle(bundle, self._post(bundle))
+                self._patience.progressed()
+                return
+            except Refused as error:
+                if not error.retryable:
+                    self._refused(bundle, error)
+                    return
+                failures += 1
+                self._patience.wait_after(error, failures)
+            except (FileProblem, ContentMismatch) as error:
+                self._drop_broken(bundle, error)
+            except ConnectionFailed as error:
+                failures += 1
+                self._patience.wait_after(error, failures)
+
+    def _post(self, bundle: Bundle) -> list[dict[str, Any]]:
+        sent = 0
+
+        def count(block: int) -> None:
+            nonlocal sent
+            sent += block
+            self._meter.moved(block)
+
+        bundle.sha256.clear()
+        body = BundleBody(
+            bundle, self._fingerprints, is_over=lambda: self._crew.is_over, on_sent=count
+        )
+        try:
+            answer = self._transport.request(
+                "POST", "/batch", data=body, headers={"Content-Type": body.content_type}
+            )
+            receipts = json_object(answer).get("files")
+            if not isinstance(receipts, list) or len(receipts) != len(bundle.files):
+                raise ConnectionFailed("The server's answer does not fit the files that were sent.")
+            return receipts
+        except SluiceError:
+            self._meter.moved(-sent)
+            raise
+
+    def _settle(self, bundle: Bundle, receipts: list[dict[str, Any]]) -> None:
+        for file, receipt in zip(bundle.files, receipts, strict=True):
+            if "error" in receipt:
+                status = int(receipt["error"].get("status", 400))
+                self._report(file, Refused(status, **problem_of(receipt["error"], status)))
+            elif receipt.get("sha256") == bundle.sha256[file]:
+                self._stored(file, str(receipt["id"]), bundle.sha256[file])
+            elif receipt.get("known"):
+                self._leave_over([file])
+            else:
+                self._report(file, self._mismatch(file, str(receipt["id"])))
+        bundle.files.clear()
+
+    def _mismatch(self, file: LocalFile, video_id: str) -> ContentMismatch:
+        self._transport.patiently(
+            lambda: self._transport.request("DELETE", f"/api/videos/{video_id}")
+        )
+        return ContentMismatch(f"{file.path}: other bytes arrived than were sent.")
+
+    def _stored(self, file: LocalFile, video_id: str, sha256: str) -> None:
+        server, path = self._transport.base_url, str(file.path.absolute())
+        fingerprint = self._fingerprints[file]
+        self._context.store.save(
+            UploadRecord(server, fingerprint, video_id, path, file.size, sha256)
+        )
+        self._report(file, uploaded(server, file, video_id, sha256, sent=file.size))
+
+    def _refused(self, bundle: Bundle, error: Refused) -> None:
+        """Not in one request, then: in two; and a single file in chunks, which can be smaller."""
+        if error.is_body_too_large and len(bundle.files) > 1:
+            with self._lock:
+                self._queue[:0] = bundle.halves()
+        else:
+            self._leave_over(bundle.files)
+
+    def _leave_over(self, files: Sequence[LocalFile]) -> None:
+        with self._lock:
+            self.left_over.extend(files)
+
+    def _drop_broken(self, bundle: Bundle, error: SluiceError) -> None:
+        """Take the file that was being read when it failed out: the first one without a sum."""
+        broken = next(file for file in bundle.files if file not in bundle.sha256)
+        bundle.files.remove(broken)
+        self._report(broken, error)
+
+    def _report(self, file: LocalFile, outcome: Outcome) -> None:
+        with self._lock:
+            self._on_outcome(file, outcome)
+
+
+def uploaded(server: str, file: LocalFile, video_id: str, sha256: str, *, sent: int) -> Uploaded:
+    """A verified file on the server."""
+    return Uploaded(
+        path=str(file.path),
+        name=file.name,
+        id=video_id,
+        length=file.size,
+        sha256=sha256,
+        media=f"/media/{video_id}",
+        url=f"{server}/media/{video_id}",
+        sent=sent,
+        is_verified=True,
+    )
+
+
+def sha256_of(file: LocalFile) -> str:
+    """Of the whole file, in steps."""
+    digest = hashlib.sha256()
+    with file.open() as descriptor:
+        position = 0
+        while position < file.size:
+            block = read_at(descriptor, READ_BYTES, position)
+            digest.update(block)
+            position += len(block)
+    return digest.hexdigest()

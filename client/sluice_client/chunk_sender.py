@@ -1,0 +1,162 @@
+"""Sends what is missing of one upload, in chunks, over several connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from sluice_client.crew import Crew
+from sluice_client.errors import ConnectionFailed, Refused, SluiceError
+from sluice_client.hashing import BackgroundHash
+from sluice_client.local_file import FileSlice, LocalFile, content_digest
+from sluice_client.pace import Pace
+from sluice_client.progress import Meter, Phase
+from sluice_client.retry import Patience, waiting_note
+from sluice_client.spans import Chunk, Span, Spans
+from sluice_client.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file under way: its descriptor, and the checksum that runs beside."""
+
+    file: LocalFile
+    descriptor: int
+    hash: BackgroundHash
+
+
+class ChunkSender:
+    """One round over the missing ranges. A chunk that fails goes back among them."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        opened: OpenedFile,
+        upload_id: str,
+        *,
+        pace: Pace,
+        meter: Meter,
+    ) -> None:
+        self._transport = transport
+        self._opened = opened
+        self._upload_id = upload_id
+        self._pace = pace
+        self._meter = meter
+        self._missing = Spans()
+        self._in_flight = 0
+        self._changed = threading.Condition()
+        self._patience: Patience = transport.patience()
+        self._patience.on_wait = self._say_waiting
+        self._crew = Crew(transport.options.parallel, self._work, transport.stop)
+
+    def send(self, missing: Spans) -> None:
+        """Return once the server has acknowledged every chunk; raises any `SluiceError`."""
+        if self._opened.file.size == 0:
+            chunk = Chunk(0, self._pace.chunk_bytes, Span(0, 0))
+            self._transport.patiently(lambda: self._post(chunk, b""), self._patience)
+            return
+        self._missing = missing
+        self._crew.run()
+
+    def _work(self) -> None:
+        failures = 0
+        while (chunk := self._take()) is not None:
+            try:
+                self._send(chunk)
+                failures = 0
+            except SluiceError as error:
+                failures += 1
+                self._finish(chunk, is_sent=False)
+                if not self._is_cured_by_shrinking(error, chunk):
+                    self._patience.wait_after(error, failures)
+            else:
+                self._finish(chunk, is_sent=True)
+
+    def _take(self) -> Chunk | None:
+        """The next chunk; waits while all are under way, as one of them may yet fail."""
+        with self._changed:
+            while not self._crew.is_over:
+                if not self._missing and self._in_flight == 0:
+                    return None
+                if self._missing and self._in_flight < self._pace.parallel:
+                    return self._cut()
+                self._changed.wait(0.5)
+        return None
+
+    def _cut(self) -> Chunk:
+        gap = next(iter(self._missing))
+        chunk = self._pace.ladder.chunk(
+            gap, at_most=self._pace.chunk_bytes, length=self._opened.file.size
+        )
+        self._missing.remove(chunk.span.start, chunk.span.end)
+        self._in_flight += 1
+        self._opened.hash.allow(chunk.span.end)
+        return chunk
+
+    def _finish(self, chunk: Chunk, *, is_sent: bool) -> None:
+        with self._changed:
+            self._in_flight -= 1
+            if not is_sent:
+                self._missing.add(chunk.span.start, chunk.span.end)
+            self._changed.notify_all()
+
+    def _send(self, chunk: Chunk) -> None:
+        self._opened.file.check_unchanged()
+        sent = 0
+
+        def count(block: int) -> None:
+            nonlocal sent
+            sent += block
+            self._meter.moved(block)
+
+        body = FileSlice(
+            self._opened.descriptor, chunk.span, is_over=lambda: self._crew.is_over, on_sent=count
+        )
+        began = time.monotonic()
+        try:
+            self._post(chunk, body)
+        except SluiceError as error:
+            self._meter.moved(-sent)
+            self._learn(error, chunk, sent)
+            raise
+        seconds = time.monotonic() - began
+        self._pace.sent(chunk.span.length, seconds=seconds, size=chunk.size)
+        self._patience.progressed()
+
+    def _post(self, chunk: Chunk, body: FileSlice | bytes) -> None:
+        total = self._opened.file.size
+        query = urlencode(
+            {
+                "dzuuid": self._upload_id,
+                "dzchunkindex": chunk.index,
+                "dztotalfilesize": total,
+                "dzchunksize": chunk.size,
+                "dztotalchunkcount": max(1, -(-total // chunk.size)),
+                "dzchunkbyteoffset": chunk.span.start,
+            }
+        )
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Digest": content_digest(self._opened.descriptor, chunk.span),
+        }
+        self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
+
+    def _learn(self, error: SluiceError, chunk: Chunk, sent: int) -> None:
+        if isinstance(error, Refused) and error.is_busy:
+            self._pace.was_refused_for_now()
+        elif isinstance(error, ConnectionFailed) and sent > 0:
+            self._pace.failed(chunk.size)
+        elif isinstance(error, Refused) and (error.is_body_too_large or error.status == 408):
+            self._pace.failed(chunk.size, is_too_large=error.is_body_too_large)
+
+    def _is_cured_by_shrinking(self, error: SluiceError, chunk: Chunk) -> bool:
+        return (
+            isinstance(error, Refused)
+            and error.is_body_too_large
+            and self._pace.can_shrink_below(chunk.size)
+        )
+
+    def _say_waiting(self, seconds: float, error: SluiceError) -> None:
+        self._meter.report(Phase.WAITING, waiting_note(error, seconds))

@@ -1,0 +1,84 @@
+"""Progress bars on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.progress import Progress as Bars
+
+from sluice_client.cli.display import plain
+from sluice_client.progress import Phase, Progress
+
+NAME_CHARACTERS = 32
+
+
+@contextmanager
+def terminal_bars() -> Iterator[TerminalBars]:
+    """A listener that draws on standard error."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as bars:
+        yield TerminalBars(bars)
+
+
+class TerminalBars:
+    """A bar a file; it goes when the file is done."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+        self._told: dict[str, str] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        """Draw."""
+        if progress.phase is Phase.DONE:
+            task = self._tasks.pop(progress.name, None)
+            if task is not None:
+                self._bars.remove_task(task)
+            return
+        if progress.name not in self._tasks:
+            self._tasks[progress.name] = self._bars.add_task(
+                escape(plain(shortened(progress.name))), total=progress.total, note=""
+            )
+        if progress.phase is Phase.WAITING and progress.note != self._told.get(progress.name):
+            self.note(plain(f"{progress.name}: {progress.note}"))
+            self._told[progress.name] = progress.note
+        note = "verifying" if progress.phase is Phase.VERIFYING else ""
+        self._bars.update(self._tasks[progress.name], completed=progress.done, note=note)
+
+    def result(self, text: str) -> None:
+        """A line of output; above the bars where both go to the terminal."""
+        if sys.stdout.isatty():
+            self.note(text)
+        else:
+            click.echo(text)
+
+    def note(self, text: str) -> None:
+        """A line above the bars."""
+        self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def shortened(name: str) -> str:
+    """The end of a long name, which tells more than its beginning."""
+    return name if len(name) <= NAME_CHARACTERS else "…" + name[1 - NAME_CHARACTERS :]

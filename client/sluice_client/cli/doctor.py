@@ -1,0 +1,60 @@
+"""The command `doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sluice_client.cli.common import OK, SOME_FAILED, connected, print_json, server_options
+from sluice_client.cli.display import plain
+from sluice_client.doctor.examination import PAUSE_SECONDS
+from sluice_client.doctor.findings import Finding, Level
+
+MARKS = {Level.OK: "ok    ", Level.NOTE: "note  ", Level.CHANGE: "CHANGE"}
+
+
+@click.command()
+@click.argument("url", required=False)
+@click.option(
+    "--pause",
+    type=click.FloatRange(0.1, 600),
+    default=PAUSE_SECONDS,
+    show_default=True,
+    help="Seconds of silence that the way should endure.",
+)
+@server_options
+def doctor(
+    url: str | None, pause: float, as_json: bool, config: Path | None, server: str | None
+) -> int:
+    """Look what the proxies on the way to a server do to uploads, and say what to change.
+
+    Sends a few megabytes to an upload of its own and cancels it. Ends with 1 if there is something
+    to change.
+
+    \b
+    Example:
+      sluice doctor https://videos.example.org
+    """  # noqa: D301
+    levels = set()
+    with connected(url or server, config) as client:
+        for finding in client.examine(pause):
+            levels.add(finding.level)
+            _print(finding, as_json)
+    return SOME_FAILED if Level.CHANGE in levels else OK
+
+
+def _print(finding: Finding, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "check": finding.check,
+                "level": finding.level.value,
+                "text": finding.text,
+                "advice": list(finding.advice),
+            }
+        )
+        return
+    click.echo(f"{MARKS[finding.level]}  {finding.check}: {plain(finding.text)}")
+    for line in finding.advice:
+        click.echo(f"          {line}")

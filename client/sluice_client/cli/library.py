@@ -1,0 +1,123 @@
+"""The commands `ls`, `show`, `rm` and `status`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sluice_client.cli.common import (
+    OK,
+    connected,
+    error_document,
+    exit_code,
+    print_json,
+    server_options,
+)
+from sluice_client.cli.display import plain, say, size_text
+from sluice_client.client import Client, server_in
+from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
+from sluice_client.spans import Spans
+
+
+@click.command(name="ls")
+@server_options
+@click.option("--limit", type=click.IntRange(1), help="Only so many, the newest. [all]")
+def list_videos(limit: int | None, as_json: bool, config: Path | None, server: str | None) -> int:
+    """List the stored files, newest first."""
+    with connected(server, config) as client:
+        for video in islice(client.videos(), limit):
+            if as_json:
+                print_json(video)
+            else:
+                size = size_text(video["length"])
+                moment = video["published"][:16].replace("T", " ")
+                click.echo(f"{video['id']}  {moment}  {size:>10}  {plain(video['filename'])}")
+    return OK
+
+
+@click.command()
+@click.argument("video", metavar="ID|URL")
+@server_options
+def show(video: str, as_json: bool, config: Path | None, server: str | None) -> int:
+    """Show what is known of a stored file."""
+    with connected(server_in(video) or server, config) as client:
+        _print(client.video(video), as_json)
+    return OK
+
+
+@click.command(name="rm")
+@click.argument("videos", metavar="ID|URL...", nargs=-1, required=True)
+@server_options
+def remove(videos: tuple[str, ...], as_json: bool, config: Path | None, server: str | None) -> int:
+    """Delete stored files, without asking."""
+    errors = []
+    with connected(server_in(videos[0]) or server, config) as client:
+        for video in videos:
+            try:
+                client.remove(video)
+            except (Interrupted, ConnectionFailed):
+                raise
+            except SluiceError as error:
+                errors.append(error)
+                say(plain(f"{video}: {error}"))
+                if as_json:
+                    print_json({"id": video, "error": error_document(error)})
+            else:
+                if as_json:
+                    print_json({"id": video, "removed": True})
+                else:
+                    click.echo(f"{plain(video)}  removed")
+    return exit_code(errors)
+
+
+@click.command()
+@click.argument("upload", metavar="[ID]", required=False)
+@server_options
+def status(upload: str | None, as_json: bool, config: Path | None, server: str | None) -> int:
+    """Show what has arrived of an upload and what is missing.
+
+    Without ID: the uploads that were begun on this machine and did not end.
+    """
+    with connected(server, config) as client:
+        if upload is not None:
+            _print_upload(client.status(upload), as_json)
+        else:
+            for record in client.unfinished():
+                _print_unfinished(client, record.id, record.path, as_json)
+    return OK
+
+
+def _print_unfinished(client: Client, upload_id: str, path: str, as_json: bool) -> None:
+    try:
+        document = client.status(upload_id)
+    except ConnectionFailed:
+        raise
+    except SluiceError as error:
+        say(plain(f"{path}: {error}"))
+        return
+    if as_json:
+        print_json({"path": path, **document})
+    else:
+        missing = Spans(document["missing"]).total
+        size = size_text(document["length"])
+        click.echo(f"{upload_id}  {size_text(missing)} of {size} missing  {plain(path)}")
+
+
+def _print_upload(document: dict[str, Any], as_json: bool) -> None:
+    shown = dict(document)
+    if not as_json:
+        for name in ("received", "missing"):
+            shown[name] = ", ".join(f"{start}-{end}" for start, end in document[name]) or "nothing"
+    _print(shown, as_json)
+
+
+def _print(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+        return
+    width = max(map(len, document))
+    for name, value in document.items():
+        click.echo(f"{name:<{width}}  {plain('' if value is None else str(value))}")

@@ -1,0 +1,106 @@
+"""The command `upload`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from sluice_client.bundle_sender import Outcome
+from sluice_client.cli.common import (
+    connected,
+    error_document,
+    exit_code,
+    json_line,
+    transfer_options,
+)
+from sluice_client.cli.display import plain, progress_display, say, size_text
+from sluice_client.errors import FileProblem, SluiceError
+from sluice_client.local_file import LocalFile
+from sluice_client.sources import Left, find_files
+from sluice_client.uploader import Uploaded
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER|PATTERN...")
+@transfer_options
+@click.option("--chunk-bytes", metavar="BYTES", help="Chunk size to begin with. [the server's]")
+def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: str | None) -> int:
+    """Send files, and folders with all that is below them.
+
+    Run again after whatever broke it, it goes on where it stood. At the end of each file its
+    SHA-256 is compared with the server's.
+
+    \b
+    Examples:
+      sluice upload film.mp4
+      sluice upload holiday/ "cards/*.mov"
+      sluice upload film.mp4 --json | jq -r .url
+    """  # noqa: D301
+    report = _Report(as_json)
+    files: list[LocalFile] = []
+    for found in find_files(paths):
+        if isinstance(found, Left):
+            report.left(found)
+        else:
+            files.append(found)
+    if files:
+        with connected(config=config, **given) as client, progress_display() as display:
+            report.result, report.note = display.result, display.note
+            client.upload_many(files, on_outcome=report.outcome, on_progress=display)
+    report.close()
+    return exit_code(report.errors)
+
+
+class _Report:
+    """Prints what came of each file, and counts."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.errors: list[SluiceError] = []
+        self._as_json = as_json
+        self._done = 0
+        self.result: Callable[[str], None] = click.echo
+        self.note: Callable[[str], None] = say
+
+    def left(self, left: Left) -> None:
+        if left.is_failure:
+            self._failed(str(left.path), FileProblem(f"{left.path}: {left.reason}"))
+        else:
+            say(plain(f"{left.path}: left out, {left.reason}"))
+
+    def outcome(self, file: LocalFile, outcome: Outcome) -> None:
+        if isinstance(outcome, SluiceError):
+            self._failed(str(file.path), outcome)
+        else:
+            self._succeeded(outcome)
+
+    def close(self) -> None:
+        if self._done + len(self.errors) > 1:
+            say(f"{self._done} stored, {len(self.errors)} failed")
+
+    def _succeeded(self, uploaded: Uploaded) -> None:
+        self._done += 1
+        if self._as_json:
+            document = asdict(uploaded)
+            document["verified"] = document.pop("is_verified")
+            self.result(json_line(document))
+        else:
+            self.result(f"{plain(uploaded.path)}  {uploaded.url}  {_remark(uploaded)}")
+
+    def _failed(self, path: str, error: SluiceError) -> None:
+        self.errors.append(error)
+        if self._as_json:
+            self.result(json_line({"path": path, "error": error_document(error)}))
+        text = str(error)
+        self.note(plain(text if text.startswith(path) else f"{path}: {text}"))
+
+
+def _remark(uploaded: Uploaded) -> str:
+    if uploaded.sent == 0 and uploaded.length > 0:
+        return "(was there already)"
+    remark = size_text(uploaded.length)
+    if uploaded.sent < uploaded.length:
+        remark += f", {size_text(uploaded.sent)} of it now"
+    return f"({remark}{'' if uploaded.is_verified else ', checksum not compared yet'})"

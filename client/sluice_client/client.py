@@ -1,0 +1,216 @@
+"""The client as a library: what the command line does, as calls."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from sluice_client.bundle_sender import OnOutcome
+from sluice_client.doctor.examination import PAUSE_SECONDS, examine
+from sluice_client.doctor.findings import Finding
+from sluice_client.downloader import Downloader, Fetched
+from sluice_client.errors import FileProblem, SluiceError
+from sluice_client.local_file import LocalFile
+from sluice_client.many import upload_many
+from sluice_client.options import Options, load_options, server_url, state_folder
+from sluice_client.pace import LARGEST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, Pace
+from sluice_client.progress import ProgressListener
+from sluice_client.resume_store import ResumeStore, UploadRecord
+from sluice_client.spans import ChunkLadder
+from sluice_client.transport import Transport
+from sluice_client.uploader import UploadContext, Uploaded, upload_file
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ADDRESS = re.compile(r"(?P<base>.*)/(?:media|watch|api/videos|api/uploads)/(?P<id>[^/]+)/?")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the server says of itself; sizes in bytes, `time` as an ISO 8601 text."""
+
+    chunk_bytes: int
+    max_upload_bytes: int
+    time: str
+    version: str
+
+
+class Client:
+    """Talks to one Sluice server. A context manager; safe to use from several threads.
+
+    Every method raises `SluiceError` or one below it: `Refused` where the server says no,
+    `ServerUnreachable` after `give_up_seconds` without progress, `Interrupted` after `stop`.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        options: Options | None = None,
+        state: Path | None = None,
+    ) -> None:
+        options = options or load_options(os.environ)
+        self.options = options if server is None else replace(options, server=server_url(server))
+        self._stop = threading.Event()
+        self._transport = Transport(self.options, self._stop)
+        self._store = ResumeStore(state or state_folder())
+        self._context: UploadContext | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._transport.close()
+
+    def stop(self) -> None:
+        """End every transfer of this client soon, with `Interrupted`; all can be resumed."""
+        self._stop.set()
+
+    def server(self) -> ServerFacts:
+        """What the server recommends and allows."""
+        facts = self._transport.json("GET", "/api/server")
+        return ServerFacts(
+            chunk_bytes=int(facts["chunk_bytes"]),
+            max_upload_bytes=int(facts["max_upload_bytes"]),
+            time=str(facts["time"]),
+            version=str(facts["version"]),
+        )
+
+    def upload(
+        self,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        on_progress: ProgressListener | None = None,
+    ) -> Uploaded:
+        """Send a file, or go on with it; returns once the server's SHA-256 is the file's.
+
+        Raises `FileProblem` for what is no readable file, `FileChanged` if it changes meanwhile,
+        `ContentMismatch` if the bytes differ at the end.
+        """
+        file = LocalFile.at(Path(path), name)
+        return upload_file(self._upload_context(), file, on_progress)
+
+    def upload_many(
+        self,
+        files: Sequence[LocalFile],
+        *,
+        on_outcome: OnOutcome,
+        on_progress: ProgressListener | None = None,
+    ) -> None:
+        """Send files, as `find_files` gives them; small ones travel many in a request.
+
+        `on_outcome` gets each file with an `Uploaded` or an error, from several threads, one at
+        a time. Raises only what ends them all: `Interrupted`, `ServerUnreachable`.
+        """
+        upload_many(self._upload_context(), files, on_outcome=on_outcome, listener=on_progress)
+
+    def fetch(
+        self,
+        video: str,
+        target: str | Path | None = None,
+        *,
+        on_progress: ProgressListener | None = None,
+    ) -> Fetched:
+        """Bring a file here, or go on with it; returns once its SHA-256 is the server's.
+
+        `video` is an id or an address of this server. Without a `target` the file gets the
+        server's name for it in the current folder; with a folder, in there. Raises
+        `ContentMismatch` where the bytes are wrong even after a second try.
+        """
+        downloader = Downloader(self._transport)
+        remote = downloader.look(self.id_of(video))
+        path = Path(remote.name) if target is None else Path(target)
+        if path.is_dir():
+            path = path / remote.name
+        if not path.parent.is_dir():
+            raise FileProblem(f"{path.parent} is not a folder.")
+        return downloader.fetch(remote, path, on_progress)
+
+    def copy_to(
+        self, video: str, output: BinaryIO, *, on_progress: ProgressListener | None = None
+    ) -> str:
+        """Write a file in order, as to a pipe; its SHA-256, compared at the end."""
+        downloader = Downloader(self._transport)
+        return downloader.copy_to(downloader.look(self.id_of(video)), output, on_progress)
+
+    def videos(self) -> Iterator[dict[str, Any]]:
+        """Every stored file, newest first, as the server describes it."""
+        query = "?limit=200"
+        while True:
+            page = self._transport.json("GET", f"/api/videos{query}")
+            yield from page["videos"]
+            if not page.get("next"):
+                return
+            query = f"?limit=200&cursor={page['next']}"
+
+    def video(self, video: str) -> dict[str, Any]:
+        """One stored file as the server describes it."""
+        return self._transport.json("GET", f"/api/videos/{self.id_of(video)}")
+
+    def remove(self, video: str) -> None:
+        """Delete a stored file."""
+        video_id = self.id_of(video)
+        self._transport.patiently(
+            lambda: self._transport.request("DELETE", f"/api/videos/{video_id}")
+        )
+
+    def status(self, upload: str) -> dict[str, Any]:
+        """An upload as the server describes it; `missing` and `received` are half-open ranges."""
+        return self._transport.json("GET", f"/api/uploads/{self.id_of(upload)}")
+
+    def unfinished(self) -> list[UploadRecord]:
+        """Uploads to this server that were begun on this machine and did not end."""
+        records = [record for record in self._store.all() if record.sha256 is None]
+        return [record for record in records if record.server == self.options.server]
+
+    def examine(self, pause_seconds: float = PAUSE_SECONDS) -> Iterator[Finding]:
+        """What stands between here and the server, and what to change there."""
+        return examine(self._transport, pause_seconds)
+
+    def id_of(self, text: str) -> str:
+        """The id in an id or an address; raises `SluiceError` for one of another server."""
+        match = _ADDRESS.fullmatch(text.partition("?")[0]) if "://" in text else None
+        if match and match["base"] != self.options.server:
+            raise SluiceError(f"{text} is not on {self.options.server}.")
+        found = match["id"] if match else text
+        if not _ID.fullmatch(found):
+            raise SluiceError(f"{text!r} is neither an id nor an address of a file.")
+        return found
+
+    def _upload_context(self) -> UploadContext:
+        """What the uploads of this client share; asks the server for its chunk size once."""
+        with self._lock:
+            if self._context is None:
+                self._store.sweep()
+                size = self.options.chunk_bytes or self.server().chunk_bytes
+                ladder = ChunkLadder.around(
+                    size, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
+                )
+                pace = Pace(ladder, chunk_bytes=size, parallel=self.options.parallel)
+                self._context = UploadContext(self._transport, self._store, pace)
+            return self._context
+
+
+def server_in(address: str) -> str | None:
+    """The server that an address of a file belongs to; None for a bare id."""
+    match = _ADDRESS.fullmatch(address.partition("?")[0])
+    if not match or urlsplit(address).scheme not in {"http", "https"}:
+        return None
+    return match["base"]

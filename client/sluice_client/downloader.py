@@ -1,0 +1,265 @@
+"""One file from the server: in steps, several at once, into a part file, compared, renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import requests
+
+from sluice_client.crew import Crew
+from sluice_client.errors import (
+    ConnectionFailed,
+    ContentMismatch,
+    Interrupted,
+    Refused,
+    SluiceError,
+)
+from sluice_client.file_names import name_in, safe_name
+from sluice_client.hashing import BackgroundHash
+from sluice_client.part_file import PartFile
+from sluice_client.progress import Meter, Phase, ProgressListener
+from sluice_client.retry import Patience, waiting_note
+from sluice_client.spans import Span, Spans
+from sluice_client.transport import Transport
+
+STEP_BYTES = 5 * 1024 * 1024
+"""One request asks for so much: on neither side does memory depend on the size of the file."""
+
+READ_BYTES = 256 * 1024
+
+DIGEST_SECONDS = 60.0
+DIGEST_BYTES_PER_SECOND = 20_000_000
+"""How long to wait for a checksum the server has not computed yet."""
+
+
+class RemoteChanged(ContentMismatch):
+    """The bytes under the address are no longer those the download began with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file that is here.
+
+    `resumed` bytes were there from an earlier run; `is_verified` is False where the server had
+    no checksum to compare with.
+    """
+
+    path: str
+    id: str
+    length: int
+    sha256: str
+    resumed: int
+    is_verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """What the server says of a file before it is fetched."""
+
+    id: str
+    length: int
+    etag: str
+    name: str
+
+
+class Downloader:
+    """Fetches files of one server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def look(self, video_id: str) -> RemoteFile:
+        """Size, version and name; raises `Refused` for an id that is not there."""
+        answer = self._transport.patiently(
+            lambda: self._transport.request("HEAD", f"/media/{video_id}")
+        )
+        headers = answer.headers
+        length = headers.get("Content-Length", "")
+        if not length.isdecimal():
+            raise ConnectionFailed("The server does not tell the size of the file.")
+        name = safe_name(name_in(headers.get("Content-Disposition", "")), f"{video_id}.bin")
+        return RemoteFile(video_id, int(length), headers.get("ETag", ""), name)
+
+    def fetch(
+        self, remote: RemoteFile, target: Path, listener: ProgressListener | None = None
+    ) -> Fetched:
+        """The file under `target`, whole and compared; raises any `SluiceError`.
+
+        Bytes of an earlier run that turn out wrong are thrown away, once, and fetched again.
+        """
+        try:
+            return self._fetch_once(remote, target, listener)
+        except ContentMismatch:
+            return self._fetch_once(self.look(remote.id), target, listener)
+
+    def copy_to(
+        self, remote: RemoteFile, output: BinaryIO, listener: ProgressListener | None = None
+    ) -> str:
+        """Write the bytes in order, as to a pipe; their SHA-256, compared at the end."""
+        meter = Meter(remote.name, remote.length, listener)
+        digest = hashlib.sha256()
+        patience = self._transport.patience()
+        position = failures = 0
+        while position < remote.length:
+            step = Span(position, min(position + STEP_BYTES, remote.length))
+            try:
+                for block in self._blocks(remote, step):
+                    output.write(block)
+                    digest.update(block)
+                    position += len(block)
+                    meter.moved(len(block))
+                    failures = 0
+                    patience.progressed()
+            except SluiceError as error:
+                failures += 1
+                patience.wait_after(error, failures)
+        output.flush()
+        self._compare(remote, digest.hexdigest())
+        meter.report(Phase.DONE)
+        return digest.hexdigest()
+
+    def _fetch_once(
+        self, remote: RemoteFile, target: Path, listener: ProgressListener | None
+    ) -> Fetched:
+        meter = Meter(remote.name, remote.length, listener)
+        source = f"{self._transport.base_url}/media/{remote.id}"
+        part = PartFile(target, source=source, etag=remote.etag, length=remote.length)
+        part.open()
+        try:
+            resumed = part.done.total
+            meter.start_at(resumed)
+            sha256 = self._fill(remote, part, meter)
+            meter.report(Phase.VERIFYING)
+            is_verified = self._compare(remote, sha256)
+            part.publish()
+        except ContentMismatch:
+            part.discard()
+            raise
+        except SluiceError:
+            part.record()
+            raise
+        finally:
+            part.close()
+        meter.report(Phase.DONE)
+        return Fetched(str(target), remote.id, remote.length, sha256, resumed, is_verified)
+
+    def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> str:
+        background = BackgroundHash(part.descriptor, remote.length, self._transport.stop)
+        try:
+            background.allow(part.done.prefix_end)
+            _StepFetch(self._transport, part, meter, background).run(
+                part.done.missing(remote.length), lambda step: self._blocks(remote, step)
+            )
+            return background.result()
+        finally:
+            background.close()
+
+    def _blocks(self, remote: RemoteFile, step: Span) -> Iterator[bytes]:
+        """The bytes of a step as they come; raises `RemoteChanged` if it is another file now."""
+        headers = {"Range": f"bytes={step.start}-{step.end - 1}"}
+        if remote.etag and not remote.etag.startswith("W/"):
+            headers["If-Range"] = remote.etag
+        path = f"/media/{remote.id}"
+        try:
+            with self._transport.stream("GET", path, headers=headers) as response:
+                _check_range(response, step, remote)
+                yield from self._read(response, step.length)
+        except Refused as error:
+            if error.status in {412, 416}:
+                raise RemoteChanged(f"{remote.name} changed on the server.") from error
+            raise
+
+    def _read(self, response: requests.Response, length: int) -> Iterator[bytes]:
+        left = length
+        for block in response.iter_content(min(READ_BYTES, length)):
+            if self._transport.stop.is_set():
+                raise Interrupted("Stopped while receiving.")
+            yield block[:left]
+            left -= len(block)
+            if left <= 0:
+                return
+        raise ConnectionFailed(f"The answer ended {left} bytes early.")
+
+    def _compare(self, remote: RemoteFile, sha256: str) -> bool:
+        """Whether there was a checksum to compare with; raises `ContentMismatch`."""
+        deadline = time.monotonic() + DIGEST_SECONDS + remote.length / DIGEST_BYTES_PER_SECOND
+        seconds = 0.1
+        while time.monotonic() < deadline:
+            video = self._transport.json("GET", f"/api/videos/{remote.id}")
+            if video.get("sha256") == sha256:
+                return True
+            if video.get("sha256"):
+                raise ContentMismatch(
+                    f"{remote.name}: SHA-256 {sha256} arrived, the server has {video['sha256']}."
+                )
+            if self._transport.stop.wait(seconds):
+                raise Interrupted("Stopped while the server computed its checksum.")
+            seconds = min(2.0, seconds * 1.5)
+        return False
+
+
+def _check_range(response: requests.Response, step: Span, remote: RemoteFile) -> None:
+    if response.headers.get("ETag", remote.etag) == remote.etag:
+        wanted = f"bytes {step.start}-{step.end - 1}/{remote.length}"
+        if response.status_code == 206 and response.headers.get("Content-Range") == wanted:
+            return
+        if response.status_code == 200 and step == Span(0, remote.length):
+            return
+    raise RemoteChanged(f"{remote.name} changed on the server while it was fetched.")
+
+
+class _StepFetch:
+    """Fills the gaps of a part file from several connections."""
+
+    def __init__(
+        self, transport: Transport, part: PartFile, meter: Meter, background: BackgroundHash
+    ) -> None:
+        self._part = part
+        self._meter = meter
+        self._background = background
+        self._patience: Patience = transport.patience()
+        self._patience.on_wait = lambda seconds, error: meter.report(
+            Phase.WAITING, waiting_note(error, seconds)
+        )
+        self._crew = Crew(transport.options.parallel, self._work, transport.stop)
+        self._left = Spans()
+        self._lock = threading.Lock()
+
+    def run(self, missing: Spans, blocks: Callable[[Span], Iterator[bytes]]) -> None:
+        self._left = missing
+        self._blocks = blocks
+        self._crew.run()
+
+    def _work(self) -> None:
+        while (step := self._take()) is not None and not self._crew.is_over:
+            self._fetch(step)
+
+    def _take(self) -> Span | None:
+        with self._lock:
+            for gap in self._left:
+                step = Span(gap.start, min(gap.end, gap.start + STEP_BYTES))
+                self._left.remove(*step)
+                return step
+        return None
+
+    def _fetch(self, step: Span) -> None:
+        """All of a step; after a cut it goes on at the byte where that was."""
+        position, failures = step.start, 0
+        while position < step.end:
+            try:
+                for block in self._blocks(Span(position, step.end)):
+                    self._part.write(block, position)
+                    position += len(block)
+                    failures = 0
+                    self._meter.moved(len(block))
+                    self._patience.progressed()
+                    self._background.allow(self._part.done.prefix_end)
+            except SluiceError as error:
+                failures += 1
+                self._patience.wait_after(error, failures)

@@ -1,0 +1,146 @@
+"""Many files: the small ones in bundles, the others in chunks, two of them at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+from sluice_client.bundle_sender import BundleSender, OnOutcome, sha256_of, uploaded
+from sluice_client.crew import Crew
+from sluice_client.errors import (
+    FileProblem,
+    Interrupted,
+    Refused,
+    ServerUnreachable,
+    SluiceError,
+)
+from sluice_client.local_file import LocalFile
+from sluice_client.progress import Meter, Phase, ProgressListener
+from sluice_client.uploader import UploadContext, Uploaded, upload_file
+
+FILES_AT_ONCE = 2
+"""While the server verifies one, the next is sent. More bring nothing: the line, or the disk at
+its other end, is the limit, and every file uses several connections already."""
+
+
+def upload_many(
+    context: UploadContext,
+    files: Sequence[LocalFile],
+    *,
+    on_outcome: OnOutcome,
+    listener: ProgressListener | None = None,
+) -> None:
+    """Tell what came of each file as soon as it is known.
+
+    Raises `Interrupted` or `ServerUnreachable`, which end them all; run again, it goes on.
+    """
+    lock = threading.Lock()
+
+    def tell(file: LocalFile, outcome: Uploaded | SluiceError) -> None:
+        with lock:
+            on_outcome(file, outcome)
+
+    limit = context.transport.options.batch_below_bytes
+    small = [file for file in files if file.size < limit]
+    if len(small) < 2:
+        small = []
+    bundled = set(small)
+    large = [file for file in files if file not in bundled]
+    if small:
+        large = [*_in_bundles(context, small, tell, listener), *large]
+    _one_by_one(context, large, tell, listener)
+
+
+def _in_bundles(
+    context: UploadContext,
+    files: list[LocalFile],
+    on_outcome: OnOutcome,
+    listener: ProgressListener | None,
+) -> list[LocalFile]:
+    """Send what the server has not got yet; what it does not take this way is returned."""
+    fingerprints = _fingerprints(files, on_outcome)
+    new = []
+    for file in [file for file in files if file in fingerprints]:
+        known = _stored_before(context, file, fingerprints[file])
+        if known is None:
+            new.append(file)
+        else:
+            on_outcome(file, known)
+    if not new:
+        return []
+    meter = Meter(f"{len(new)} small files", sum(file.size for file in new), listener)
+    meter.start_at(0)
+    sender = BundleSender(context, new, fingerprints, meter=meter, on_outcome=on_outcome)
+    sender.send()
+    meter.report(Phase.DONE)
+    return sender.left_over
+
+
+def _fingerprints(files: Sequence[LocalFile], on_outcome: OnOutcome) -> dict[LocalFile, str]:
+    """A fingerprint of its own for each file that can be read.
+
+    Copies that were named one by one may have the same name, time and bytes: they are numbered.
+    """
+    fingerprints: dict[LocalFile, str] = {}
+    copies: Counter[str] = Counter()
+    for file in files:
+        try:
+            with file.open() as descriptor:
+                fingerprint = file.fingerprint(descriptor)
+        except FileProblem as error:
+            on_outcome(file, error)
+            continue
+        copies[fingerprint] += 1
+        count = copies[fingerprint]
+        fingerprints[file] = fingerprint if count == 1 else f"{fingerprint}-{count}"
+    return fingerprints
+
+
+def _stored_before(
+    context: UploadContext, file: LocalFile, fingerprint: str
+) -> Uploaded | SluiceError | None:
+    """The answer for a file that an earlier run stored and that is still there and the same."""
+    server = context.transport.base_url
+    try:
+        record = context.store.load(server, fingerprint)
+        if record is None or record.sha256 is None or record.sha256 != sha256_of(file):
+            return None
+        context.transport.json("GET", f"/api/videos/{record.id}")
+        return uploaded(server, file, record.id, record.sha256, sent=0)
+    except Refused:
+        context.store.forget(server, fingerprint)
+        return None
+    except (ServerUnreachable, Interrupted):
+        raise
+    except SluiceError as error:
+        return error
+
+
+def _one_by_one(
+    context: UploadContext,
+    files: Sequence[LocalFile],
+    on_outcome: OnOutcome,
+    listener: ProgressListener | None,
+) -> None:
+    waiting: queue.SimpleQueue[LocalFile] = queue.SimpleQueue()
+    for file in files:
+        waiting.put(file)
+
+    def work() -> None:
+        while not crew.is_over:
+            try:
+                file = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                outcome: Uploaded | SluiceError = upload_file(context, file, listener)
+            except (Interrupted, ServerUnreachable):
+                raise
+            except SluiceError as error:
+                outcome = error
+            on_outcome(file, outcome)
+
+    crew = Crew(min(FILES_AT_ONCE, len(files)), work, context.transport.stop)
+    crew.run()

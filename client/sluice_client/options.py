@@ -1,0 +1,145 @@
+"""Every setting of the client, each once: name, type, default, one line of help."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sluice_client.errors import SluiceError
+
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+
+class BadSetting(SluiceError):
+    """A setting cannot be used; says which, and where it comes from."""
+
+    exit_code = 2
+
+
+def server_url(text: str) -> str:
+    """An http(s) address without a slash at its end; raises `ValueError`."""
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
+        raise ValueError("must be an address such as https://videos.example.org")
+    return text.rstrip("/")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 64:
+        raise ValueError("must be 1 to 64")
+    return value
+
+
+def _bytes(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("must be 0 or more")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError("must be above 0")
+    return value
+
+
+def state_folder() -> Path:
+    """Where records of unfinished uploads are, as the XDG specification wants it."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return folder / "sluice"
+
+
+def settings_file() -> Path:
+    """The file that is read if it is there."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path.home() / ".config"
+    return folder / "sluice" / "client.toml"
+
+
+def _option(parse: Callable[[str], Any], default: str, text: str, variable: str = "") -> Any:
+    return field(
+        default_factory=lambda: parse(default),
+        metadata={"parse": parse, "default": default, "help": text, "variable": variable},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of a `Client`. `SLUICE_CLIENT_` and a field's name in capitals is its variable."""
+
+    server: str = _option(server_url, DEFAULT_SERVER, "Address of the server.", "SLUICE_URL")
+    parallel: int = _option(_count, "6", "Most connections at once; fewer where more do not help.")
+    chunk_bytes: int = _option(
+        _bytes, "0", "Size of a chunk to begin with; 0 for what the server recommends."
+    )
+    batch_below_bytes: int = _option(
+        _bytes, "8388608", "Smaller files of a folder travel in bundles; 0 for never."
+    )
+    stall_seconds: float = _option(
+        _seconds, "30", "A connection on which nothing moves for so long is given up and replaced."
+    )
+    answer_seconds: float = _option(
+        _seconds, "60", "How long to wait for an answer once a request is sent."
+    )
+    give_up_seconds: float = _option(
+        _seconds, "900", "Without any progress for so long the client ends, resumable."
+    )
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    item = next(item for item in fields(Options) if item.name == name)
+    return item.metadata["variable"] or f"SLUICE_CLIENT_{name.upper()}"
+
+
+def load_options(
+    environ: Mapping[str, str], file: Path | None = None, **given: str | None
+) -> Options:
+    """Settings from, in this order, `given`, the environment, the TOML file, the defaults.
+
+    Raises `BadSetting`.
+    """
+    in_file = _read_toml(file)
+    values: dict[str, Any] = {}
+    for item in fields(Options):
+        variable = variable_of(item.name)
+        sources = (
+            (f"--{item.name.replace('_', '-')}", given.get(item.name)),
+            (variable, environ.get(variable) or None),
+            (f"{item.name} in {file}", in_file.get(item.name)),
+        )
+        for origin, text in sources:
+            if text is not None:
+                values[item.name] = _parsed(item.metadata["parse"], text, origin)
+                break
+    return Options(**values)
+
+
+def _parsed(parse: Callable[[str], Any], text: str, origin: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise BadSetting(f"{origin} = {text!r}: {error}") from error
+
+
+def _read_toml(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"{file} cannot be read: {error}") from error
+    unknown = values.keys() - {item.name for item in fields(Options)}
+    if unknown:
+        raise BadSetting(f"{file} has unknown settings: {', '.join(sorted(unknown))}")
+    return {name: str(value) for name, value in values.items()}

@@ -1,0 +1,149 @@
+"""A download under way: `NAME.part` with the bytes, `NAME.part.json` with which of them are there.
+
+Bytes are made durable first and recorded second: a crash loses knowledge of bytes, and never
+claims bytes that are not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any
+
+from sluice_client.errors import FileProblem, SluiceError
+from sluice_client.spans import Spans
+
+RECORD_SECONDS = 2.0
+"""How often the record is written; a killed run repeats what came in between."""
+
+
+class PartFile:
+    """Safe to use from several threads. Raises `FileProblem` for what the disk refuses."""
+
+    def __init__(self, target: Path, *, source: str, etag: str, length: int) -> None:
+        self._target = target
+        self._part = target.with_name(target.name + ".part")
+        self._record = target.with_name(target.name + ".part.json")
+        self._identity = {"source": source, "etag": etag, "length": length}
+        self._length = length
+        self._lock = threading.Lock()
+        self._recorded_at = time.monotonic()
+        self._is_open = False
+        self.done = Spans()
+
+    def open(self) -> None:
+        """Go on with the bytes of an earlier run if they are of the same file, else begin anew."""
+        try:
+            self.descriptor = os.open(
+                self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+            )
+            self._is_open = True
+            self.done = self._recorded_spans()
+            os.ftruncate(self.descriptor, self._length)
+            self._reserve()
+        except OSError as error:
+            self.close()
+            raise _problem(self._part, error) from error
+
+    def write(self, block: bytes, position: int) -> None:
+        """Put bytes in their place."""
+        with self._lock:
+            # A thread that was left behind must not write to a descriptor that is another's now.
+            if not self._is_open:
+                raise SluiceError("The download has ended.")
+            try:
+                view = memoryview(block)
+                while view:
+                    written = os.pwrite(self.descriptor, view, position)
+                    view, position = view[written:], position + written
+            except OSError as error:
+                raise _problem(self._part, error) from error
+            self.done.add(position - len(block), position)
+            is_due = time.monotonic() - self._recorded_at > RECORD_SECONDS
+        if is_due:
+            self.record()
+
+    def record(self) -> None:
+        """Remember what has arrived."""
+        with self._lock:
+            if not self._is_open:
+                return
+            self._recorded_at = time.monotonic()
+            spans = [list(span) for span in self.done]
+            descriptor = os.dup(self.descriptor)
+        try:
+            os.fdatasync(descriptor)
+            write_json(self._record, {**self._identity, "done": spans})
+        except OSError as error:
+            raise _problem(self._record, error) from error
+        finally:
+            os.close(descriptor)
+
+    def publish(self) -> None:
+        """The finished file under its own name, all at once."""
+        try:
+            os.fsync(self.descriptor)
+            os.replace(self._part, self._target)
+            self._record.unlink(missing_ok=True)
+            folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise _problem(self._target, error) from error
+
+    def discard(self) -> None:
+        """Remove what has arrived."""
+        with suppress(OSError):
+            self._part.unlink(missing_ok=True)
+            self._record.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close; harmless when closed."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                os.close(self.descriptor)
+
+    def _recorded_spans(self) -> Spans:
+        """The spans of a sound record of the same file that the part file is long enough for."""
+        try:
+            record = json.loads(self._record.read_text(encoding="utf-8"))
+            if {name: record[name] for name in self._identity} != self._identity:
+                return Spans()
+            if os.fstat(self.descriptor).st_size != self._length:
+                return Spans()
+            spans = Spans((int(start), int(end)) for start, end in record["done"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return Spans()
+        return spans if all(0 <= s.start < s.end <= self._length for s in spans) else Spans()
+
+    def _reserve(self) -> None:
+        """Take the room now: a disk that is too full shows before hours of download."""
+        if self._length and not self.done:
+            with suppress(NotImplementedError, AttributeError):
+                os.posix_fallocate(self.descriptor, 0, self._length)
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a small file whole: a crash leaves the old one or the new one."""
+    descriptor, draft = mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+def _problem(path: Path, error: OSError) -> FileProblem:
+    return FileProblem(f"{path}: {error.strerror or error}")

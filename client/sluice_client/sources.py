@@ -1,0 +1,96 @@
+"""From the words of a command line to the files to send, with the reasons for those that stay."""
+
+from __future__ import annotations
+
+import glob
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_client.errors import FileProblem
+from sluice_client.local_file import LocalFile
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that is not sent. `is_failure` where the person asked for just that."""
+
+    path: Path
+    reason: str
+    is_failure: bool
+
+
+def find_files(words: Iterable[str]) -> Iterator[LocalFile | Left]:
+    """The files that paths, folders (with all below) and patterns name, each once."""
+    seen: set[Path] = set()
+    for word in words:
+        for found in _expand(word):
+            key = found.path.resolve() if isinstance(found, LocalFile) else found.path
+            if key not in seen:
+                seen.add(key)
+                yield found
+
+
+def _expand(word: str) -> Iterator[LocalFile | Left]:
+    path = Path(word)
+    if os.path.lexists(path):
+        yield from _path(path)
+        return
+    matches = sorted(glob.glob(word, recursive=True)) if glob.has_magic(word) else []
+    if not matches:
+        yield Left(path, "there is no such file or folder", is_failure=True)
+    for match in matches:
+        yield from _path(Path(match))
+
+
+def _path(path: Path) -> Iterator[LocalFile | Left]:
+    if path.is_dir():
+        yield from _folder(path)
+    else:
+        yield _file(path, path.name, is_named=True)
+
+
+def _folder(top: Path) -> Iterator[LocalFile | Left]:
+    """Everything below; links to folders are not followed, as they may lead round in circles."""
+    unreadable: list[OSError] = []
+    above = top.resolve().parent
+    found_any = False
+    for folder, subfolders, names in os.walk(top, onerror=unreadable.append):
+        subfolders.sort()
+        for name in sorted([*names, *(n for n in subfolders if Path(folder, n).is_symlink())]):
+            found_any = True
+            path = Path(folder, name)
+            relative = path.parent.resolve().relative_to(above) / name
+            yield _file(path, relative.as_posix(), is_named=False)
+    for error in unreadable:
+        reason = f"the folder cannot be read: {error.strerror}"
+        yield Left(Path(error.filename), reason, is_failure=True)
+    if not found_any and not unreadable:
+        yield Left(top, "the folder is empty", is_failure=False)
+
+
+def _file(path: Path, name: str, *, is_named: bool) -> LocalFile | Left:
+    if path.is_symlink() and not path.exists():
+        return Left(path, "is a link that leads nowhere", is_failure=True)
+    if path.is_symlink() and path.is_dir():
+        return Left(path, "is a link to a folder, and not followed", is_failure=is_named)
+    try:
+        file = LocalFile.at(path, sendable_name(name))
+    except FileProblem as error:
+        is_special = path.exists() and not path.is_file()
+        return Left(path, _reason(error, path), is_failure=is_named or not is_special)
+    if not os.access(path, os.R_OK):
+        return Left(path, "may not be read: permission denied", is_failure=True)
+    return file
+
+
+def _reason(error: FileProblem, path: Path) -> str:
+    return str(error).removeprefix(f"{path}: ")
+
+
+def sendable_name(name: str) -> str:
+    """The name as text that can travel: what is no character becomes one that says so."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return "".join("_" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text)

@@ -1,0 +1,233 @@
+"""Requests to one server over kept-alive connections; one error tree for all that can fail."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from sluice_client.errors import ConnectionFailed, Refused, SluiceError, problem_of
+from sluice_client.options import Options
+from sluice_client.retry import Patience
+
+CONNECT_SECONDS = 15.0
+
+SEND_BLOCK_BYTES = 64 * 1024
+"""Python's timeout is for the whole of a `sendall`: on a slow line a block must be small enough to
+leave within it, or a line that works is taken for a dead one."""
+
+UNSENT_BYTES = 256 * 1024
+"""What the kernel may hold unsent. With megabytes in there (its default) the progress shown runs
+minutes ahead of a slow line, and a stalled one is noticed as much later."""
+
+NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
+
+KEEPALIVE_IDLE_SECONDS = 10
+KEEPALIVE_PROBES = 4
+"""A line that went away while an answer is waited for shows only if the kernel asks."""
+
+MOST_RETRY_AFTER_SECONDS = 600.0
+
+T = TypeVar("T")
+
+
+class Transport:
+    """Sends requests; raises `ConnectionFailed` or `Refused`. Safe to use from several threads."""
+
+    def __init__(self, options: Options, stop: threading.Event) -> None:
+        self.base_url = options.server
+        self.options = options
+        self.stop = stop
+        self._idle: list[requests.Session] = []
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close every connection that is not in use, and those in use after it."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()
+
+    def patience(self) -> Patience:
+        """A new limit on time without progress, for one job."""
+        return Patience(self.options.give_up_seconds, self.stop)
+
+    def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        """One try. `arguments` are those of `requests`; the body of the answer is read."""
+        with self.stream(method, path, **arguments) as response:
+            with _network_errors():
+                response.content  # noqa: B018 - reads it while errors of the network are translated
+            return response
+
+    @contextmanager
+    def stream(self, method: str, path: str, **arguments: Any) -> Iterator[requests.Response]:
+        """One try, with the body of the answer still to be read."""
+        arguments.setdefault("timeout", self._timeouts())
+        with self._session() as session:
+            with _network_errors():
+                response = session.request(
+                    method, self.base_url + path, stream=True, allow_redirects=False, **arguments
+                )
+            try:
+                _raise_for_status(response)
+                with _network_errors():
+                    yield response
+            finally:
+                response.close()
+
+    def json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        """The object a request is answered with, tried again as long as that may help."""
+        return self.patiently(lambda: json_object(self.request(method, path, **arguments)))
+
+    def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
+        """What `attempt` returns, tried again as long as that may help."""
+        patience = patience or self.patience()
+        failures = 0
+        while True:
+            try:
+                return attempt()
+            except SluiceError as error:
+                failures += 1
+                patience.wait_after(error, failures)
+
+    def _timeouts(self) -> tuple[float, float]:
+        """For sending (a block has to leave within it) and for the answer, in seconds."""
+        return self.options.stall_seconds, self.options.answer_seconds
+
+    @contextmanager
+    def _session(self) -> Iterator[requests.Session]:
+        """A session that no other thread uses meanwhile, with a live connection if there is one."""
+        with self._lock:
+            session = self._idle.pop() if self._idle else _new_session(self.options.stall_seconds)
+        try:
+            yield session
+        finally:
+            with self._lock:
+                is_kept = not self._is_closed
+                if is_kept:
+                    self._idle.append(session)
+            if not is_kept:
+                session.close()
+
+
+def _new_session(stall_seconds: float) -> requests.Session:
+    session = requests.Session()
+    session.headers["User-Agent"] = "sluice-client"
+    session.headers["Accept"] = "application/json, */*;q=0.5"
+    # A proxy that compresses would change the bytes, and the ranges, of a download.
+    session.headers["Accept-Encoding"] = "identity"
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(stall_seconds))
+    return session
+
+
+class _Adapter(HTTPAdapter):
+    """An adapter that knows how to live with slow lines."""
+
+    def __init__(self, stall_seconds: float) -> None:
+        self._stall_seconds = stall_seconds
+        super().__init__(pool_connections=2, pool_maxsize=2, max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """See `HTTPAdapter.init_poolmanager`."""
+        super().init_poolmanager(
+            *args,
+            socket_options=_socket_options(self._stall_seconds),
+            blocksize=SEND_BLOCK_BYTES,
+            **kwargs,
+        )
+
+
+def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:
+    """Those that this system has."""
+    wanted = {
+        "TCP_NODELAY": 1,
+        "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,
+        "TCP_KEEPINTVL": max(1, int(stall_seconds / KEEPALIVE_PROBES)),
+        "TCP_KEEPCNT": KEEPALIVE_PROBES,
+        "TCP_USER_TIMEOUT": int(stall_seconds * 1000),
+    }
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in wanted.items():
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    if NOTSENT_LOWAT is not None:
+        options.append((socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES))
+    return options
+
+
+def json_object(response: requests.Response) -> dict[str, Any]:
+    """The body as an object; `ConnectionFailed` where something on the way answered instead."""
+    document = _json(response)
+    if not isinstance(document, dict):
+        raise ConnectionFailed(
+            f"{urlsplit(response.url).netloc} answered with something that is not Sluice's JSON."
+        )
+    return document
+
+
+def _raise_for_status(response: requests.Response) -> None:
+    status = response.status_code
+    if status < 300 or status == 304:
+        return
+    if status < 400:
+        target = response.headers.get("Location", "elsewhere")
+        detail = f"The server redirects to {target}: use that address."
+        raise Refused(status, code="redirected", detail=detail, retryable=False)
+    with _network_errors():
+        problem = problem_of(_json(response), status)
+    raise Refused(status, retry_after=_retry_after(response.headers), **problem)
+
+
+def _json(response: requests.Response) -> Any:
+    if "json" not in response.headers.get("Content-Type", ""):
+        return None
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdecimal():
+        return min(float(text), MOST_RETRY_AFTER_SECONDS)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    seconds = (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+    return min(max(0.0, seconds), MOST_RETRY_AFTER_SECONDS)
+
+
+@contextmanager
+def _network_errors() -> Iterator[None]:
+    """Whatever requests and urllib3 raise for a broken connection, as `ConnectionFailed`."""
+    try:
+        yield
+    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+        raise SluiceError(str(error)) from error
+    except requests.RequestException as error:
+        raise ConnectionFailed(_in_words(error)) from error
+
+
+def _in_words(error: requests.RequestException) -> str:
+    host = urlsplit(error.request.url).netloc if error.request and error.request.url else "it"
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"No secure connection to {host}: {error}"
+    if isinstance(error, requests.Timeout) or "timed out" in str(error):
+        return f"The connection to {host} fell silent."
+    if "NewConnectionError" in repr(error) or "Failed to establish" in str(error):
+        return f"Nothing answers at {host}."
+    return f"The connection to {host} broke."

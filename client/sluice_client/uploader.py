@@ -1,0 +1,222 @@
+"""One file from this machine to the server: found or created, sent, compared."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sluice_client.chunk_sender import ChunkSender, OpenedFile
+from sluice_client.errors import (
+    ContentMismatch,
+    FileChanged,
+    Interrupted,
+    Refused,
+    ServerUnreachable,
+    SluiceError,
+)
+from sluice_client.hashing import BackgroundHash
+from sluice_client.local_file import LocalFile
+from sluice_client.pace import Pace
+from sluice_client.progress import Meter, Phase, ProgressListener
+from sluice_client.resume_store import ResumeStore, UploadRecord
+from sluice_client.spans import Spans
+from sluice_client.transport import Transport
+
+ROUNDS = 5
+"""Chunks that were acknowledged and are missing after all (the server lost power, and was set not
+to wait for its disk) are sent again, so often."""
+
+DIGEST_GRACE_SECONDS = 60.0
+DIGEST_BYTES_PER_SECOND = 20_000_000
+"""How long to wait for the server's own checksum: a minute, and what a slow disk needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A file that is on the server.
+
+    `sent` is the number of bytes this run sent, 0 where the server had the file already;
+    `is_verified` is False where the server had no checksum yet.
+    """
+
+    path: str
+    name: str
+    id: str
+    length: int
+    sha256: str
+    media: str
+    url: str
+    sent: int
+    is_verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UploadContext:
+    """What the uploads of a run share: connections, memory of earlier runs, what is learned."""
+
+    transport: Transport
+    store: ResumeStore
+    pace: Pace
+
+
+def upload_file(
+    context: UploadContext, file: LocalFile, listener: ProgressListener | None = None
+) -> Uploaded:
+    """The file on the server, whole and compared; raises any `SluiceError`."""
+    meter = Meter(file.name, file.size, listener)
+    with file.open() as descriptor:
+        background = BackgroundHash(descriptor, file.size, context.transport.stop)
+        try:
+            return _FileUpload(context, OpenedFile(file, descriptor, background), meter).run()
+        finally:
+            background.close()
+
+
+class _FileUpload:
+    def __init__(self, context: UploadContext, opened: OpenedFile, meter: Meter) -> None:
+        self._context = context
+        self._transport = context.transport
+        self._opened = opened
+        self._file = opened.file
+        self._meter = meter
+        self._fingerprint = opened.file.fingerprint(opened.descriptor)
+
+    def run(self) -> Uploaded:
+        document = self._find_or_create()
+        if document["state"] == "complete":
+            known = self._known(document)
+            if known is not None:
+                return known
+            # The server has another file that looks alike; the whole checksum tells them apart.
+            self._fingerprint = f"client1-{self._file.size}-{self._opened.hash.result()}"
+            document = self._find_or_create()
+        try:
+            return self._send(document)
+        except Refused as error:
+            if not error.is_missing:
+                raise
+            self._context.store.forget(self._transport.base_url, self._fingerprint)
+            return self._send(self._find_or_create())
+
+    def _find_or_create(self) -> dict[str, Any]:
+        server = self._transport.base_url
+        record = self._context.store.load(server, self._fingerprint)
+        if record is not None:
+            with suppress(Refused):
+                return self._transport.json("GET", f"/api/uploads/{record.id}")
+        wish = {
+            "name": self._file.name,
+            "size": self._file.size,
+            "fingerprint": self._fingerprint,
+        }
+        document = self._transport.json("POST", "/api/uploads", json=wish)
+        self._context.store.save(
+            UploadRecord(
+                server=server,
+                fingerprint=self._fingerprint,
+                id=str(document["id"]),
+                path=str(self._file.path.absolute()),
+                length=self._file.size,
+            )
+        )
+        return document
+
+    def _send(self, document: dict[str, Any]) -> Uploaded:
+        upload_id = str(document["id"])
+        arrived = self._file.size - Spans(document["missing"]).total
+        self._meter.start_at(arrived)
+        try:
+            document = self._send_rounds(document)
+            return self._compared(document, sent=self._file.size - arrived)
+        except ContentMismatch:
+            self._remove(upload_id)
+            raise
+
+    def _send_rounds(self, document: dict[str, Any]) -> dict[str, Any]:
+        upload_id = str(document["id"])
+        for _ in range(ROUNDS):
+            if document["state"] == "receiving":
+                sender = ChunkSender(
+                    self._transport,
+                    self._opened,
+                    upload_id,
+                    pace=self._context.pace,
+                    meter=self._meter,
+                )
+                sender.send(Spans(document["missing"]))
+            document = self._settled(upload_id)
+            if document["state"] == "complete":
+                return document
+        raise ServerUnreachable("The server loses what it acknowledges; run the command again.")
+
+    def _settled(self, upload_id: str) -> dict[str, Any]:
+        """The upload once the server no longer works on it; publishing may take its time."""
+        self._meter.report(Phase.VERIFYING)
+        deadline = time.monotonic() + self._digest_seconds
+        while True:
+            document = self._transport.json("GET", f"/api/uploads/{upload_id}")
+            if document["state"] != "verifying" or time.monotonic() > deadline:
+                return document
+            self._pause(1.0)
+
+    def _known(self, document: dict[str, Any]) -> Uploaded | None:
+        """The answer for a file the server has; None if its bytes are others."""
+        try:
+            return self._compared(document, sent=0)
+        except FileChanged:
+            raise
+        except ContentMismatch:
+            return None
+
+    def _compared(self, document: dict[str, Any], *, sent: int) -> Uploaded:
+        self._meter.report(Phase.VERIFYING)
+        here = self._opened.hash.result()
+        self._file.check_unchanged()
+        there = document.get("sha256") or self._await_sha256(str(document["id"]))
+        if there is not None and there != here:
+            raise ContentMismatch(
+                f"{self._file.path}: the server has other bytes (SHA-256 {there}, here {here})."
+            )
+        self._context.store.forget(self._transport.base_url, self._fingerprint)
+        self._meter.start_at(self._file.size)
+        self._meter.report(Phase.DONE)
+        return Uploaded(
+            path=str(self._file.path),
+            name=self._file.name,
+            id=str(document["id"]),
+            length=self._file.size,
+            sha256=here,
+            media=str(document["media"]),
+            url=f"{self._transport.base_url}{document['media']}",
+            sent=sent,
+            is_verified=there is not None,
+        )
+
+    def _await_sha256(self, upload_id: str) -> str | None:
+        """The server's checksum, which it computes in the background; None if that takes long."""
+        deadline = time.monotonic() + self._digest_seconds
+        seconds = 0.1
+        while time.monotonic() < deadline:
+            sha256 = self._transport.json("GET", f"/api/videos/{upload_id}").get("sha256")
+            if isinstance(sha256, str):
+                return sha256
+            self._pause(seconds)
+            seconds = min(2.0, seconds * 1.5)
+        return None
+
+    @property
+    def _digest_seconds(self) -> float:
+        return DIGEST_GRACE_SECONDS + self._file.size / DIGEST_BYTES_PER_SECOND
+
+    def _pause(self, seconds: float) -> None:
+        if self._transport.stop.wait(seconds):
+            raise Interrupted("Stopped while the server was verifying.")
+
+    def _remove(self, upload_id: str) -> None:
+        """Take bytes that are no file away from the server, or the next run would find them."""
+        self._context.store.forget(self._transport.base_url, self._fingerprint)
+        for path in (f"/api/uploads/{upload_id}", f"/api/videos/{upload_id}"):
+            with suppress(SluiceError):
+                self._transport.request("DELETE", path)
