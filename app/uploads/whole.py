@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from io import RawIOBase
+from typing import Any
 
 from app.domain.errors import StorageFailed, UploadError
 from app.domain.lifecycle import GONE, UploadState
@@ -51,6 +51,11 @@ class WholeFiles(Receiver):
 
     The SHA-256 of one file is computed while the next one arrives, on another core.
     """
+
+    def __init__(self, *places: Any, **limits: Any) -> None:
+        super().__init__(*places, **limits)
+        # A cached_property would make two where two threads come first at once (Python 3.12).
+        self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def receive(
         self, source: BodySource, *, owner: str, filename: str, room: int = 0
@@ -112,10 +117,6 @@ class WholeFiles(Receiver):
     def drop(self, file: ReceivedFile) -> None:
         """Remove it."""
         self._store.delete(file.id)
-
-    @cached_property
-    def _digesting(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def _begin_digest(self, upload_id: UploadId, length: int) -> Future[str] | None:
         if length > DIGEST_AT_ONCE_BYTES:

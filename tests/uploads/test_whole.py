@@ -1,9 +1,12 @@
 """Files that come whole: all of a file is kept, or nothing of it."""
 
 import hashlib
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +24,10 @@ from app.domain.upload import Upload
 from app.ingest.source import StreamSource
 from app.storage.base import Durability
 from app.storage.local import LocalStore
+from app.uploads import whole
 from app.uploads.whole import Kept, ReceivedFile
 from tests.storage.sources import PiecesSource, pattern
-from tests.uploads.world import MAX_LENGTH, ME, World
+from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 
 
 def receive(world: World, source: PiecesSource, *, room: int = 0) -> ReceivedFile:
@@ -47,6 +51,24 @@ def test_a_whole_file_becomes_a_video_of_its_exact_length(
     assert (world.videos / video.id).stat().st_size == length
     assert world.library.page(ME, limit=5).videos == [world.records.get(video.id)]
     assert len(world.events) == 1
+
+
+def test_files_that_come_first_at_once_share_one_pool(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `cached_property` there were two from Python 3.12 on, which has no lock in it."""
+    made: list[object] = []
+
+    class SlowPool(ThreadPoolExecutor):
+        def __init__(self, *arguments: Any, **names: Any) -> None:
+            made.append(self)
+            time.sleep(0.1)
+            super().__init__(*arguments, **names)
+
+    monkeypatch.setattr(whole, "ThreadPoolExecutor", SlowPool)
+    received = in_threads(4, lambda _: receive(world, untold(10)))
+    assert {type(each) for each in received} == {ReceivedFile}
+    assert len(made) <= 1
 
 
 def test_a_file_that_is_not_kept_yet_is_in_no_list(world: World) -> None:
