@@ -7,6 +7,7 @@ from io import RawIOBase
 from typing import Protocol
 from zlib import crc32
 
+from app.domain.errors import StorageFailed
 from app.ingest.stages import Stage, stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
@@ -14,6 +15,10 @@ ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
 
 
 READ_BYTES = 1024 * 1024
+
+
+class FileTooShort(StorageFailed):
+    """A file on the disk ends before the length it is known to have."""
 
 
 class Checksum(Protocol):
@@ -58,10 +63,24 @@ def new_checksum(algorithm: str) -> Checksum:
 
 
 def digest_of(file: RawIOBase, algorithm: str, length: int) -> str:
-    """The digest, in hexadecimal, of the next `length` bytes of a file, or of all if fewer."""
+    """The digest, in hexadecimal, of the next `length` bytes of a file.
+
+    Raises `FileTooShort` where there are fewer, and `StorageFailed` where the disk fails.
+    """
     checksum, buffer = new_checksum(algorithm), memoryview(bytearray(READ_BYTES))
+    missing = length
     with stage(Stage.HASH):
-        while count := file.readinto(buffer[: min(length, READ_BYTES)]):
+        while missing:
+            count = _read_some(file, buffer[: min(missing, READ_BYTES)])
+            if count == 0:
+                raise FileTooShort(f"The file has only {length - missing} of {length} bytes.")
             checksum.update(buffer[:count])
-            length -= count
+            missing -= count
     return checksum.digest().hex()
+
+
+def _read_some(file: RawIOBase, buffer: memoryview) -> int:
+    try:
+        return file.readinto(buffer) or 0
+    except OSError as error:
+        raise StorageFailed(f"The disk failed to read the file: {error.strerror}.") from error

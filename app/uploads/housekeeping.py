@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 
-from app.domain.errors import UploadError, UploadGone, UploadNotFound
+from app.domain.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
@@ -144,7 +144,7 @@ class Housekeeping:
         try:
             with self._store.open(upload.id, ByteRange(0, upload.known_length)) as file:
                 digest = digest_of(file, "sha256", upload.known_length)
-        except OSError as error:
+        except (OSError, StorageFailed) as error:
             log.error("video cannot be read: %s", error, extra={"upload_id": upload.id})
             self._unreadable.add(upload.id)
         else:

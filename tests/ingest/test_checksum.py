@@ -1,5 +1,6 @@
 """Sums over bytes, against the vectors their authors published."""
 
+import errno
 import hashlib
 from io import BytesIO, FileIO
 from pathlib import Path
@@ -7,9 +8,9 @@ from zlib import crc32
 
 import pytest
 
-from app.domain.errors import DigestMismatch
+from app.domain.errors import DigestMismatch, StorageFailed
 from app.ingest import checksum
-from app.ingest.checksum import ALGORITHMS, digest_of, new_checksum
+from app.ingest.checksum import ALGORITHMS, FileTooShort, digest_of, new_checksum
 from app.ingest.source import DigestSource, HashingSource, StreamSource
 from tests.storage.sources import pattern
 
@@ -58,7 +59,7 @@ def test_other_names_are_not_known(name: str) -> None:
         new_checksum(name)
 
 
-@pytest.mark.parametrize("length", [0, 1, 999, 1000, 5000])
+@pytest.mark.parametrize("length", [0, 1, 999, 1000, 1900])
 def test_the_digest_of_a_file_is_of_its_next_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
@@ -68,7 +69,24 @@ def test_the_digest_of_a_file_is_of_its_next_bytes(
     with FileIO(path) as file:
         file.seek(100)
         found = digest_of(file, "sha256", length)
-    assert found == hashlib.sha256(pattern(100, min(2000, 100 + length))).hexdigest()
+    assert found == hashlib.sha256(pattern(100, 100 + length)).hexdigest()
+
+
+def test_too_few_bytes_have_no_digest(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(pattern(0, 1999))
+    with FileIO(path) as file, pytest.raises(FileTooShort, match="1999 of 2000"):
+        digest_of(file, "sha256", 2000)
+
+
+def test_a_disk_that_cannot_be_read_is_an_error_of_the_storage(tmp_path: Path) -> None:
+    with FileIO(tmp_path / "written", "w") as unreadable, pytest.raises(StorageFailed):
+        digest_of(_Failing(unreadable.fileno(), closefd=False), "sha256", 10)
+
+
+class _Failing(FileIO):
+    def readinto(self, _buffer: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -214,6 +214,16 @@ def test_an_unreadable_video_does_not_hold_up_the_others(
     assert world.records.get(good.id).sha256 is not None
 
 
+def test_a_video_cut_short_gets_no_digest(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    video = world.completed(1000)
+    os.truncate(world.videos / video.id, 999)
+    for _ in range(2):
+        world.housekeeping.digest()
+    assert world.records.get(video.id).sha256 is None
+    (line,) = caplog.records
+    assert "999 of 1000 bytes" in line.getMessage()
+
+
 def test_activity_between_the_look_and_the_step_saves_an_upload(world: World) -> None:
     upload = world.create(100)
     world.later(days=8)
