@@ -119,9 +119,8 @@ def stop(token: Token[StageClock | None]) -> None:
     _clock.reset(token)
 
 
-def with_this_clock(work: Callable[P, T]) -> Callable[P, T]:
-    """`work` for another thread that this one waits for, timed by the clock of this one."""
-    clock = _clock.get()
+def timed_by(clock: StageClock, work: Callable[P, T]) -> Callable[P, T]:
+    """`work` for another thread, timed by a clock of its own; see `add_seconds`."""
 
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:
         token = start(clock)
@@ -131,6 +130,17 @@ def with_this_clock(work: Callable[P, T]) -> Callable[P, T]:
             stop(token)
 
     return timed
+
+
+def add_seconds(clock: StageClock) -> None:
+    """Count what `clock` measured in another thread for the request at hand, which waited for it.
+
+    Two threads cannot share one clock: a request that stops waiting goes on beside the work.
+    """
+    waiting = _clock.get()
+    if waiting is not None:
+        for name, seconds in clock.seconds.items():
+            waiting.seconds[name] = waiting.seconds.get(name, 0.0) + seconds
 
 
 def note_arrival(count: int) -> None:

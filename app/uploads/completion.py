@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from app.domain.errors import DigestMismatch, UploadError, UploadGone
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Upload, UploadKind
-from app.ingest.checksum import digest_of
-from app.ingest.stages import Stage, stage, with_this_clock
+from app.ingest.checksum import FileTooShort, digest_of
+from app.ingest.stages import Stage, StageClock, add_seconds, stage, timed_by
 from app.ingest.turns import aside
 from app.records.base import UploadRecords
 from app.storage.base import BytesLost, ConcatenatingStore
@@ -25,9 +25,20 @@ ANSWER_WITHIN_SECONDS = 20.0
 """Proxies give up on a silent server after 30 to 60 s. Publishing across file systems copies, and
 may take longer: it then goes on while the client is told `verifying`, and asks again."""
 
+SHORT_BYTES = 32 * 1024 * 1024
+"""Up to this length a file is published by the thread of its request: even to sum it up takes a
+fraction of a second, and it waits for no longer one."""
+
 PUBLISHING_THREADS = 4
+"""Longer files that are published at once, by each process, without being read."""
+
+READING_THREADS = 4
+"""Longer files that are read to the end at once, by each process, before they are published: those
+with a digest to compare, and concatenations."""
 
 Listener = Callable[[UploadCompleted], None]
+T = TypeVar("T")
+U = TypeVar("U")
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +60,8 @@ class Completion:
         self._clock = clock
         self._listeners = listeners
         self._concatenation = Concatenation(records, store, policy=policy, clock=clock)
-        self._pool = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
+        self._publishing = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
+        self._reading = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="read")
 
     def finish(self, upload: Upload) -> Upload:
         """The published upload, or the upload as it stands if that takes long, or cannot be yet.
@@ -65,12 +77,10 @@ class Completion:
             upload = self._concatenation.begin(upload)
         if upload.state is not UploadState.VERIFYING:
             return upload
-        task = self._pool.submit(with_this_clock(self.publish), upload)
-        try:
-            with aside():
-                return task.result(timeout=ANSWER_WITHIN_SECONDS)
-        except TimeoutError:
-            return self._records.get(upload.id)
+        if upload.known_length <= SHORT_BYTES:
+            return self.publish(upload)
+        pool = self._reading if _is_read(upload) else self._publishing
+        return _result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
 
     def publish(self, upload: Upload) -> Upload:
         """Publish an upload in `verifying`; harmless if another does so too, or has done.
@@ -84,7 +94,7 @@ class Completion:
             self._check_digest(upload)
             with stage(Stage.PUBLISH):
                 self._store.publish(upload.id, upload.known_length)
-        except BytesLost:
+        except (BytesLost, FileTooShort):
             self.give_up(upload)
         try:
             published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
@@ -102,12 +112,10 @@ class Completion:
         """
         if not uploads:
             return []
-        task = self._pool.submit(with_this_clock(self._publish_all), uploads)
-        try:
-            with aside():
-                return task.result(timeout=ANSWER_WITHIN_SECONDS)
-        except TimeoutError:
-            return [self._records.get(upload.id) for upload in uploads]
+        if sum(upload.known_length for upload in uploads) <= SHORT_BYTES:
+            return self._publish_all(uploads)
+        outcomes = _result_in_time(self._publishing, self._publish_all, uploads)
+        return outcomes or [self._records.get(upload.id) for upload in uploads]
 
     def give_up(self, upload: Upload) -> NoReturn:
         """End an upload whose bytes the store has lost, so that its client starts afresh."""
@@ -148,7 +156,7 @@ class Completion:
         with self._told_of_failure(upload):
             begun = self._concatenation.begin(upload)
             if begun.state is UploadState.VERIFYING:
-                self._pool.submit(self._publish_whole, begun)
+                self._reading.submit(self._publish_whole, begun)
 
     def _publish_whole(self, upload: Upload) -> None:
         with self._told_of_failure(upload):
@@ -187,3 +195,22 @@ class Completion:
         if current.state is not UploadState.COMPLETE:
             self._store.delete(upload.id)
         return current.require_present()
+
+
+def _is_read(upload: Upload) -> bool:
+    """Whether publishing takes as long as reading the file, and is not mostly a rename."""
+    return upload.repr_digest is not None or upload.kind is UploadKind.CONCATENATION
+
+
+def _result_in_time(pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U) -> T | None:
+    """What `work` makes of `subject`; None where that takes too long, and goes on."""
+    clock = StageClock()
+    task = pool.submit(timed_by(clock, work), subject)
+    try:
+        with aside():
+            return task.result(timeout=ANSWER_WITHIN_SECONDS)
+    except TimeoutError:
+        return None
+    finally:
+        if task.done():
+            add_seconds(clock)

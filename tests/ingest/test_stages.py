@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.ingest import stages
-from app.ingest.stages import Stage, StageClock, note_arrival, stage, with_this_clock
+from app.ingest.stages import Stage, StageClock, add_seconds, note_arrival, stage, timed_by
 
 
 @contextmanager
@@ -84,13 +84,17 @@ def in_stage(name: Stage) -> Callable[[], None]:
     return work
 
 
-def test_work_in_another_thread_counts_only_where_it_takes_the_clock_along() -> None:
+def test_work_in_another_thread_counts_only_once_it_is_added() -> None:
     with ThreadPoolExecutor(1) as pool, timed() as clock:
         pool.submit(in_stage(Stage.RECORD)).result()
-        assert clock.seconds == {}
-        pool.submit(with_this_clock(in_stage(Stage.SYNC))).result()
+        elsewhere = StageClock()
+        pool.submit(timed_by(elsewhere, in_stage(Stage.SYNC))).result()
         pool.submit(in_stage(Stage.RECORD)).result()
-    assert clock.seconds.keys() == {Stage.SYNC}
+        assert clock.seconds == {}
+        add_seconds(elsewhere)
+        add_seconds(elsewhere)
+    assert clock.seconds == {Stage.SYNC: 2 * elsewhere.seconds[Stage.SYNC]}
+    add_seconds(elsewhere)  # Outside any request it is nothing.
 
 
 def test_concurrent_requests_do_not_see_each_other() -> None:

@@ -1,8 +1,11 @@
 """The end of an upload: exactly once, whoever takes part and whatever comes between."""
 
+import hashlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,10 @@ from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
+from app.ingest import stages
+from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
+from app.ingest.stages import Stage, StageClock
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads import append, completion
@@ -78,6 +84,7 @@ def test_a_slow_publication_is_answered_as_verifying_and_goes_on(
         is_done.set()
 
     monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
+    monkeypatch.setattr(completion, "SHORT_BYTES", 0)
     store = SlowStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
     world = World(tmp_path, store=store, listeners=[note])
     upload = world.create(10)
@@ -85,6 +92,77 @@ def test_a_slow_publication_is_answered_as_verifying_and_goes_on(
     may_publish.set()
     assert is_done.wait(30)
     assert world.service.get(ME, upload.id).state is UploadState.COMPLETE
+
+
+def test_a_request_that_stopped_waiting_is_timed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, may_publish, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    class SlowStore(LocalStore):
+        def publish(self, key: str, length: int) -> None:
+            has_begun.set()
+            may_publish.wait(30)
+            super().publish(key, length)
+
+    monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
+    monkeypatch.setattr(completion, "SHORT_BYTES", 0)
+    store = SlowStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
+    world = World(tmp_path, store=store, listeners=[lambda _: has_ended.set()])
+    upload = world.create(10)
+    clock = StageClock()
+    token = stages.start(clock)
+    try:
+        assert world.send(upload, 0, 10).state is UploadState.VERIFYING
+        assert has_begun.wait(30)
+        with stages.stage(Stage.RECORD):
+            may_publish.set()
+            assert has_ended.wait(30)
+            assert clock.switch(Stage.RECORD) is Stage.RECORD, "no other thread has switched it"
+    finally:
+        stages.stop(token)
+    assert Stage.PUBLISH not in clock.seconds
+
+
+@pytest.mark.parametrize("length", [10, 1000], ids=["short", "long without a digest"])
+def test_a_file_that_needs_no_sum_waits_for_none(
+    world: World, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(completion, "SHORT_BYTES", 100)
+    may_go_on, is_summing = threading.Event(), threading.Semaphore(0)
+    real: Callable[..., str] = digest_of
+
+    def slowly(*arguments: Any) -> str:
+        is_summing.release()
+        assert may_go_on.wait(30)
+        return real(*arguments)
+
+    monkeypatch.setattr(completion, "digest_of", slowly)
+    right = f"sha256:{hashlib.sha256(pattern(0, 1000)).hexdigest()}"
+    summed = [world.create(1000, repr_digest=right) for _ in range(2 * completion.READING_THREADS)]
+    threads = [threading.Thread(target=world.send, args=(each, 0, 1000)) for each in summed]
+    for thread in threads:
+        thread.start()
+    for _ in range(completion.READING_THREADS):
+        assert is_summing.acquire(timeout=30)
+    assert world.send(world.create(length), 0, length).state is UploadState.COMPLETE
+    assert not may_go_on.is_set()
+    may_go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert {world.state(each) for each in summed} == {UploadState.COMPLETE}
+
+
+def test_a_file_cut_short_is_given_up_whether_or_not_it_has_a_digest(world: World) -> None:
+    right = f"sha256:{hashlib.sha256(pattern(0, 1000)).hexdigest()}"
+    for digest in (None, right):
+        upload = world.create(1000, repr_digest=digest)
+        world.send(upload, 0, 999)
+        os.truncate(world.staging / upload.id, 500)
+        verifying = world.records.add_received(upload.id, ByteRange(999, 1000), world.now)
+        with pytest.raises(UploadGone, match="expired"):
+            world.completion.finish(verifying)
+        assert world.state(upload) is UploadState.EXPIRED
 
 
 def test_cancelling_frees_the_room(world: World) -> None:

@@ -90,7 +90,12 @@ class World:
         self.now += timedelta(**delta)
 
     def create(
-        self, length: int, *, client_key: str | None = None, fingerprint: str | None = None
+        self,
+        length: int,
+        *,
+        client_key: str | None = None,
+        fingerprint: str | None = None,
+        repr_digest: str | None = None,
     ) -> Upload:
         """A new upload of mine."""
         new = NewUpload(
@@ -99,6 +104,7 @@ class World:
             length=length,
             client_key=client_key,
             fingerprint=fingerprint,
+            repr_digest=repr_digest,
         )
         return self.service.create(new)[0]
 
