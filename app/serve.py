@@ -66,6 +66,7 @@ def main() -> int:
         return Supervisor().run()
     finally:
         metrics.close()
+        build_services(settings).database.checkpoint()
 
 
 def _report_folders(settings: Settings) -> None:

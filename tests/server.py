@@ -62,6 +62,11 @@ class Server:
         return Path(self.environment["SLUICE_DATA_DIR"]) / "library"
 
     @property
+    def database(self) -> Path:
+        """The records."""
+        return self.library.parent / "sluice.db"
+
+    @property
     def log(self) -> str:
         """Everything the server has written so far."""
         return (self.folder / "log").read_text()

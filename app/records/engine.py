@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from app.records.group_commit import GroupCommit
 
 BUSY_TIMEOUT_MILLISECONDS = 60_000
 """How long SQLite waits for another process's transaction; each takes a few milliseconds."""
+
+CHECKPOINT_SECONDS = 2.0
+"""A stop waits for another process's transaction no longer than this."""
 
 
 class Database:
@@ -74,6 +77,36 @@ class Database:
     def close(self) -> None:
         """Close all idle connections."""
         self._engine.dispose()
+
+    def checkpoint(self) -> None:
+        """Move what the write-ahead log holds into the database, for when no process is left.
+
+        The last to close a SQLite database does that; processes that exit leave it undone. Another
+        one that reads is not waited for: the log stays, and is as good as the database.
+        """
+        if self._file is not None and self._file.exists():
+            with suppress(sqlite3.Error), closing(_open_file(self._file)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def copy_to(self, path: Path) -> None:
+        """Make `path` a consistent copy of a SQLite database, while others write to it.
+
+        What SQLite refuses raises `sqlite3.Error`; `path` must not be a database in use.
+        """
+        if self._file is None:
+            raise ValueError(f"{self._url} is not a file of SQLite")
+        with closing(_open_file(self._file)) as source, closing(_open_file(path)) as target:
+            source.backup(target)  # All pages in one read transaction, for which no writer waits.
+            # One file, which nothing has to be kept beside; a server switches it back.
+            target.execute("PRAGMA journal_mode=DELETE")
+
+    @property
+    def _file(self) -> Path | None:
+        return Path(self._url.database) if self._is_sqlite and self._url.database else None
+
+
+def _open_file(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=CHECKPOINT_SECONDS)
 
 
 def _use_write_ahead_log(cursor: Any) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -59,3 +60,16 @@ def test_a_server_that_is_told_to_stop_while_it_starts_leaves_nobody(
             for process in family:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
+
+
+def test_a_clean_stop_leaves_the_database_in_one_file(tmp_path: Path) -> None:
+    server = Server(tmp_path, {})
+    server.start()
+    server.post("/upload", files={"file": ("film.mp4", b"film")}).raise_for_status()
+    assert Path(f"{server.database}-wal").stat().st_size > 0
+
+    server.stop()
+
+    assert [path.name for path in server.database.parent.glob("sluice.db*")] == ["sluice.db"]
+    with closing(sqlite3.connect(server.database)) as database:
+        assert database.execute("SELECT filename FROM uploads").fetchall() == [("film.mp4",)]
