@@ -63,13 +63,18 @@ def turn(turns: Turns) -> Iterator[None]:
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Give this thread's turn to another request, and wait for one at the end; not to be nested."""
+    """Give this thread's turn to another request, and wait for one at the end.
+
+    Nothing happens where this thread has none to give: not in a request, or within another `aside`.
+    """
     turns = _turns.get()
     if turns is None:
         yield
         return
+    token = _turns.set(None)
     turns.release()
     try:
         yield
     finally:
         turns.acquire()
+        _turns.reset(token)

@@ -80,3 +80,20 @@ def test_a_turn_is_given_back_once_whatever_happens() -> None:
         late.join(0.1)
         assert late.is_alive()
     late.join()
+
+
+def test_a_turn_is_given_up_once_however_often_it_is_said() -> None:
+    turns = Turns(1)
+    with turn(turns):
+        with aside():
+            turns.acquire()
+            with aside():
+                late = Thread(target=turns.acquire, daemon=True)
+                late.start()
+                late.join(0.1)
+                assert late.is_alive(), "the one turn there is has been taken"
+            turns.release()
+            late.join()
+            turns.release()
+        with aside(), turn(turns):
+            pass
