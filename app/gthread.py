@@ -13,13 +13,14 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
 from app.ingest.turns import Turns, turn
+from app.request_threads import RequestThreads
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -44,8 +45,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._reading_headers: dict[Any, float] = {}
 
     def get_thread_pool(self) -> Executor:
-        """Threads are made as they are needed, and reused."""
-        return ThreadPoolExecutor(self.cfg.worker_connections, thread_name_prefix="request")
+        """Threads are made as they are needed; there are no more than `worker_connections`."""
+        return RequestThreads()
 
     def load_wsgi(self) -> None:
         """Runs once, before requests are served."""

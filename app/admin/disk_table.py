@@ -12,7 +12,7 @@ KNEE_SHARE = 0.8
 blocks cost memory and win little."""
 
 SERVER_BLOCK_BYTES = MIB
-"""The nearest size measured to what the server writes and reads at once (ingest/copy.py)."""
+"""The nearest size measured to what the server writes and reads at once (ingest/blocks.py)."""
 
 
 @dataclass(frozen=True, slots=True)

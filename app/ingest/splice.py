@@ -74,9 +74,12 @@ class Pipe:
         os.close(self.writer)
 
 
+KEPT_PIPES = 16
+"""How many idle pipes a process keeps: more threads seldom move bytes at once. Linux gives the
+processes of an ordinary user 64 of this size together."""
+
 _idle: deque[Pipe] = deque()
-"""Empty, useful pipes of this process: there need only be as many as threads move bytes at once,
-and not as many as bodies are under way."""
+"""Empty, useful pipes of this process."""
 
 
 class empty_pipe:  # noqa: N801 - reads as the statement it is used in
@@ -98,7 +101,8 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
         traceback: TracebackType | None,
     ) -> None:
         # One of little use is not kept: it would be the next one's, whatever others there are.
-        if kind is None and self._pipe.size >= USEFUL_PIPE_BYTES:
+        is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
+        if is_useful and len(_idle) < KEPT_PIPES:
             _idle.append(self._pipe)
         else:
             self._pipe.close()

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from app.domain.errors import BodyStalled, BodyTruncated
 from app.domain.ranges import ByteRange
 from app.ingest import copy
-from app.ingest.copy import BLOCK_BYTES, GRACE_SECONDS, BodyLimits, FileCopy, Pace, discard
+from app.ingest.blocks import BLOCK_BYTES
+from app.ingest.copy import GRACE_SECONDS, BodyLimits, FileCopy, Pace, discard
 from tests.storage.sources import PiecesSource, pattern
 
 PATIENT = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -45,3 +45,12 @@ def test_a_pipe_too_small_to_be_of_use_is_not_kept(
     with empty_pipe() as pipe:
         assert pipe.size < splice.USEFUL_PIPE_BYTES
     assert not idle
+
+
+def test_of_many_pipes_used_at_once_a_few_are_kept(idle: deque[Pipe]) -> None:
+    with ExitStack() as stack:
+        pipes = [stack.enter_context(empty_pipe()) for _ in range(splice.KEPT_PIPES + 4)]
+    useful = [pipe for pipe in pipes if pipe.size >= splice.USEFUL_PIPE_BYTES]
+    assert len(idle) == min(splice.KEPT_PIPES, len(useful))
+    for pipe in idle:
+        pipe.close()

@@ -10,8 +10,8 @@ import pytest
 
 from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
 from app.domain.ranges import ByteRange, RangeSet
-from app.ingest import copy
-from app.ingest.copy import BLOCK_BYTES
+from app.ingest import blocks
+from app.ingest.blocks import BLOCK_BYTES, BlockPool
 from app.storage import range_writer, writeback
 from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore
@@ -177,7 +177,7 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
 def test_a_writer_whose_client_never_pauses_looks_up_all_the_same(
     place: Place, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
 ) -> None:
-    monkeypatch.setattr(copy, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(blocks, "_blocks", BlockPool(1000, kept=1))
     monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 60.0)  # It looks then in any case.
     place.store.reserve(KEY, 4 * MIB)
     span, source, errors = ByteRange(0, 4 * MIB), SteadySource(), list[Exception]()

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from app.domain.upload import Part, Upload, UploadKind
-from app.ingest.copy import BLOCK_BYTES
+from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource
 from app.uploads.service import NewUpload
 from tests.storage.sources import body

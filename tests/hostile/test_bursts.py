@@ -1,0 +1,104 @@
+"""What many requests at once take of the server's memory, and that they give it back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import requests
+
+from tests.hostile.conftest import Scaled
+from tests.server import Server
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.e2e
+
+MIB = 1024 * 1024
+
+HALF = os.urandom(MIB // 2)
+DIGEST = base64.b64encode(hashlib.sha1(HALF + HALF).digest()).decode()
+
+MOST_FOR_EACH = 0.2 * MIB
+"""Of the memory of a request under way, whose body of 1 MiB is held back until its sum is known."""
+
+MOST_KEPT = 24 * MIB
+"""By each process, once the burst is over: blocks and threads for the next request."""
+
+GIVEN_BACK_SECONDS = 60
+
+
+def memory(server: Server) -> int:
+    """What the workers have for themselves, and their shares of the rest, in bytes."""
+    return sum(worker.memory_full_info().pss for worker in server.web_workers())
+
+
+def thread_count(server: Server) -> int:
+    """Threads of all workers."""
+    return sum(worker.num_threads() for worker in server.web_workers())
+
+
+def create_upload(server: Server, session: requests.Session) -> str:
+    """The path of a tus upload of 1 MiB."""
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Length": str(MIB)}
+    answer = session.post(f"{server.url}/tus/", headers=headers, timeout=60)
+    return str(answer.headers["Location"]).removeprefix(server.url)
+
+
+def head_of_patch(path: str) -> bytes:
+    """The request, but for its body."""
+    return (
+        f"PATCH {path} HTTP/1.1\r\nHost: a\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\n"
+        f"Content-Type: application/offset+octet-stream\r\nUpload-Checksum: sha1 {DIGEST}\r\n"
+        f"Content-Length: {MIB}\r\n\r\n"
+    ).encode()
+
+
+@contextmanager
+def half_sent(server: Server, count: int) -> Iterator[list[socket.socket]]:
+    """Checksummed requests at once, each with half of its body sent."""
+    with requests.Session() as session, ExitStack() as stack:
+        paths = [create_upload(server, session) for _ in range(count)]
+        connections = [stack.enter_context(server.connect()) for _ in paths]
+        for connection, path in zip(connections, paths, strict=True):
+            connection.sendall(head_of_patch(path) + HALF)
+        yield connections
+
+
+def status_of(connection: socket.socket) -> bytes:
+    """Of the answer, which has no body."""
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        answer += connection.recv(65536)
+    return answer.split(b" ", 2)[1]
+
+
+def test_a_burst_of_checksummed_requests_takes_little_and_gives_it_back(
+    start_server: Callable[..., Server], scaled: Scaled
+) -> None:
+    count = scaled(short=150, long=600)
+    server = start_server(SLUICE_DURABILITY="none")
+    processes = len(server.web_workers())
+    with half_sent(server, processes):
+        pass  # What a process loads for its first request of the kind.
+    fresh, fresh_threads = memory(server), thread_count(server)
+    with half_sent(server, count) as connections:
+        wait_until(lambda: thread_count(server) >= count, "each request has a thread")
+        time.sleep(1.5)  # Blocks are written, and taken anew, once a second.
+        peak = memory(server)
+        for connection in connections:
+            connection.sendall(HALF)
+        assert {status_of(connection) for connection in connections} == {b"204"}
+    wait_until(
+        lambda: thread_count(server) <= fresh_threads + count / 4,
+        "idle threads end",
+        GIVEN_BACK_SECONDS,
+    )
+    kept = memory(server)
+    assert peak - fresh < count * MOST_FOR_EACH + processes * MOST_KEPT
+    assert kept - fresh < processes * MOST_KEPT

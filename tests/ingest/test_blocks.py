@@ -1,0 +1,65 @@
+"""Blocks that the requests of a process share."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from app.ingest import blocks
+from app.ingest.blocks import (
+    BLOCK_BYTES,
+    KEPT_BLOCKS,
+    MOST_BLOCKS,
+    SMALL_BLOCK_BYTES,
+    BlockPool,
+    borrowed_block,
+)
+
+
+@pytest.fixture(autouse=True)
+def pool(monkeypatch: pytest.MonkeyPatch) -> BlockPool:
+    """No blocks from elsewhere."""
+    pool = BlockPool(BLOCK_BYTES, kept=KEPT_BLOCKS)
+    monkeypatch.setattr(blocks, "_blocks", pool)
+    return pool
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size"),
+    [(None, BLOCK_BYTES), (1 << 40, BLOCK_BYTES), (SMALL_BLOCK_BYTES + 1,) * 2, (10, 10), (0, 0)],
+)
+def test_a_block_is_as_long_as_wanted_and_no_longer_than_a_block(
+    wanted: int | None, size: int
+) -> None:
+    with borrowed_block(wanted) as block:
+        assert len(block) == size
+
+
+def test_beside_many_others_a_request_gets_a_small_block() -> None:
+    with ExitStack() as stack:
+        for _ in range(MOST_BLOCKS):
+            assert len(stack.enter_context(borrowed_block(None))) == BLOCK_BYTES
+        assert len(stack.enter_context(borrowed_block(None))) == SMALL_BLOCK_BYTES
+    with borrowed_block(None) as block:
+        assert len(block) == BLOCK_BYTES
+
+
+def test_a_block_is_used_again_even_after_an_error() -> None:
+    def fail() -> None:
+        with borrowed_block(None) as block:
+            block[:4] = b"mark"
+            raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        fail()
+    with borrowed_block(None) as block:
+        assert bytes(block[:4]) == b"mark"
+
+
+def test_of_many_blocks_used_at_once_a_few_are_kept(pool: BlockPool) -> None:
+    with ExitStack() as stack:
+        for _ in range(MOST_BLOCKS):
+            stack.enter_context(borrowed_block(None))[:4] = b"mark"
+    taken = [pool.take() for _ in range(MOST_BLOCKS)]
+    assert sum(bytes(block[:4]) == b"mark" for block in taken) == KEPT_BLOCKS
