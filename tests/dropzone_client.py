@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-from tests.server import Server
+from tests.server import Server, receive_exactly
 
 BOUNDARY = "----WebKitFormBoundarySluiceTests0001"
 
@@ -132,9 +132,7 @@ def read_response(connection: socket.socket) -> tuple[int, dict[str, str], bytes
     headers = {
         name.lower(): value for name, _, value in (line.partition(": ") for line in lines) if name
     }
-    body = b""
-    while len(body) < int(headers.get("content-length", "0")):
-        body += connection.recv(65536)
+    body = receive_exactly(connection, int(headers.get("content-length", "0")))
     return int(first.split()[1]), headers, body
 
 

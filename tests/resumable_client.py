@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from tests.server import Server
+from tests.server import Server, receive_exactly
 
 DRAFT_12 = "8"
 """Interop version of the newest draft."""
@@ -66,10 +66,7 @@ def read_answer(connection: socket.socket, method: str = "POST") -> Answer:
             break
         interim.append((status, headers))
     length = 0 if method == "HEAD" else int(headers.get("content-length", "0"))
-    body = b""
-    while len(body) < length:
-        body += connection.recv(65536)
-    return Answer(status, headers, body, interim)
+    return Answer(status, headers, receive_exactly(connection, length), interim)
 
 
 def read_head(connection: socket.socket) -> tuple[int, dict[str, str]]:

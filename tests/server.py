@@ -31,6 +31,17 @@ def free_port() -> int:
         return port
 
 
+def receive_exactly(connection: socket.socket, length: int) -> bytes:
+    """`length` bytes, and none of a pipelined answer that may follow them."""
+    received = b""
+    while len(received) < length:
+        piece = connection.recv(min(length - len(received), 65_536))
+        if not piece:
+            raise ConnectionError(f"closed after {len(received)} of {length} bytes")
+        received += piece
+    return received
+
+
 @dataclass
 class Server:
     """One running instance; `restart` keeps its folders and port.

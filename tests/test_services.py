@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def test_records_are_as_durable_as_the_files_they_tell_of(
 ) -> None:
     settings = Settings(durability=durability, staging_dir=tmp_path / "staging", data_dir=tmp_path)
     services = build_services(settings)
-    services.prepare()
-    with services.database.read() as connection:
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == synced
-    services.database.close()
+    with closing(services.database):
+        services.prepare()
+        with services.database.read() as connection:
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == synced

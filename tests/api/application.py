@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from flask import Flask
@@ -14,7 +16,8 @@ MAX_UPLOAD_BYTES = 1024 * 1024
 """Small, so that no request that somebody made up reserves much room."""
 
 
-def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> Flask:
+@contextmanager
+def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> Iterator[Flask]:
     """What gunicorn serves, taking files with these name extensions, or any."""
     settings = Settings(
         staging_dir=folder / "staging",
@@ -24,5 +27,6 @@ def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> Fl
         allowed_extensions=extensions,
     )
     services = build_services(settings)
-    services.prepare()
-    return create_app(services)
+    with closing(services.database):
+        services.prepare()
+        yield create_app(services)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -63,8 +64,10 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Flask:
-    return application(tmp_path_factory.mktemp("app"), extensions=frozenset({"mp4", "txt"}))
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    extensions = frozenset({"mp4", "txt"})
+    with application(tmp_path_factory.mktemp("app"), extensions=extensions) as app:
+        yield app
 
 
 @pytest.fixture(scope="module")

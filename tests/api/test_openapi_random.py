@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import schemathesis
+from flask import Flask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode, checks
@@ -63,8 +65,12 @@ def rules() -> SchemathesisConfig:
 
 
 @pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
-    app = application(tmp_path_factory.mktemp("described"))
+def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
+    with application(tmp_path_factory.mktemp("described")) as app:
+        yield describe(app)
+
+
+def describe(app: Flask) -> Described:
     client = app.test_client()
     body = form_body({}, [("film.mp4", b"0123456789")])
     video = client.post("/upload", data=body, headers=form_headers()).get_json()

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
 from tests.server import Server
@@ -80,7 +81,8 @@ def test_a_publication_cut_short_by_a_crash_is_finished(start_server: StartServe
 
 
 def _set_state(server: Server, upload_id: str, state: str) -> None:
-    with sqlite3.connect(server.library.parent / "sluice.db") as database:
+    # As a context, a connection ends its transaction and stays open.
+    with closing(sqlite3.connect(server.library.parent / "sluice.db")) as database, database:
         database.execute(
             "UPDATE uploads SET state = ?, active_at = 0 WHERE id = ?", (state, upload_id)
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from tests.dropzone_client import form_body, form_headers
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Services:
+def services(tmp_path: Path) -> Iterator[Services]:
     settings = Settings(
         staging_dir=tmp_path / "staging", data_dir=tmp_path / "data", durability="none"
     )
     services = build_services(settings)
-    services.prepare()
-    return services
+    with closing(services.database):
+        services.prepare()
+        yield services
 
 
 def post(services: Services, count: int) -> Any:

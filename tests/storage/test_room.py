@@ -155,8 +155,15 @@ def problems_of(staging: Path, library: Path) -> dict[str, bool]:
     return {problem.code: problem.is_fatal for problem in store.problems()}
 
 
+def problems_of_any_machine(staging: Path, library: Path) -> dict[str, bool]:
+    """The same but for the warning that /tmp, where tests have their folders, is in memory."""
+    found = problems_of(staging, library)
+    found.pop("staging_in_memory", None)
+    return found
+
+
 def test_good_folders_have_no_problems_and_keep_no_trace(tmp_path: Path) -> None:
-    assert problems_of(tmp_path / "staging", tmp_path / "library") == {}
+    assert problems_of_any_machine(tmp_path / "staging", tmp_path / "library") == {}
     assert names(tmp_path / "staging") | names(tmp_path / "library") == set()
 
 
@@ -182,7 +189,7 @@ def test_little_room_is_a_warning_and_none_is_fatal(
 ) -> None:
     room = SimpleNamespace(f_bavail=free, f_frsize=1)
     monkeypatch.setattr(os, "fstatvfs", lambda _: room)
-    found = problems_of(tmp_path / "staging", tmp_path / "library")
+    found = problems_of_any_machine(tmp_path / "staging", tmp_path / "library")
     assert found == {"staging_low_on_room": is_fatal, "library_low_on_room": is_fatal}
 
 

@@ -1,5 +1,7 @@
 """What other processes do to uploads of one folder; run by `multiprocessing`."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from itertools import count
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -15,28 +17,29 @@ PART = 500
 """Bytes of each part."""
 
 
-def shared_world(folder: Path) -> World:
+@contextmanager
+def shared_world(folder: Path) -> Iterator[World]:
     """The world of that folder, as each process has it."""
-    database = sqlite(folder / "sluice.db")
-    database.migrate()
-    return World(folder, records=SqlRecords(database))
+    with closing(sqlite(folder / "sluice.db")) as database:
+        database.migrate()
+        yield World(folder, records=SqlRecords(database))
 
 
 def send_parts(folder: Path, barrier: Barrier, rounds: list[tuple[str, int]]) -> None:
     """In each round, with the others: the bytes of a part, which is the given one of its file."""
-    world = shared_world(folder)
-    for part_id, number in rounds:
-        part = world.service.get(ME, UploadId(part_id))
-        source = body(number * PART, (number + 1) * PART)
-        barrier.wait()
-        world.service.append_at_offset(part, 0, source)
+    with shared_world(folder) as world:
+        for part_id, number in rounds:
+            part = world.service.get(ME, UploadId(part_id))
+            source = body(number * PART, (number + 1) * PART)
+            barrier.wait()
+            world.service.append_at_offset(part, 0, source)
 
 
 def concatenate(folder: Path, barrier: Barrier, rounds: list[list[str]], first_id: int) -> None:
     """In each round, with the others: ask for the file made of some parts."""
     worlds._numbers = count(first_id)  # Each process makes ids of its own.
-    world = shared_world(folder)
-    for part_ids in rounds:
-        parts = [world.records.get(UploadId(part_id)) for part_id in part_ids]
-        barrier.wait()
-        world.whole_of(*parts)
+    with shared_world(folder) as world:
+        for part_ids in rounds:
+            parts = [world.records.get(UploadId(part_id)) for part_id in part_ids]
+            barrier.wait()
+            world.whole_of(*parts)

@@ -1,6 +1,6 @@
 """The last part and the request for the whole at one moment: the file is made, and made once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,11 +20,16 @@ ROUNDS = 15
 spawning = get_context("spawn")
 
 
-@pytest.fixture(params=["in memory", "in a database"])
-def any_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    if request.param == "in memory":
-        return World(tmp_path)
-    return shared_world(tmp_path)
+@pytest.fixture
+def world_in_database(tmp_path: Path) -> Iterator[World]:
+    with shared_world(tmp_path) as world:
+        yield world
+
+
+@pytest.fixture(params=["world", "world_in_database"])
+def any_world(request: pytest.FixtureRequest) -> World:
+    found: World = request.getfixturevalue(request.param)
+    return found
 
 
 def test_the_last_part_and_the_request_for_the_whole_at_once(any_world: World) -> None:
@@ -123,9 +128,11 @@ def assert_made_once(world: World, whole: object, length: int = 350) -> None:
     assert [event.upload.id for event in world.events] == [whole.id]
 
 
-def test_processes_that_bring_the_parts_and_ask_for_the_whole_at_once(tmp_path: Path) -> None:
+def test_processes_that_bring_the_parts_and_ask_for_the_whole_at_once(
+    world_in_database: World, tmp_path: Path
+) -> None:
     """Two bring a part each, two ask for the file of both; in every order that comes about."""
-    world = shared_world(tmp_path)
+    world = world_in_database
     rounds = [[world.part(PART), world.part(PART)] for _ in range(ROUNDS)]
     barrier = spawning.Barrier(4)
     ids = [[part.id for part in parts] for parts in rounds]

@@ -139,29 +139,30 @@ def test_every_chunk_asks_the_same_of_the_database(
     tmp_path: Path, kind: UploadKind, request_of: Callable[[World, Upload], Upload]
 ) -> None:
     """The first of a long upload, and one after many others."""
-    world = shared_world(tmp_path)
-    upload, _ = world.service.create(NewUpload(owner=ME, filename="a", length=100_000, kind=kind))
-    for other in range(20):
-        world.create(100)
-        world.held(0, other)
+    new = NewUpload(owner=ME, filename="a", length=100_000, kind=kind)
     counts = []
-    for _ in range(60):
-        with statements() as asked:
-            request_of(world, upload)
-        counts.append(len(asked))
+    with shared_world(tmp_path) as world:
+        upload, _ = world.service.create(new)
+        for other in range(20):
+            world.create(100)
+            world.held(0, other)
+        for _ in range(60):
+            with statements() as asked:
+                request_of(world, upload)
+            counts.append(len(asked))
     assert counts[5] == counts[-1]
     assert max(counts) <= 10
 
 
 def test_the_last_part_asks_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:
     """Each of many parts that ends looks whether it is the last one."""
+    new = NewUpload(owner=ME, filename="a", length=None)
     counts = []
     for number in (3, 30):
-        world = shared_world(tmp_path / str(number))
-        parts = [world.part(10) for _ in range(number)]
-        new = NewUpload(owner=ME, filename="a", length=None)
-        world.service.concatenate(new, [Part(part.id, "") for part in parts])
-        with statements() as asked:
-            world.send_next(parts[0], 0, 10)
-        counts.append(len(asked))
+        with shared_world(tmp_path / str(number)) as world:
+            parts = [world.part(10) for _ in range(number)]
+            world.service.concatenate(new, [Part(part.id, "") for part in parts])
+            with statements() as asked:
+                world.send_next(parts[0], 0, 10)
+            counts.append(len(asked))
     assert counts[0] == counts[1]

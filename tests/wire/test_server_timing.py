@@ -79,7 +79,6 @@ def test_an_upload_in_any_protocol_tells_where_its_time_went(
     assert {"receive", "write", "sync", "record", "publish", "total"} <= timing.keys()
     total = timing.pop("total")
     assert timing["receive"] > 0
-    assert timing["sync"] > 0
     assert sum(timing.values()) <= total + ROUNDING * len(timing) + ROUNDING
     assert total <= waited
 
