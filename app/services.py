@@ -17,6 +17,7 @@ from app.records.engine import Database
 from app.settings import Settings
 from app.storage.base import Durability, Inspectable
 from app.storage.boot_marker import after_restart_of_machine
+from app.storage.folder import disk_errors, make_private_folder
 from app.storage.local import LocalStore
 from app.uploads.completion import Completion
 from app.uploads.housekeeping import Housekeeping
@@ -46,6 +47,8 @@ class Services:
 
     def prepare(self) -> None:
         """Bring the database up to date; each process calls this once before it serves."""
+        with disk_errors():
+            make_private_folder(self.settings.data_dir)
         self.database.migrate()
         after_restart_of_machine(
             self.settings.data_dir / "boot",

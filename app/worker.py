@@ -13,12 +13,17 @@ import threading
 from collections.abc import Callable
 
 from app.access_log import configure_logging
+from app.domain.errors import UploadError
 from app.metrics.instruments import Instruments
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
 
 DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
+
+FAILED_SECONDS = 2.0
+"""Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
+was computed for nothing."""
 
 BACKGROUND_NICENESS = 19
 """Hashing one file takes a core for seconds: uploads go first."""
@@ -31,11 +36,14 @@ log = logging.getLogger(__name__)
 def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> None:
     """Run `job` every so many seconds until `stop`; a failure is logged and tried again."""
     while not stop.is_set():
+        pause = every
         try:
             job()
-        except Exception:
-            log.exception("background job failed")
-        stop.wait(every)
+        except Exception as error:
+            is_known = isinstance(error, UploadError)  # A full disk is no bug.
+            log.error("background job failed: %s", error, exc_info=None if is_known else error)
+            pause = max(every, FAILED_SECONDS)
+        stop.wait(pause)
 
 
 def run(services: Services) -> None:

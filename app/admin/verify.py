@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.errors import StorageFailed, UploadGone, UploadNotFound
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.services import Services
@@ -66,8 +66,8 @@ class Verification:
             length, digest = self._read(video)
         except UploadGone:
             return Finding(video.id, Difference.MISSING, "the file is not there")
-        except OSError as error:
-            return Finding(video.id, Difference.UNREADABLE, error.strerror or str(error))
+        except (OSError, StorageFailed) as error:
+            return Finding(video.id, Difference.UNREADABLE, str(error))
         if length != video.length:
             detail = f"{length} bytes where the record says {video.length}"
             return Finding(video.id, Difference.WRONG_SIZE, detail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from sqlalchemy.engine import make_url
 
 from app.domain.errors import StorageFailed
 from app.ingest.stages import Stage, stage
+from app.records.errors import DATABASE_ERRORS, is_busy, is_read_only, raise_as_upload_error
 from app.records.group_commit import GroupCommit
 
 BUSY_TIMEOUT_MILLISECONDS = 60_000
@@ -48,31 +50,55 @@ class Database:
 
         Where only `fetch` is used, each of its statements sees what is committed as it runs.
         """
-        with stage(Stage.RECORD), self._engine.connect() as connection:
-            yield connection
+        try:
+            with stage(Stage.RECORD), self._engine.connect() as connection:
+                yield connection
+        except DATABASE_ERRORS as error:
+            raise_as_upload_error(error)
+            raise
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that holds the right to write from its start."""
-        with stage(Stage.RECORD), self._write() as connection:
-            yield connection
+        """A transaction that holds the right to write from its start.
+
+        Here as in `read` the database's errors become `NoRoom`, `StorageFailed` and `ServerBusy`;
+        broken constraints do not.
+        """
+        try:
+            with stage(Stage.RECORD), self._write() as connection:
+                yield connection
+        except DATABASE_ERRORS as error:
+            raise_as_upload_error(error)
+            raise
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         with self._engine.connect() as connection:
             writer = connection.execution_options(sluice_writes=True)
-            with writer.begin():
-                yield writer
+            try:
+                with writer.begin():
+                    yield writer
+            except DATABASE_ERRORS as error:
+                if is_read_only(error):
+                    connection.invalidate()  # One opened later may write again.
+                raise
 
     def migrate(self) -> None:
-        """Bring the tables up to date; processes that start together take turns."""
-        if self._is_sqlite and self._url.database:
-            Path(self._url.database).parent.mkdir(parents=True, exist_ok=True)
+        """Bring the tables up to date; processes that start together take turns.
+
+        Raises `StorageFailed` where the database cannot be used, `NoRoom`, `ServerBusy`.
+        """
+        if self._file is not None:
+            keep_private(self._file)
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with self._transaction() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        try:
+            with self._transaction() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except DATABASE_ERRORS as error:
+            raise_as_upload_error(error)
+            raise
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -95,6 +121,7 @@ class Database:
         """
         if self._file is None:
             raise ValueError(f"{self._url} is not a file of SQLite")
+        keep_private(path)
         with closing(_open_file(self._file)) as source, closing(_open_file(path)) as target:
             source.backup(target)  # All pages in one read transaction, for which no writer waits.
             # One file, which nothing has to be kept beside; a server switches it back.
@@ -105,6 +132,25 @@ class Database:
         return Path(self._url.database) if self._is_sqlite and self._url.database else None
 
 
+def keep_private(file: Path) -> None:
+    """Make a database file that its owner alone can read, or take that right from all others.
+
+    SQLite gives its -wal and -shm the mode of the database, but only when it makes them. Only the
+    owner does this: another user who shares the file would lock himself out, or cannot.
+    """
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # To open one that is in use would drop SQLite's locks.
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode=0o600))
+        for path in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
+            with suppress(FileNotFoundError):
+                found = path.stat()
+                if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+                    path.chmod(0o600)
+    except OSError as error:
+        raise StorageFailed(f"The database cannot be opened: {error.strerror}.") from error
+
+
 def _open_file(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=CHECKPOINT_SECONDS)
 
@@ -112,30 +158,39 @@ def _open_file(path: Path) -> sqlite3.Connection:
 def _use_write_ahead_log(cursor: Any) -> None:
     """The switch, asked for again while another process begins on the same new database.
 
-    Here SQLite answers "database is locked" at once, whatever the busy timeout.
+    Here SQLite answers "database is locked" at once, whatever the busy timeout. Where it cannot
+    switch, it answers with the mode that stays. Raises `StorageFailed` then.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_MILLISECONDS / 1000
     while True:
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
+            (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
-            return
+            break
+    if mode != "wal":
+        raise StorageFailed(
+            "The database is on a file system without shared memory between processes, such as "
+            "NFS: put SLUICE_DATA_DIR on a local disk."
+        )
 
 
 def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # The driver would delay BEGIN; we send our own.
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
-        _use_write_ahead_log(cursor)
-        cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
+        try:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
+                _use_write_ahead_log(cursor)
+                cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
+                cursor.execute("PRAGMA foreign_keys=ON")
+        except BaseException:
+            connection.close()  # The pool forgets it, and does not close it.
+            raise
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -151,4 +206,4 @@ def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
         # back, savepoints and those who share it included. The driver's commit() is silent then.
         driver = connection.connection.dbapi_connection
         if not driver.in_transaction:  # type: ignore[union-attr]
-            raise StorageFailed("The database has taken back a transaction.")
+            raise StorageFailed("The database rolled the transaction back.")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from app.domain.errors import NoRoom, StorageFailed
+from app.domain.errors import NoRoom, StorageFailed, UploadError
 from app.ingest.stages import Stage, stage
 from app.storage.base import Problem
 
@@ -33,9 +33,20 @@ def disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM_ERRORS:
-            raise _no_room() from error
-        raise StorageFailed(f"The disk of the server failed: {error.strerror}.") from error
+        raise _as_upload_error(error) from error
+
+
+def _as_upload_error(error: OSError) -> UploadError:
+    if error.errno in _NO_ROOM_ERRORS:
+        return _no_room()
+    return StorageFailed(f"The disk of the server failed: {error.strerror}.")
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder that its owner alone can enter, unless it is there; so are its parents."""
+    if not path.is_dir():
+        make_private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 class Folder:
@@ -54,7 +65,7 @@ class Folder:
         """
         with self._opening, disk_errors():
             if self._descriptor is None or _is_removed(self._descriptor):
-                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(self.path)
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
                 descriptor = os.open(self.path, flags)
                 if os.fstat(descriptor).st_uid not in {os.geteuid(), 0}:
@@ -86,11 +97,33 @@ class Folder:
             name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode=0o600, dir_fd=self.descriptor
         )
 
+    def open_published(self, name: str) -> int:
+        """A descriptor for reading; `FileNotFoundError` also for what is no regular file.
+
+        A link that somebody has put there, or a pipe, is not the file that was published.
+        """
+        try:
+            descriptor = self.open(name, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would block.
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise FileNotFoundError(error.errno, "a link stands in its place") from error
+            raise _as_upload_error(error) from error
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, "something else stands in its place")
+
     def let_group_read(self, name: str) -> None:
-        """Let the group that a file has read it, and reach it in the folder."""
-        descriptor = self.open(name, os.O_RDONLY)
+        """Let the group that a file has read it, and reach it in the folder.
+
+        The folder around it may be passed through, and not listed.
+        """
+        descriptor = self.open_published(name)
         try:
             with disk_errors():
+                _grant_in_parent(self.descriptor, stat.S_IXGRP)
                 _grant(self.descriptor, stat.S_IRGRP | stat.S_IXGRP)
                 _grant(descriptor, stat.S_IRGRP)
         finally:
@@ -172,6 +205,16 @@ def _grant(descriptor: int, bits: int) -> None:
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     if mode & bits != bits:
         os.fchmod(descriptor, mode | bits)
+
+
+def _grant_in_parent(folder: int, bits: int) -> None:
+    """Nothing where that one is another user's, who then has to do it."""
+    parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if os.fstat(parent).st_uid == os.geteuid():
+            _grant(parent, bits)
+    finally:
+        os.close(parent)
 
 
 def _is_removed(descriptor: int) -> bool:

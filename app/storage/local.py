@@ -151,7 +151,7 @@ class LocalStore:
 
     def open(self, key: str, span: ByteRange) -> FileIO:
         """See `UploadStore.open`."""
-        file = FileIO(self._library.open(key, os.O_RDONLY), "rb")
+        file = FileIO(self._library.open_published(key), "rb")
         file.seek(span.start)
         return file
 

@@ -52,11 +52,16 @@ class Housekeeping:
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> None:
-        """Expire idle uploads, finish interrupted ones, remove what no record wants."""
-        self.expire()
-        self.finish_stuck()
-        self.remove_orphans()
-        self.forget()
+        """Expire idle uploads, finish interrupted ones, remove what no record wants.
+
+        Each of the four is tried, as a full disk may keep one of them from its end, and not
+        another that makes room.
+        """
+        for job in (self.expire, self.finish_stuck, self.remove_orphans, self.forget):
+            try:
+                job()
+            except UploadError as error:
+                log.error("%s has failed: %s", job.__name__, error)
 
     def expire(self) -> None:
         """End every upload without activity for the expiry time, and free its room."""

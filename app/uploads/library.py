@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import RawIOBase
 
-from app.domain.errors import InvalidRequest, UploadGone, UploadNotFound
+from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, parse_upload_id
@@ -16,6 +17,8 @@ from app.storage.base import SharingStore
 
 MAX_PAGE = 200
 """Most videos on one page; more are cut to it."""
+
+log = logging.getLogger(__name__)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -69,23 +72,37 @@ class VideoLibrary:
         try:
             return self._store.open(upload.id, span)
         except FileNotFoundError as error:
-            raise UploadGone("The file of this video is no longer there.") from error
+            raise _gone(upload, error) from error
 
     def hand_over(self, upload: Upload) -> None:
         """Let a server of this program's group read the file itself; raises `UploadGone`."""
         try:
             self._store.let_group_read(upload.id)
         except FileNotFoundError as error:
-            raise UploadGone("The file of this video is no longer there.") from error
+            raise _gone(upload, error) from error
 
     def delete(self, owner: str, upload_id: UploadId) -> None:
         """Remove a video and its file; raises as `get` does."""
         upload = self.get(owner, upload_id)
         try:
-            self._records.move(upload.id, UploadState.DELETED, self._clock())
+            self._move_to_deleted(upload)
         except IllegalTransition as error:
             raise UploadGone("The video was deleted.") from error
         self._store.delete(upload.id)
+
+    def _move_to_deleted(self, upload: Upload) -> None:
+        try:
+            self._records.move(upload.id, UploadState.DELETED, self._clock())
+        except NoRoom:
+            # The file goes first where its room may be what the record lacks. Deleting is the only
+            # step left to a complete upload, so nothing is lost that could have been kept.
+            self._store.delete(upload.id)
+            self._records.move(upload.id, UploadState.DELETED, self._clock())
+
+
+def _gone(video: Upload, error: FileNotFoundError) -> UploadGone:
+    log.error("video cannot be opened: %s", error.strerror, extra={"upload_id": video.id})
+    return UploadGone("The file of this video is no longer there.")
 
 
 def _cursor(video: Upload) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from io import RawIOBase
 from typing import Any
 
-from app.domain.errors import StorageFailed, UploadError
+from app.domain.errors import BodyStalled, UploadError
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
@@ -106,13 +106,16 @@ class WholeFiles(Receiver):
             for file in files:
                 self.drop(file)
             if isinstance(error, BytesLost):
-                raise StorageFailed("A file was removed while it was stored.") from error
+                raise _removed() from error
             raise
         return self._finish(files, stored)
 
     def open(self, file: ReceivedFile) -> RawIOBase:
         """Its bytes, from the first."""
-        return self._store.open_staged(file.id)
+        try:
+            return self._store.open_staged(file.id)
+        except BytesLost as error:
+            raise _removed() from error
 
     def drop(self, file: ReceivedFile) -> None:
         """Remove it."""
@@ -178,6 +181,11 @@ class WholeFiles(Receiver):
             return self._completion.finish(upload)
         except UploadError as error:
             return error
+
+
+def _removed() -> BodyStalled:
+    """Housekeeping removes a file without a record that was not written for the expiry time."""
+    return BodyStalled("The body paused for longer than its file is kept.")
 
 
 def _awaited(digest: Future[str] | None) -> str | None:

@@ -102,7 +102,7 @@ def init_app(app: Flask) -> None:
 def finish_request(error: UploadError) -> None:
     """Log what the operator must know, and read the rest of the body; then answer."""
     if isinstance(error, StorageFailed):
-        log.error("%s", error, exc_info=error)
+        log.error("%s", error)  # In one line: the message tells what the disk answered.
     if not isinstance(error, BodyStalled | BodyTruncated):
         drain_body()
 

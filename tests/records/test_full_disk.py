@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Connection, text
 
-from app.domain.errors import StorageFailed
+from app.domain.errors import NoRoom, StorageFailed
 from app.records.driver import run
 from app.records.engine import Database
+from app.records.errors import DATABASE_ERRORS, as_upload_error
 from app.records.group_commit import GroupCommit
 
 FILL_UP = text("INSERT INTO blobs VALUES (zeroblob(1000000))")
@@ -59,7 +60,7 @@ def group(database: Database) -> GroupCommit:
 
 def errors_of(group: GroupCommit, work: Work, *others: Work) -> list[type[Exception] | None]:
     """What each of the writers who share a transaction is told; they work in this order."""
-    error = None
+    error: type[Exception] | None = None
     with ThreadPoolExecutor(1) as thread:
         try:
             with group.join() as connection:
@@ -68,6 +69,8 @@ def errors_of(group: GroupCommit, work: Work, *others: Work) -> list[type[Except
                     while not group._waiting:
                         pass
                 work(connection)
+        except DATABASE_ERRORS as caught:
+            error = type(as_upload_error(caught) or caught)
         except (StorageFailed, ValueError) as caught:
             error = type(caught)
         return [error, *(behind.result() if others else [])]
@@ -87,7 +90,7 @@ def test_writers_with_room_share_a_transaction(database: Database, group: GroupC
 def test_nobody_is_told_of_a_commit_that_the_full_disk_has_undone(
     database: Database, group: GroupCommit, fill_up: Work
 ) -> None:
-    assert errors_of(group, write_number, fill_up) == [StorageFailed] * 2
+    assert errors_of(group, write_number, fill_up) == [NoRoom] * 2
     assert numbers(database) == []
 
 
@@ -96,7 +99,7 @@ def test_a_writer_behind_the_one_that_filled_the_disk_writes_nothing(
     database: Database, group: GroupCommit, fill_up: Work
 ) -> None:
     errors = errors_of(group, write_number, fill_up, write_number)
-    assert errors == [StorageFailed] * 3
+    assert errors == [NoRoom] * 3
     assert numbers(database) == []
 
 
@@ -112,6 +115,6 @@ def test_what_cannot_be_taken_back_alone_is_not_committed_with_the_group(
 def test_after_a_full_disk_others_write_as_before(
     database: Database, group: GroupCommit, fill_up: Work
 ) -> None:
-    assert errors_of(group, fill_up) == [StorageFailed]
+    assert errors_of(group, fill_up) == [NoRoom]
     assert errors_of(group, write_number) == [None]
     assert numbers(database) == [1]

@@ -30,6 +30,16 @@ def test_files_are_the_services_own_until_it_shares_them(store: LocalStore, tmp_
     assert mode(library / OTHER_KEY) == 0o600
 
 
+def test_the_group_may_pass_through_the_folder_around_the_library(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    store = local_store(tmp_path / "staging", data / "library")
+    staged(store, KEY, 100)
+    store.publish(KEY, 100)
+    assert mode(data) == 0o700, "made with the library, and no more open than that"
+    store.let_group_read(KEY)
+    assert mode(data) == 0o710
+
+
 def test_rights_that_an_operator_gave_besides_stay(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "library").chmod(0o2755)
     (tmp_path / "library" / KEY).chmod(0o604)
@@ -54,6 +64,6 @@ def test_a_link_leads_nowhere(store: LocalStore, tmp_path: Path) -> None:
     secret.chmod(0o600)
     (tmp_path / "library" / KEY).unlink()
     (tmp_path / "library" / KEY).symlink_to(secret)
-    with pytest.raises(OSError, match="symbolic link"):
+    with pytest.raises(FileNotFoundError, match="a link"):
         store.let_group_read(KEY)
     assert mode(secret) == 0o600

@@ -1,11 +1,15 @@
 """Published uploads: pages, reading, deleting."""
 
+import os
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 import pytest
 
-from app.domain.errors import InvalidRequest, UploadGone, UploadNotFound
+from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
+from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from tests.storage.sources import pattern
@@ -116,3 +120,43 @@ def test_of_two_deleting_a_video_at_once_one_is_told_that_it_is_gone(
     monkeypatch.setattr(world.library, "get", look_together)
     outcomes = in_threads(2, lambda _: world.library.delete(ME, video.id))
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "UploadGone"]
+
+
+@pytest.mark.parametrize("way", ["open", "hand_over"])
+@pytest.mark.parametrize("planted", ["link", "pipe", "folder", "nothing"])
+def test_what_stands_in_the_place_of_a_video_is_not_sent(
+    world: World, caplog: pytest.LogCaptureFixture, planted: str, way: str
+) -> None:
+    video = world.completed()
+    path = world.videos / video.id
+    path.unlink()
+    if planted == "link":
+        path.symlink_to("/etc/passwd")
+    elif planted == "pipe":
+        os.mkfifo(path)
+    elif planted == "folder":
+        path.mkdir()
+    ways: dict[str, Callable[[], object]] = {
+        "open": lambda: world.library.open(video, ByteRange(0, 1)),
+        "hand_over": lambda: world.library.hand_over(video),
+    }
+    with pytest.raises(UploadGone, match="no longer there"):
+        ways[way]()
+    assert len(caplog.records) == 1, "and the operator is told in one line"
+
+
+def test_a_video_can_be_deleted_to_make_the_room_that_its_record_needs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    video = world.completed()
+    move = world.records.move
+
+    def move_with_room(*arguments: Any, **names: Any) -> Upload:
+        if (world.videos / video.id).exists():
+            raise NoRoom("The disk of the database has no free space.")
+        return move(*arguments, **names)
+
+    monkeypatch.setattr(world.records, "move", move_with_room)
+    world.library.delete(ME, video.id)
+    assert world.state(video) is UploadState.DELETED
+    assert world.files() == set()

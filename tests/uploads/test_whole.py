@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.domain.errors import (
+    BodyStalled,
     BodyTruncated,
     InvalidRequest,
     MalformedBody,
-    StorageFailed,
     TooLarge,
     UploadError,
     UploadGone,
@@ -189,7 +189,7 @@ def test_where_one_is_lost_before_it_is_recorded_nothing_is_kept(tmp_path: Path)
     world = World(tmp_path, store=store)
     files = fingerprinted(world, "a", "b")
     world.whole.drop(files[0])
-    with pytest.raises(StorageFailed):
+    with pytest.raises(BodyStalled):
         world.whole.keep_all(files)
     assert world.files() == set()
     assert world.library.page(ME, limit=5).videos == []

@@ -1,0 +1,72 @@
+"""Errors of the database as errors of the domain."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
+
+from app.domain.errors import NoRoom, ServerBusy, StorageFailed, UploadError
+
+DATABASE_ERRORS = (sqlite3.Error, DBAPIError, NoFreeConnection)
+"""What SQLAlchemy, its pool, and statements that go past it (`driver.py`) raise."""
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+_FAILED = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""The disk or the file; all others are bugs of ours, or broken constraints."""
+
+_NO_MEMORY_FOR_INDEX = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP})
+"""Where SQLite cannot make its -shm file as large as it must be: of a disk that is full, mostly."""
+
+
+def sqlite_code(error: BaseException) -> int:
+    """SQLite's extended result code (sqlite.org/rescode.html); 0 for errors that are not its."""
+    driver_error = error.orig if isinstance(error, DBAPIError) else error
+    code: int = getattr(driver_error, "sqlite_errorcode", None) or 0
+    return code
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another connection held the database for longer than the busy timeout."""
+    return sqlite_code(error) & 0xFF in _BUSY
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether SQLite opened the file for reading alone, which it never changes its mind about."""
+    return sqlite_code(error) & 0xFF == sqlite3.SQLITE_READONLY
+
+
+def raise_as_upload_error(error: BaseException) -> None:
+    """Raise what the rest of the program expects, if it expects anything of the kind."""
+    ours = as_upload_error(error)
+    if ours is not None:
+        raise ours from error
+
+
+def as_upload_error(error: BaseException) -> UploadError | None:
+    """The error of the domain that it is; None for bugs and broken constraints."""
+    code = sqlite_code(error)
+    if isinstance(error, NoFreeConnection) or code & 0xFF in _BUSY:
+        return ServerBusy("The database is busy.")
+    if code & 0xFF == sqlite3.SQLITE_FULL or code in _NO_MEMORY_FOR_INDEX:
+        return NoRoom("The disk of the database has no free space.")
+    if code & 0xFF in _FAILED:
+        return StorageFailed(f"The database failed: {_text(error)}.")
+    return None
+
+
+def _text(error: BaseException) -> str:
+    return str(error.orig if isinstance(error, DBAPIError) else error)
