@@ -16,19 +16,11 @@ import psutil
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from bench.cpu_clock import cpu_seconds_of
-from bench.harness import (
-    CHUNK_BYTES,
-    GB,
-    Benchmark,
-    Lab,
-    NotRunnable,
-    Sample,
-    costs_of,
-    rates_of,
-)
+from bench.harness import CHUNK_BYTES, Benchmark, Lab, NotRunnable
 from bench.meter import Meter
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, spread
+from bench.samples import GB, Sample, costs_of, rates_of
 from tests.browser.tools import BROWSER_FLAGS, BROWSERS
 
 WAYS = ("form", "raw")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.harness import GB, MB, Benchmark, Lab, costs_of, rates_of
+from bench.harness import Benchmark, Lab
 from bench.meter import Meter
 from bench.peers.process import build
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
+from bench.samples import GB, MB, costs_of, rates_of
 from bench.shelves import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
 from bench.targets import Target, as_table
 

@@ -12,10 +12,11 @@ from threading import Barrier
 from urllib.parse import urlencode
 
 from bench.client import Connection, FileSlice, in_parallel, upload_raw
-from bench.harness import GB, Benchmark, BenchServer, Lab, Sample, costs_of, rates_of
+from bench.harness import Benchmark, BenchServer, Lab
 from bench.meter import Meter
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, spread
+from bench.samples import GB, Sample, costs_of, rates_of
 
 SMALL_CHUNK_BYTES = 64 * 1024
 CHUNKS = 10_000

@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,9 @@ import requests
 from bench.cpu_clock import await_idle
 from bench.page_cache import PageCache
 from bench.report import Table
+from bench.samples import GB, Sample
 from tests.server import START_SECONDS, Server
 
-MB = 1_000_000
-GB = 1_000_000_000
 CHUNK_BYTES = 20 * 1024 * 1024
 """What the page sends: the default of SLUICE_CHUNK_BYTES."""
 
@@ -37,44 +36,6 @@ class NotRunnable(Exception):
 
 class NotEnoughRoom(NotRunnable):
     """The disk has not the room a benchmark needs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One case measured once; what a program without a server process cannot tell is None."""
-
-    case: str
-    round: int
-    byte_count: int
-    seconds: float
-    cpu_seconds: float | None = None
-    background_cpu_seconds: float | None = None
-    peak_bytes: int | None = None
-
-    @property
-    def mb_per_second(self) -> float:
-        """Decimal megabytes, as `dd` prints them."""
-        return self.byte_count / MB / self.seconds
-
-    @property
-    def cpu_seconds_per_gb(self) -> float:
-        """Of the processes that answer requests; 0 where no server was."""
-        return (self.cpu_seconds or 0) / self.byte_count * GB
-
-    @property
-    def peak_mib(self) -> float:
-        """Most memory above idle, in MiB; 0 where no server was."""
-        return (self.peak_bytes or 0) / 1024**2
-
-
-def rates_of(samples: Sequence[Sample]) -> list[float]:
-    """MB/s of each."""
-    return [sample.mb_per_second for sample in samples]
-
-
-def costs_of(samples: Sequence[Sample]) -> list[float]:
-    """CPU seconds per GB of each."""
-    return [sample.cpu_seconds_per_gb for sample in samples]
 
 
 class BenchServer(Server):

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from bench.client import in_batches, in_order
 from bench.disk import CP, CP_SYNCED, measure_cp
-from bench.harness import GB, MB, Benchmark, Lab, Sample, costs_of, rates_of
+from bench.harness import Benchmark, Lab
 from bench.meter import Meter
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
+from bench.samples import GB, MB, Sample, costs_of, rates_of
 from bench.targets import Target, as_table
 
 DEFAULT, NOT_SYNCED = "default", "DURABILITY=none"

@@ -12,10 +12,11 @@ from statistics import quantiles
 
 import requests
 
-from bench.harness import GB, MB, Benchmark, BenchServer, Lab, Sample
+from bench.harness import Benchmark, BenchServer, Lab
 from bench.meter import Meter
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, spread
+from bench.samples import GB, MB, Sample
 from bench.slow_clients import upload_slowly
 from bench.worker_classes import OURS, pick_workers, thread_count, worker_options
 

@@ -17,7 +17,7 @@ from types import TracebackType
 import psutil
 
 from bench.cpu_clock import cpu_seconds_of
-from bench.harness import Sample
+from bench.samples import Sample
 
 RESET_PEAK = "5"
 """What is written to /proc/PID/clear_refs (proc(5)): the peak is what is resident now."""

@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bench.harness import Sample
+from bench.samples import Sample
 
 PACKAGES = ("flask", "gunicorn", "werkzeug", "sqlalchemy")
 

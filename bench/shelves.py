@@ -11,10 +11,11 @@ from pathlib import Path
 
 from bench.client import Connection, in_parallel, upload_raw
 from bench.contenders import RUSTUS, TUSD, await_digests
-from bench.harness import MB, Lab
+from bench.harness import Lab
 from bench.peers.ftp import FtpServer, retrieve
 from bench.peers.process import Peer, Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx
+from bench.samples import MB
 
 STEP_BYTES = 5 * MB
 AT_ONCE = 8

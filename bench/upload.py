@@ -15,10 +15,11 @@ from bench.client import in_parallel
 from bench.contenders import Contender, Servers
 from bench.cpu_clock import await_idle
 from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
-from bench.harness import GB, Benchmark, Lab, costs_of, rates_of
+from bench.harness import Benchmark, Lab
 from bench.peers.process import build
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, paired_ratio, ratio, spread
+from bench.samples import GB, costs_of, rates_of
 from bench.targets import Target, as_table
 
 COLUMNS = (

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness import GB, Benchmark, BenchServer, Lab, Sample
+from bench.harness import Benchmark, BenchServer, Lab
 from bench.meter import Meter
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, spread
+from bench.samples import GB, Sample
 from bench.slow_wsgi import WORK_VARIABLE
 from bench.worker_classes import OURS, pick_workers, worker_options
 

@@ -13,10 +13,11 @@ import psutil
 
 from bench.client import Connection, upload_raw
 from bench.contenders import await_digests
-from bench.harness import GB, MB, Benchmark, Lab, costs_of, rates_of
+from bench.harness import Benchmark, Lab
 from bench.meter import Meter
 from bench.plot import panel_of, svg_bars
 from bench.report import Table, ratio
+from bench.samples import GB, MB, costs_of, rates_of
 
 PUBLISHED = {
     7: (156, 45),

@@ -22,9 +22,9 @@ from sluice_client.errors import (
     problem_of,
 )
 from sluice_client.local_file import READ_BYTES, LocalFile, read_at
-from sluice_client.progress import Meter, Phase
+from sluice_client.progress import Meter
 from sluice_client.resume_store import UploadRecord
-from sluice_client.retry import Patience, waiting_note
+from sluice_client.retry import Patience
 from sluice_client.transport import json_object
 from sluice_client.uploader import UploadContext, Uploaded
 
@@ -62,9 +62,7 @@ class BundleSender:
         self._on_outcome = on_outcome
         self._lock = threading.Lock()
         self._patience: Patience = self._transport.patience()
-        self._patience.on_wait = lambda seconds, error: meter.report(
-            Phase.WAITING, waiting_note(error, seconds)
-        )
+        self._patience.on_wait = meter.waiting
         size = min(CONNECTIONS, self._transport.options.parallel, max(1, len(self._queue)))
         self._crew = Crew(size, self._work, self._transport.stop)
 
@@ -148,6 +146,7 @@ class BundleSender:
         self._context.store.save(
             UploadRecord(server, fingerprint, video_id, path, file.size, sha256)
         )
+        self._transport.has_kept_bytes = True
         self._report(file, uploaded(server, file, video_id, sha256, sent=file.size))
 
     def _refused(self, bundle: Bundle, error: Refused) -> None:

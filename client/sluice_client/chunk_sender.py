@@ -12,8 +12,8 @@ from sluice_client.errors import ConnectionFailed, Refused, SluiceError
 from sluice_client.hashing import BackgroundHash
 from sluice_client.local_file import FileSlice, LocalFile, content_digest
 from sluice_client.pace import Pace
-from sluice_client.progress import Meter, Phase
-from sluice_client.retry import Patience, waiting_note
+from sluice_client.progress import Meter
+from sluice_client.retry import Patience
 from sluice_client.spans import Chunk, Span, Spans
 from sluice_client.transport import Transport
 
@@ -48,7 +48,7 @@ class ChunkSender:
         self._in_flight = 0
         self._changed = threading.Condition()
         self._patience: Patience = transport.patience()
-        self._patience.on_wait = self._say_waiting
+        self._patience.on_wait = meter.waiting
         self._crew = Crew(transport.options.parallel, self._work, transport.stop)
 
     def send(self, missing: Spans) -> None:
@@ -124,6 +124,7 @@ class ChunkSender:
         seconds = time.monotonic() - began
         self._pace.sent(chunk.span.length, seconds=seconds, size=chunk.size)
         self._patience.progressed()
+        self._transport.has_kept_bytes = True
 
     def _post(self, chunk: Chunk, body: FileSlice | bytes) -> None:
         total = self._opened.file.size
@@ -157,6 +158,3 @@ class ChunkSender:
             and error.is_body_too_large
             and self._pace.can_shrink_below(chunk.size)
         )
-
-    def _say_waiting(self, seconds: float, error: SluiceError) -> None:
-        self._meter.report(Phase.WAITING, waiting_note(error, seconds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from sluice_client.bundle_sender import OnOutcome
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
 from sluice_client.doctor.findings import Finding
-from sluice_client.downloader import Downloader, Fetched
+from sluice_client.downloader import Downloader, Fetched, RemoteFile
 from sluice_client.errors import FileProblem, SluiceError
 from sluice_client.local_file import LocalFile
 from sluice_client.many import upload_many
@@ -44,8 +44,9 @@ class ServerFacts:
 class Client:
     """Talks to one Sluice server. A context manager; safe to use from several threads.
 
-    Every method raises `SluiceError` or one below it: `Refused` where the server says no,
-    `ServerUnreachable` after `give_up_seconds` without progress, `Interrupted` after `stop`.
+    Every method raises a `SluiceError`: `Refused` where the server says no, `ServerUnreachable`
+    after `give_up_seconds` without progress in a transfer, after seconds in anything else,
+    `Interrupted` after `stop`. Setting `stop`, an event of the caller's, has the same effect.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Client:
         *,
         options: Options | None = None,
         state: Path | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         options = options or load_options(os.environ)
         self.options = options if server is None else replace(options, server=server_url(server))
-        self._stop = threading.Event()
+        self._stop = stop or threading.Event()
         self._transport = Transport(self.options, self._stop)
+        self._questions = Transport(self.options.for_questions(), self._stop)
         self._store = ResumeStore(state or state_folder())
         self._context: UploadContext | None = None
         self._lock = threading.Lock()
@@ -77,14 +80,40 @@ class Client:
     def close(self) -> None:
         """Close all connections."""
         self._transport.close()
+        self._questions.close()
 
     def stop(self) -> None:
-        """End every transfer of this client soon, with `Interrupted`; all can be resumed."""
+        """End every transfer of this client soon, with `Interrupted`; all can be resumed.
+
+        Not for a signal handler: it takes a lock that the interrupted thread may hold.
+        """
         self._stop.set()
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether a request has been answered, or has failed."""
+        return self._transport.has_heard or self._questions.has_heard
+
+    @property
+    def has_kept_bytes(self) -> bool:
+        """Whether there is something that the same call would continue."""
+        return self._transport.has_kept_bytes
+
+    @property
+    def on_wait(self) -> Callable[[str], None]:
+        """Gets what to say to people whenever the client waits to try again."""
+        return self._transport.on_wait
+
+    @on_wait.setter
+    def on_wait(self, listener: Callable[[str], None]) -> None:
+        self._transport.on_wait = self._questions.on_wait = listener
 
     def server(self) -> ServerFacts:
         """What the server recommends and allows."""
-        facts = self._transport.json("GET", "/api/server")
+        return self._server(self._questions)
+
+    def _server(self, transport: Transport) -> ServerFacts:
+        facts = transport.json("GET", "/api/server")
         return ServerFacts(
             chunk_bytes=int(facts["chunk_bytes"]),
             max_upload_bytes=int(facts["max_upload_bytes"]),
@@ -99,10 +128,10 @@ class Client:
         name: str | None = None,
         on_progress: ProgressListener | None = None,
     ) -> Uploaded:
-        """Send a file, or go on with it; returns once the server's SHA-256 is the file's.
+        """Send a file, or the rest of it; returns once the server's SHA-256 matches the file's.
 
-        Raises `FileProblem` for what is no readable file, `FileChanged` if it changes meanwhile,
-        `ContentMismatch` if the bytes differ at the end.
+        Raises `FileProblem` for anything but a readable file, `FileChanged` if it changes
+        meanwhile, `ContentMismatch` if the bytes differ at the end.
         """
         file = LocalFile.at(Path(path), name)
         return upload_file(self._upload_context(), file, on_progress)
@@ -114,7 +143,7 @@ class Client:
         on_outcome: OnOutcome,
         on_progress: ProgressListener | None = None,
     ) -> None:
-        """Send files, as `find_files` gives them; small ones travel many in a request.
+        """Send files, as `find_files` gives them; small ones share requests.
 
         `on_outcome` gets each file with an `Uploaded` or an error, from several threads, one at
         a time. Raises only what ends them all: `Interrupted`, `ServerUnreachable`.
@@ -128,33 +157,34 @@ class Client:
         *,
         on_progress: ProgressListener | None = None,
     ) -> Fetched:
-        """Bring a file here, or go on with it; returns once its SHA-256 is the server's.
+        """Fetch a file, or the rest of it; returns once its SHA-256 matches the server's.
 
         `video` is an id or an address of this server. Without a `target` the file gets the
         server's name for it in the current folder; with a folder, in there. Raises
         `ContentMismatch` where the bytes are wrong even after a second try.
         """
-        downloader = Downloader(self._transport)
-        remote = downloader.look(self.id_of(video))
+        remote = self._look(video)
         path = Path(remote.name) if target is None else Path(target)
         if path.is_dir():
             path = path / remote.name
         if not path.parent.is_dir():
             raise FileProblem(f"{path.parent} is not a folder.")
-        return downloader.fetch(remote, path, on_progress)
+        return Downloader(self._transport).fetch(remote, path, on_progress)
 
     def copy_to(
         self, video: str, output: BinaryIO, *, on_progress: ProgressListener | None = None
     ) -> str:
         """Write a file in order, as to a pipe; its SHA-256, compared at the end."""
-        downloader = Downloader(self._transport)
-        return downloader.copy_to(downloader.look(self.id_of(video)), output, on_progress)
+        return Downloader(self._transport).copy_to(self._look(video), output, on_progress)
+
+    def _look(self, video: str) -> RemoteFile:
+        return Downloader(self._questions).look(self.id_of(video))
 
     def videos(self) -> Iterator[dict[str, Any]]:
         """Every stored file, newest first, as the server describes it."""
         query = "?limit=200"
         while True:
-            page = self._transport.json("GET", f"/api/videos{query}")
+            page = self._questions.json("GET", f"/api/videos{query}")
             yield from page["videos"]
             if not page.get("next"):
                 return
@@ -162,21 +192,21 @@ class Client:
 
     def video(self, video: str) -> dict[str, Any]:
         """One stored file as the server describes it."""
-        return self._transport.json("GET", f"/api/videos/{self.id_of(video)}")
+        return self._questions.json("GET", f"/api/videos/{self.id_of(video)}")
 
     def remove(self, video: str) -> None:
         """Delete a stored file."""
         video_id = self.id_of(video)
-        self._transport.patiently(
-            lambda: self._transport.request("DELETE", f"/api/videos/{video_id}")
+        self._questions.patiently(
+            lambda: self._questions.request("DELETE", f"/api/videos/{video_id}")
         )
 
     def status(self, upload: str) -> dict[str, Any]:
         """An upload as the server describes it; `missing` and `received` are half-open ranges."""
-        return self._transport.json("GET", f"/api/uploads/{self.id_of(upload)}")
+        return self._questions.json("GET", f"/api/uploads/{self.id_of(upload)}")
 
     def unfinished(self) -> list[UploadRecord]:
-        """Uploads to this server that were begun on this machine and did not end."""
+        """Unfinished uploads from this machine to this server."""
         records = [record for record in self._store.all() if record.sha256 is None]
         return [record for record in records if record.server == self.options.server]
 
@@ -199,7 +229,7 @@ class Client:
         with self._lock:
             if self._context is None:
                 self._store.sweep()
-                size = self.options.chunk_bytes or self.server().chunk_bytes
+                size = self.options.chunk_bytes or self._server(self._transport).chunk_bytes
                 ladder = ChunkLadder.around(
                     size, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
                 )

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from sluice_client.errors import Interrupted, SluiceError
 
-LEAVE_SECONDS = 3.0
-"""How long an interrupted job waits for its threads; one that waits for the network in vain is
-left behind, as it holds nothing that matters."""
+LEAVE_SECONDS = 0.7
+"""How long an interrupted job waits for its threads. One that waits for a silent server is left
+behind, as it holds nothing that matters."""
 
 
 class Crew:

@@ -24,7 +24,7 @@ from sluice_client.file_names import name_in, safe_name
 from sluice_client.hashing import BackgroundHash
 from sluice_client.part_file import PartFile
 from sluice_client.progress import Meter, Phase, ProgressListener
-from sluice_client.retry import Patience, waiting_note
+from sluice_client.retry import Patience
 from sluice_client.spans import Span, Spans
 from sluice_client.transport import Transport
 
@@ -105,6 +105,7 @@ class Downloader:
         meter = Meter(remote.name, remote.length, listener)
         digest = hashlib.sha256()
         patience = self._transport.patience()
+        patience.on_wait = meter.waiting
         position = failures = 0
         while position < remote.length:
             step = Span(position, min(position + STEP_BYTES, remote.length))
@@ -134,6 +135,8 @@ class Downloader:
         try:
             resumed = part.done.total
             meter.start_at(resumed)
+            if resumed:
+                self._transport.has_kept_bytes = True
             sha256 = self._fill(remote, part, meter)
             meter.report(Phase.VERIFYING)
             is_verified = self._compare(remote, sha256)
@@ -220,13 +223,12 @@ class _StepFetch:
     def __init__(
         self, transport: Transport, part: PartFile, meter: Meter, background: BackgroundHash
     ) -> None:
+        self._transport = transport
         self._part = part
         self._meter = meter
         self._background = background
         self._patience: Patience = transport.patience()
-        self._patience.on_wait = lambda seconds, error: meter.report(
-            Phase.WAITING, waiting_note(error, seconds)
-        )
+        self._patience.on_wait = meter.waiting
         self._crew = Crew(transport.options.parallel, self._work, transport.stop)
         self._left = Spans()
         self._lock = threading.Lock()
@@ -255,6 +257,7 @@ class _StepFetch:
             try:
                 for block in self._blocks(Span(position, step.end)):
                     self._part.write(block, position)
+                    self._transport.has_kept_bytes = True
                     position += len(block)
                     failures = 0
                     self._meter.moved(len(block))

@@ -3,8 +3,8 @@
     SluiceError                   1
     |-- Refused                   1   the server said no; has `status`, `code`, `retryable`
     |-- ConnectionFailed          3   no answer, or the connection broke
-    |   `-- ServerUnreachable     3   given up; what was done is kept
-    |-- Interrupted               4   Ctrl-C or `Client.stop`; what was done is kept
+    |   `-- ServerUnreachable     3   given up; a transfer can be resumed
+    |-- Interrupted               4   Ctrl-C or `Client.stop`; a transfer can be resumed
     |-- FileProblem               1   a local file cannot be used
     `-- ContentMismatch           5   the bytes here and there are not the same
         `-- FileChanged           5   the local file changed while it was sent
@@ -68,7 +68,7 @@ class ServerUnreachable(ConnectionFailed):
 
 
 class Interrupted(SluiceError):
-    """Stopped on request. The same call goes on where this one stood."""
+    """Stopped on request. The same call continues where this one stood."""
 
     exit_code = 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 from sluice_client.errors import SluiceError
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+QUESTION_SECONDS = 5.0
+"""How long to try to reach a server for a listing, a deletion, or the start of a fetch."""
 
 
 class BadSetting(SluiceError):
@@ -76,22 +79,32 @@ class Options:
     """Settings of a `Client`. `SLUICE_CLIENT_` and a field's name in capitals is its variable."""
 
     server: str = _option(server_url, DEFAULT_SERVER, "Address of the server.", "SLUICE_URL")
-    parallel: int = _option(_count, "6", "Most connections at once; fewer where more do not help.")
+    parallel: int = _option(
+        _count, "6", "Maximum number of connections; fewer are used where more do not help."
+    )
     chunk_bytes: int = _option(
-        _bytes, "0", "Size of a chunk to begin with; 0 for what the server recommends."
+        _bytes, "0", "Chunk size to work up to at first; 0 for what the server recommends."
     )
     batch_below_bytes: int = _option(
-        _bytes, "8388608", "Smaller files of a folder travel in bundles; 0 for never."
+        _bytes, "8388608", "Smaller files are sent many in a request; 0 for never."
     )
     stall_seconds: float = _option(
-        _seconds, "30", "A connection on which nothing moves for so long is given up and replaced."
+        _seconds, "30", "A connection on which nothing moves for this long is replaced."
     )
     answer_seconds: float = _option(
         _seconds, "60", "How long to wait for an answer once a request is sent."
     )
     give_up_seconds: float = _option(
-        _seconds, "900", "Without any progress for so long the client ends, resumable."
+        _seconds, "900", "A transfer without any progress for this long ends; it can be resumed."
     )
+
+    def for_questions(self) -> Options:
+        """The same for requests that a person waits for, and that lose nothing by failing."""
+        return replace(
+            self,
+            stall_seconds=min(self.stall_seconds, QUESTION_SECONDS),
+            give_up_seconds=min(self.give_up_seconds, QUESTION_SECONDS),
+        )
 
 
 def variable_of(name: str) -> str:

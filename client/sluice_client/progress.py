@@ -66,6 +66,10 @@ class Meter:
         if is_due:
             self.report(Phase.MOVING)
 
+    def waiting(self, note: str) -> None:
+        """Tell the listener what is waited for."""
+        self.report(Phase.WAITING, note)
+
     def report(self, phase: Phase, note: str = "") -> None:
         """Tell the listener now."""
         if self._listener is None:

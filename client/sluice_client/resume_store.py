@@ -1,6 +1,6 @@
-"""Records of uploads on this machine, so that another run goes on where one ended.
+"""Records of uploads on this machine, so that another run continues where one ended.
 
-One small JSON file an upload. The server finds an upload by its file's fingerprint too, so a
+One small JSON file per upload. The server finds an upload by its file's fingerprint too, so a
 record that is damaged, or lost with the folder, costs nothing but that one question.
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import mkstemp
 
 EXPIRY_SECONDS = 30 * 24 * 3600.0
-"""Records not touched for so long are removed; a server keeps an idle upload for a week."""
+"""Records not used for this long are removed; a server keeps an idle upload for a week. A clock
+that was wrong at the time can remove one too early, which costs a question to the server."""
 
 SUFFIXES = (".json", ".tmp")
 
@@ -45,8 +46,12 @@ class ResumeStore:
         self._folder = folder / "uploads"
 
     def load(self, server: str, fingerprint: str) -> UploadRecord | None:
-        """The record of that file on that server, if there is a sound one."""
-        return _read(self._path(server, fingerprint))
+        """The record of that file on that server, if there is a sound one; it counts as used."""
+        path = self._path(server, fingerprint)
+        record = _read(path)
+        if record is not None:
+            _touch(path)
+        return record
 
     def all(self) -> Iterator[UploadRecord]:
         """Every sound record, oldest first."""
@@ -69,7 +74,10 @@ class ResumeStore:
     def sweep(self) -> None:
         """Remove records too old to be of use."""
         for path in self._files():
-            if _age(path) > EXPIRY_SECONDS:
+            age = _age(path)
+            if age < 0:  # written while the clock was ahead; it would stay for as long again
+                _touch(path)
+            elif age > EXPIRY_SECONDS:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
 
@@ -107,6 +115,11 @@ def _read(path: Path) -> UploadRecord | None:
     texts = (record.server, record.fingerprint, record.id, record.path)
     is_sound = all(isinstance(text, str) for text in texts) and isinstance(record.length, int)
     return record if is_sound and record.id.isalnum() else None
+
+
+def _touch(path: Path) -> None:
+    with suppress(OSError):
+        os.utime(path)
 
 
 def _age(path: Path) -> float:

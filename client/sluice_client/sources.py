@@ -1,4 +1,4 @@
-"""From the words of a command line to the files to send, with the reasons for those that stay."""
+"""From the words of a command line to the files to send, with reasons for those left out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from sluice_client.local_file import LocalFile
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that is not sent. `is_failure` where the person asked for just that."""
+    """Something that is not sent.
+
+    `is_failure` if it was asked for; `is_missing` if a word of the command names nothing at all.
+    """
 
     path: Path
     reason: str
     is_failure: bool
+    is_missing: bool = False
 
 
 def find_files(words: Iterable[str]) -> Iterator[LocalFile | Left]:
@@ -40,7 +44,7 @@ def _expand(word: str) -> Iterator[LocalFile | Left]:
         return
     matches = sorted(glob.glob(word, recursive=True)) if glob.has_magic(word) else []
     if not matches:
-        yield Left(path, "there is no such file or folder", is_failure=True)
+        yield Left(path, "no such file or folder", is_failure=True, is_missing=True)
     for match in matches:
         yield from _path(Path(match))
 
@@ -73,16 +77,16 @@ def _folder(top: Path) -> Iterator[LocalFile | Left]:
 
 def _file(path: Path, name: str, *, is_named: bool) -> LocalFile | Left:
     if path.is_symlink() and not path.exists():
-        return Left(path, "is a link that leads nowhere", is_failure=True)
+        return Left(path, "is a broken link", is_failure=True)
     if path.is_symlink() and path.is_dir():
-        return Left(path, "is a link to a folder, and not followed", is_failure=is_named)
+        return Left(path, "is a link to a folder; those are not followed", is_failure=is_named)
     try:
         file = LocalFile.at(path, sendable_name(name))
     except FileProblem as error:
         is_special = path.exists() and not path.is_file()
         return Left(path, _reason(error, path), is_failure=is_named or not is_special)
     if not os.access(path, os.R_OK):
-        return Left(path, "may not be read: permission denied", is_failure=True)
+        return Left(path, "cannot be read: permission denied", is_failure=True)
     return file
 
 

@@ -14,26 +14,25 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
 
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError, problem_of
 from sluice_client.options import Options
 from sluice_client.retry import Patience
 
-CONNECT_SECONDS = 15.0
-
 SEND_BLOCK_BYTES = 64 * 1024
-"""Python's timeout is for the whole of a `sendall`: on a slow line a block must be small enough to
-leave within it, or a line that works is taken for a dead one."""
+"""Python's timeout covers a whole `sendall`: a block must be small enough to leave within it on a
+slow line, or a line that works is taken for a dead one."""
 
 UNSENT_BYTES = 256 * 1024
 """What the kernel may hold unsent. With megabytes in there (its default) the progress shown runs
-minutes ahead of a slow line, and a stalled one is noticed as much later."""
+minutes ahead of a slow line, and a stall is noticed minutes late."""
 
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
 
 KEEPALIVE_IDLE_SECONDS = 10
 KEEPALIVE_PROBES = 4
-"""A line that went away while an answer is waited for shows only if the kernel asks."""
+"""While we wait for an answer, only the kernel's probes notice that the other side is gone."""
 
 MOST_RETRY_AFTER_SECONDS = 600.0
 
@@ -41,12 +40,20 @@ T = TypeVar("T")
 
 
 class Transport:
-    """Sends requests; raises `ConnectionFailed` or `Refused`. Safe to use from several threads."""
+    """Sends requests; raises `ConnectionFailed` or `Refused`. Safe to use from several threads.
+
+    `on_wait` gets what to say before each wait, unless the job has a listener of its own.
+    `has_heard` tells whether anything came back yet, an error included; `has_kept_bytes` whether
+    bytes of a transfer are where the next run finds them.
+    """
 
     def __init__(self, options: Options, stop: threading.Event) -> None:
         self.base_url = options.server
         self.options = options
         self.stop = stop
+        self.on_wait: Callable[[str], None] = lambda _note: None
+        self.has_heard = False
+        self.has_kept_bytes = False
         self._idle: list[requests.Session] = []
         self._is_closed = False
         self._lock = threading.Lock()
@@ -61,7 +68,7 @@ class Transport:
 
     def patience(self) -> Patience:
         """A new limit on time without progress, for one job."""
-        return Patience(self.options.give_up_seconds, self.stop)
+        return Patience(self.options.give_up_seconds, self.stop, on_wait=self.on_wait)
 
     def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
         """One try. `arguments` are those of `requests`; the body of the answer is read."""
@@ -75,10 +82,17 @@ class Transport:
         """One try, with the body of the answer still to be read."""
         arguments.setdefault("timeout", self._timeouts())
         with self._session() as session:
-            with _network_errors():
-                response = session.request(
-                    method, self.base_url + path, stream=True, allow_redirects=False, **arguments
-                )
+            try:
+                with _network_errors():
+                    response = session.request(
+                        method,
+                        self.base_url + path,
+                        stream=True,
+                        allow_redirects=False,
+                        **arguments,
+                    )
+            finally:
+                self.has_heard = True
             try:
                 _raise_for_status(response)
                 with _network_errors():
@@ -203,12 +217,19 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdecimal():
         return min(float(text), MOST_RETRY_AFTER_SECONDS)
+    moment = _moment(text)
+    if moment is None:
+        return None
+    # Both by the clock of whoever answered: ours may be days off.
+    asked_at = _moment(headers.get("Date", "")) or datetime.now(UTC)
+    return min(max(0.0, (moment - asked_at).total_seconds()), MOST_RETRY_AFTER_SECONDS)
+
+
+def _moment(text: str) -> datetime | None:
     try:
-        moment = parsedate_to_datetime(text)
+        return parsedate_to_datetime(text).astimezone(UTC)
     except ValueError:
         return None
-    seconds = (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds()
-    return min(max(0.0, seconds), MOST_RETRY_AFTER_SECONDS)
 
 
 @contextmanager
@@ -223,11 +244,30 @@ def _network_errors() -> Iterator[None]:
 
 
 def _in_words(error: requests.RequestException) -> str:
-    host = urlsplit(error.request.url).netloc if error.request and error.request.url else "it"
+    parts = urlsplit(error.request.url if error.request and error.request.url else "")
+    host = parts.netloc.rpartition("@")[2] or "the server"
+    cause = _cause(error)
     if isinstance(error, requests.exceptions.SSLError):
         return f"No secure connection to {host}: {error}"
+    if isinstance(error, requests.ConnectTimeout):
+        return f"Cannot reach {parts.scheme}://{host} (no answer)."
+    if isinstance(cause, NewConnectionError):
+        return f"Cannot reach {parts.scheme}://{host} ({_reason(cause)})."
     if isinstance(error, requests.Timeout) or "timed out" in str(error):
-        return f"The connection to {host} fell silent."
-    if "NewConnectionError" in repr(error) or "Failed to establish" in str(error):
-        return f"Nothing answers at {host}."
+        return f"The connection to {host} stalled."
     return f"The connection to {host} broke."
+
+
+def _cause(error: requests.RequestException) -> object:
+    """What urllib3 raised for a single try."""
+    first = error.args[0] if error.args else None
+    return first.reason if isinstance(first, MaxRetryError) else first
+
+
+def _reason(error: NewConnectionError) -> str:
+    """Why there is no connection, in the system's words."""
+    if isinstance(error, NameResolutionError):
+        return "unknown host name"
+    cause = error.__cause__
+    text = cause.strerror if isinstance(cause, OSError) else None
+    return (text or "no connection").lower()

@@ -127,6 +127,8 @@ class _FileUpload:
         upload_id = str(document["id"])
         arrived = self._file.size - Spans(document["missing"]).total
         self._meter.start_at(arrived)
+        if arrived:
+            self._transport.has_kept_bytes = True
         try:
             document = self._send_rounds(document)
             return self._compared(document, sent=self._file.size - arrived)

@@ -12,8 +12,9 @@ from bench import download, many_files, upload
 from bench.__main__ import BENCHMARKS
 from bench.contenders import Contender, contenders
 from bench.disk import DD, DD_SYNCED
-from bench.harness import GB, Benchmark, Lab, Sample
+from bench.harness import Benchmark, Lab
 from bench.report import Table, paired_ratio
+from bench.samples import GB, Sample
 from bench.shelves import HTTP_JOBS, NGINX, OURS, STEP_BYTES, spans
 from bench.upload import Job
 

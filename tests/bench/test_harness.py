@@ -15,9 +15,10 @@ from bench import client, harness
 from bench.__main__ import BENCHMARKS, main, quick_share
 from bench.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
 from bench.cpu_clock import await_idle, cpu_seconds_of
-from bench.harness import GB, Benchmark, Lab, NotEnoughRoom, Sample, prepared_lab
+from bench.harness import Benchmark, Lab, NotEnoughRoom, prepared_lab
 from bench.meter import Meter
 from bench.page_cache import PageCache
+from bench.samples import GB, Sample
 from tests.dropzone_client import random_bytes
 from tests.server import Server
 

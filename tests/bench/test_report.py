@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS, DOCUMENT, README
-from bench.harness import Sample
 from bench.report import (
     Run,
     Table,
@@ -20,6 +19,7 @@ from bench.report import (
     spread,
     update_document,
 )
+from bench.samples import Sample
 
 RUN = Run("upload", "python -m bench upload", {"machine": "one core", "load": "0.0"})
 TABLE = Table("Title", ("case", "MB/s"), [("one", "10"), ("another", "9")], ("A note.",))

@@ -50,7 +50,7 @@ def test_without_json_there_are_lines_for_people(command: CommandLine, make_file
     done = command.run("upload", path)
     assert str(path) in done.out
     assert "(1.5 MB)" in done.out
-    assert "was there already" in command.run("upload", path).out
+    assert "already on the server" in command.run("upload", path).out
     video = done.out.split("/media/")[1].split()[0]
     assert f"{video}  " in command.run("ls").out
     assert "1.5 MB" in command.run("ls").out
@@ -103,15 +103,25 @@ def test_a_file_that_failed_ends_with_1_and_the_others_are_sent(
     command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     path = make_file()
-    done = command.run("upload", home / "nothing.mp4", path, home / "*.xyz", "--json")
+    (home / "broken.mp4").symlink_to("nowhere")
+    done = command.run("upload", home / "broken.mp4", path, "--json")
     assert done.code == 1
-    assert [("id" in d, "error" in d) for d in done.documents] == [
-        (False, True),
-        (False, True),
-        (True, False),
-    ]
+    assert [("id" in d, "error" in d) for d in done.documents] == [(False, True), (True, False)]
     assert done.documents[0]["error"]["code"] == "file_problem"
-    assert f"{home}/nothing.mp4: there is no such file or folder" in done.err
+    assert f"{home}/broken.mp4: is a broken link" in done.err
+
+
+def test_a_path_that_does_not_exist_is_named_and_nothing_is_sent(
+    command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    path = make_file()
+    done = command.run("upload", path, "recordings/", home / "*.xyz", "--json")
+    assert done.code == 1
+    assert [document["path"] for document in done.documents] == ["recordings", f"{home}/*.xyz"]
+    assert {document["error"]["code"] for document in done.documents} == {"file_problem"}
+    assert "recordings: no such file or folder" in done.err
+    assert "Every argument is something to upload. Nothing was sent." in done.err
+    assert command.run("status").out == ""
 
 
 def test_a_file_nobody_may_read_is_named(
@@ -122,7 +132,7 @@ def test_a_file_nobody_may_read_is_named(
     monkeypatch.setattr(os, "access", lambda *_: False)
     (left,) = sources.find_files([str(path)])
     assert isinstance(left, sources.Left)
-    assert (left.reason, left.is_failure) == ("may not be read: permission denied", True)
+    assert (left.reason, left.is_failure) == ("cannot be read: permission denied", True)
 
 
 def test_a_server_that_is_not_there_ends_with_3(command: CommandLine, make_file: MakeFile) -> None:
@@ -130,8 +140,9 @@ def test_a_server_that_is_not_there_ends_with_3(command: CommandLine, make_file:
     for words in (["upload", make_file()], ["fetch", "0" * 32], ["ls"]):
         ended = command.run(*words, GIVE_UP_SECONDS=1)
         assert ended.code == 3
-        assert "Nothing answers at" in ended.err
-        assert "To go on" in ended.err
+        assert f"Cannot reach {command.url} (connection refused)." in ended.err
+        assert "Gave up after 1 second without progress." in ended.err
+        assert "kept" not in ended.err
 
 
 def test_a_line_that_garbles_ends_with_5(

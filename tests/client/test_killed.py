@@ -99,7 +99,7 @@ def test_a_signal_ends_an_upload_which_says_how_to_go_on(
     process.send_signal(number)
     ended = finish(process)
     assert ended.code == 4
-    assert f"{SLUICE} upload {path}" in ended.err
+    assert f"What was transferred is kept. To continue:\n  {SLUICE} upload {path}" in ended.err
     unfinished = slow_command.run("status", "--json").documents
     assert [upload["path"] for upload in unfinished] == [str(path)]
     line.heal()

@@ -99,6 +99,27 @@ def test_old_records_and_drafts_are_swept(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 1
 
 
+def test_a_record_that_is_used_does_not_grow_old(tmp_path: Path) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    (path,) = (tmp_path / "uploads").iterdir()
+    almost = time.time() - EXPIRY_SECONDS + 60
+    os.utime(path, (almost, almost))
+    assert store.load("http://a", "print") == RECORD
+    assert path.stat().st_mtime > time.time() - 3600
+
+
+def test_a_record_written_while_the_clock_was_ahead_expires_like_the_others(tmp_path: Path) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    (path,) = (tmp_path / "uploads").iterdir()
+    ahead = time.time() + 10 * EXPIRY_SECONDS
+    os.utime(path, (ahead, ahead))
+    store.sweep()
+    assert path.stat().st_mtime < time.time() + 3600
+    assert list(store.all()) == [RECORD]
+
+
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = ResumeStore(tmp_path / "file")
@@ -152,7 +173,7 @@ def test_an_empty_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
     found = list(find_files([str(tmp_path / "empty"), str(tmp_path / "none")]))
     assert [(left.is_failure, left.reason) for left in found if isinstance(left, Left)] == [
         (False, "the folder is empty"),
-        (True, "there is no such file or folder"),
+        (True, "no such file or folder"),
     ]
 
 

@@ -230,6 +230,6 @@ def test_whatever_lies_in_a_folder_is_sent_or_named(
     ]
     assert done.code == 1
     failed = [d["error"]["detail"] for d in done.documents if "error" in d]
-    assert failed == [f"{home}/odd/broken.mov: is a link that leads nowhere"]
-    assert "pipe: left out, is a pipe" in done.err
-    assert "round: left out, is a link to a folder" in done.err
+    assert failed == [f"{home}/odd/broken.mov: is a broken link"]
+    assert "pipe: skipped, is a pipe" in done.err
+    assert "round: skipped, is a link to a folder" in done.err

@@ -160,8 +160,43 @@ def test_patience_ends_after_a_time_without_progress_and_not_before() -> None:
     clock.now = 100
     patience.wait_after(ConnectionFailed("cut"), 1)
     clock.now = 111
-    with pytest.raises(ServerUnreachable, match="60 seconds"):
-        patience.wait_after(ConnectionFailed("cut"), 1)
+    with pytest.raises(
+        ServerUnreachable, match=r"^cut\. Gave up after 61 seconds without progress"
+    ):
+        patience.wait_after(ConnectionFailed("cut."), 1)
+
+
+def test_a_wait_is_told_with_how_long_it_goes_on() -> None:
+    clock, notes = Clock(), list[str]()
+    patience = Patience(900, threading.Event(), clock, Random(1), notes.append)
+    for clock.now in (0, 10, 200):
+        patience.wait_after(ConnectionFailed("Cut."), 1)
+    assert notes == [
+        "Cut. Trying again for up to 15 minutes.",
+        "Cut. Trying again for up to 15 minutes.",
+        "Cut. Trying again for up to 12 minutes.",
+    ]
+
+
+def test_the_time_a_server_named_is_told_and_kept() -> None:
+    clock, notes = Clock(), list[str]()
+    patience = Patience(5, threading.Event(), clock, Random(1), notes.append)
+    busy = Refused(503, code="busy", detail="Busy.", retryable=True, retry_after=0.1)
+    patience.wait_after(busy, 1)
+    assert notes == ["Busy. Trying again in 0 s, for up to 5 seconds."]
+    busy.retry_after = 6.0
+    with pytest.raises(ServerUnreachable):
+        patience.wait_after(busy, 1)
+
+
+def test_the_last_try_is_made_at_the_end_of_the_time() -> None:
+    clock, stop = Clock(), threading.Event()
+    patience = Patience(60, stop, clock=clock, random=Random(1))
+    clock.now = 59.9
+    patience.wait_after(ConnectionFailed("cut"), 10)
+    clock.now = 60.1
+    with pytest.raises(ServerUnreachable):
+        patience.wait_after(ConnectionFailed("cut"), 11)
 
 
 def test_a_wait_ends_when_the_client_is_stopped() -> None:

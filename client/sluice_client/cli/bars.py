@@ -19,14 +19,15 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from sluice_client.cli.display import plain
+from sluice_client.cli.notices import Notices
+from sluice_client.cli.text import plain
 from sluice_client.progress import Phase, Progress
 
 NAME_CHARACTERS = 32
 
 
 @contextmanager
-def terminal_bars() -> Iterator[TerminalBars]:
+def terminal_bars(*, as_json: bool = False) -> Iterator[TerminalBars]:
     """A listener that draws on standard error."""
     columns = (
         TextColumn("{task.description}"),
@@ -39,16 +40,16 @@ def terminal_bars() -> Iterator[TerminalBars]:
     )
     console = Console(stderr=True)
     with Bars(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as bars:
-        yield TerminalBars(bars)
+        yield TerminalBars(bars, as_json=as_json)
 
 
 class TerminalBars:
-    """A bar a file; it goes when the file is done."""
+    """One bar per file, removed when the file is done."""
 
-    def __init__(self, bars: Bars) -> None:
+    def __init__(self, bars: Bars, *, as_json: bool = False) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
-        self._told: dict[str, str] = {}
+        self.waiting = Notices(self.note, as_json=as_json)
 
     def __call__(self, progress: Progress) -> None:
         """Draw."""
@@ -61,9 +62,8 @@ class TerminalBars:
             self._tasks[progress.name] = self._bars.add_task(
                 escape(plain(shortened(progress.name))), total=progress.total, note=""
             )
-        if progress.phase is Phase.WAITING and progress.note != self._told.get(progress.name):
-            self.note(plain(f"{progress.name}: {progress.note}"))
-            self._told[progress.name] = progress.note
+        if progress.phase is Phase.WAITING:
+            self.waiting(progress.note, progress.name)
         note = "verifying" if progress.phase is Phase.VERIFYING else ""
         self._bars.update(self._tasks[progress.name], completed=progress.done, note=note)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from sluice_client.cli.common import PROGRAM
+from sluice_client.cli.outcome import PROGRAM
 
 
 @click.command()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from sluice_client.cli.common import OK, SOME_FAILED, connected, print_json, server_options
-from sluice_client.cli.display import plain
+from sluice_client.cli.connection import connected, server_options
+from sluice_client.cli.outcome import OK, SOME_FAILED, print_json
+from sluice_client.cli.text import plain
 from sluice_client.doctor.examination import PAUSE_SECONDS
 from sluice_client.doctor.findings import Finding, Level
 
@@ -37,7 +38,7 @@ def doctor(
       sluice doctor https://videos.example.org
     """  # noqa: D301
     levels = set()
-    with connected(url or server, config) as client:
+    with connected(url or server, config, as_json=as_json) as client:
         for finding in client.examine(pause):
             levels.add(finding.level)
             _print(finding, as_json)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
-from sluice_client.cli.common import OK, connected, print_json, transfer_options
-from sluice_client.cli.display import plain, progress_display, say, size_text
+from sluice_client.cli.connection import connected, transfer_options
+from sluice_client.cli.display import progress_display
+from sluice_client.cli.outcome import OK, print_json
+from sluice_client.cli.text import plain, say, size_text
 from sluice_client.client import Client, server_in
 from sluice_client.downloader import Fetched
 
@@ -29,10 +31,10 @@ def fetch(
     config: Path | None,
     **given: str | None,
 ) -> int:
-    """Fetch a file, in steps and several of them at once.
+    """Fetch a file over several connections.
 
-    The bytes go to FILE.part; run again after whatever broke it, it goes on where it stood. Only
-    when its SHA-256 is the server's does the file get its name.
+    The bytes go to FILE.part; after an interruption, the same command continues there. The file
+    gets its name once its SHA-256 matches the server's.
 
     \b
     Examples:
@@ -43,11 +45,12 @@ def fetch(
     if to_stdout and (output is not None or as_json):
         raise click.UsageError("--stdout goes with neither --output nor --json.")
     given["server"] = server_in(video) or given["server"]
-    with connected(config=config, **given) as client:
+    with connected(config=config, as_json=as_json, **given) as client:
         if to_stdout:
             return _to_stdout(client, video)
-        with progress_display() as listener:
-            fetched = client.fetch(video, output, on_progress=listener)
+        with progress_display(as_json=as_json) as display:
+            client.on_wait = display.waiting
+            fetched = client.fetch(video, output, on_progress=display)
     _print(fetched, as_json)
     return OK
 
@@ -66,6 +69,7 @@ def _print(fetched: Fetched, as_json: bool) -> None:
 def _to_stdout(client: Client, video: str) -> int:
     if sys.stdout.isatty():
         raise click.UsageError("--stdout is for pipes; a terminal cannot show a video.")
-    with progress_display() as listener:
-        client.copy_to(video, sys.stdout.buffer, on_progress=listener)
+    with progress_display() as display:
+        client.on_wait = display.waiting
+        client.copy_to(video, sys.stdout.buffer, on_progress=display)
     return OK

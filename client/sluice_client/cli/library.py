@@ -8,15 +8,9 @@ from typing import Any
 
 import click
 
-from sluice_client.cli.common import (
-    OK,
-    connected,
-    error_document,
-    exit_code,
-    print_json,
-    server_options,
-)
-from sluice_client.cli.display import plain, say, size_text
+from sluice_client.cli.connection import connected, server_options
+from sluice_client.cli.outcome import OK, error_document, exit_code, print_json
+from sluice_client.cli.text import plain, say, size_text
 from sluice_client.client import Client, server_in
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 from sluice_client.spans import Spans
@@ -24,10 +18,10 @@ from sluice_client.spans import Spans
 
 @click.command(name="ls")
 @server_options
-@click.option("--limit", type=click.IntRange(1), help="Only so many, the newest. [all]")
+@click.option("--limit", type=click.IntRange(1), help="Only this many, newest first. [all]")
 def list_videos(limit: int | None, as_json: bool, config: Path | None, server: str | None) -> int:
     """List the stored files, newest first."""
-    with connected(server, config) as client:
+    with connected(server, config, as_json=as_json) as client:
         for video in islice(client.videos(), limit):
             if as_json:
                 print_json(video)
@@ -42,8 +36,8 @@ def list_videos(limit: int | None, as_json: bool, config: Path | None, server: s
 @click.argument("video", metavar="ID|URL")
 @server_options
 def show(video: str, as_json: bool, config: Path | None, server: str | None) -> int:
-    """Show what is known of a stored file."""
-    with connected(server_in(video) or server, config) as client:
+    """Show the details of a stored file."""
+    with connected(server_in(video) or server, config, as_json=as_json) as client:
         _print(client.video(video), as_json)
     return OK
 
@@ -54,7 +48,7 @@ def show(video: str, as_json: bool, config: Path | None, server: str | None) -> 
 def remove(videos: tuple[str, ...], as_json: bool, config: Path | None, server: str | None) -> int:
     """Delete stored files, without asking."""
     errors = []
-    with connected(server_in(videos[0]) or server, config) as client:
+    with connected(server_in(videos[0]) or server, config, as_json=as_json) as client:
         for video in videos:
             try:
                 client.remove(video)
@@ -79,9 +73,9 @@ def remove(videos: tuple[str, ...], as_json: bool, config: Path | None, server: 
 def status(upload: str | None, as_json: bool, config: Path | None, server: str | None) -> int:
     """Show what has arrived of an upload and what is missing.
 
-    Without ID: the uploads that were begun on this machine and did not end.
+    Without ID: the unfinished uploads of this machine.
     """
-    with connected(server, config) as client:
+    with connected(server, config, as_json=as_json) as client:
         if upload is not None:
             _print_upload(client.status(upload), as_json)
         else:

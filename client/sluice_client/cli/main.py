@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 import click
 
-from sluice_client.cli.common import INTERRUPTED, PROGRAM, SOME_FAILED, UNREACHABLE, this_command
 from sluice_client.cli.completion import completion
-from sluice_client.cli.display import plain, say
+from sluice_client.cli.connection import Session
 from sluice_client.cli.doctor import doctor
 from sluice_client.cli.fetch import fetch
 from sluice_client.cli.library import list_videos, remove, show, status
+from sluice_client.cli.outcome import INTERRUPTED, PROGRAM, SOME_FAILED, this_command
+from sluice_client.cli.signals import run_until_signalled
+from sluice_client.cli.text import plain, say
 from sluice_client.cli.upload import upload
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 
 COMPLETE_VARIABLE = "_SLUICE_COMPLETE"
+SHOW_CURSOR = "\x1b[?25h"
+"""Progress bars hide it."""
 
 EXIT_CODES = """\b
 Exit codes:
   0  all done
   1  some failed; each was named
   2  the command line or a setting is wrong
-  3  the server cannot be reached; run it again to go on
-  4  interrupted; run it again to go on
+  3  the server cannot be reached; run the command again to continue
+  4  interrupted; run the command again to continue
   5  the bytes here and on the server differ, or a file changed
 """
 
 
 @click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Send large files to a Sluice server and fetch them, over lines that break.
+    """Upload large files to a Sluice server, and fetch them, over unreliable connections.
 
     \b
-    Every transfer can be interrupted: the same command goes on where it stood.
+    Every transfer can be interrupted; the same command continues it.
       sluice upload film.mp4
       sluice upload holiday/ --json
       sluice fetch 3f2a… -o film.mp4
@@ -49,16 +54,19 @@ for command in (upload, fetch, list_videos, show, remove, status, doctor, comple
 
 def main() -> None:
     """Run the command line and end the process."""
-    sys.exit(run())
+    session = Session()
+    code = run_until_signalled(lambda: run(session), session.stop.set)
+    if code is None:
+        _leave(_ended(Interrupted("Stopped."), session))
+    sys.exit(code)
 
 
-def run() -> int:
+def run(session: Session | None = None) -> int:
     """The exit code of the command that `sys.argv` names."""
+    session = session or Session()
     try:
         result = cli.main(
-            prog_name=PROGRAM,
-            complete_var=COMPLETE_VARIABLE,
-            standalone_mode=False,
+            prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=False, obj=session
         )
     except click.ClickException as error:
         error.show()
@@ -66,20 +74,25 @@ def run() -> int:
     except click.Abort:
         return INTERRUPTED
     except SluiceError as error:
-        return _ended(error)
+        return _ended(error, session)
     except BrokenPipeError:
-        # Whoever read our output has enough; Python must not fail again when it flushes.
+        # The reader of our output has enough; Python must not fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SOME_FAILED
     return result if isinstance(result, int) else 0
 
 
-def _ended(error: SluiceError) -> int:
+def _ended(error: SluiceError, session: Session) -> int:
     say(plain(str(error)))
-    if isinstance(error, Interrupted):
-        say(f"What was done is kept. To go on:\n  {plain(this_command())}")
-        return INTERRUPTED
-    if isinstance(error, ConnectionFailed):
-        say(f"What was done is kept. To go on when the server answers:\n  {plain(this_command())}")
-        return UNREACHABLE
+    is_resumable = isinstance(error, Interrupted | ConnectionFailed)
+    if is_resumable and session.has_kept_bytes:
+        say(f"What was transferred is kept. To continue:\n  {plain(this_command())}")
     return error.exit_code
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without waiting for the threads that are left, or for the locks they hold."""
+    if sys.stderr.isatty():
+        sys.stderr.write(SHOW_CURSOR)
+    sys.stderr.flush()
+    os._exit(code)

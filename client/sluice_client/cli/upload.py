@@ -9,14 +9,10 @@ from pathlib import Path
 import click
 
 from sluice_client.bundle_sender import Outcome
-from sluice_client.cli.common import (
-    connected,
-    error_document,
-    exit_code,
-    json_line,
-    transfer_options,
-)
-from sluice_client.cli.display import plain, progress_display, say, size_text
+from sluice_client.cli.connection import connected, transfer_options
+from sluice_client.cli.display import progress_display
+from sluice_client.cli.outcome import error_document, exit_code, json_line
+from sluice_client.cli.text import plain, say, size_text
 from sluice_client.errors import FileProblem, SluiceError
 from sluice_client.local_file import LocalFile
 from sluice_client.sources import Left, find_files
@@ -26,12 +22,13 @@ from sluice_client.uploader import Uploaded
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER|PATTERN...")
 @transfer_options
-@click.option("--chunk-bytes", metavar="BYTES", help="Chunk size to begin with. [the server's]")
+@click.option("--chunk-bytes", metavar="BYTES", help="Chunk size to start with. [the server's]")
 def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: str | None) -> int:
-    """Send files, and folders with all that is below them.
+    """Upload files, and folders with everything below them.
 
-    Run again after whatever broke it, it goes on where it stood. At the end of each file its
-    SHA-256 is compared with the server's.
+    Every argument is something to upload; if one does not exist, nothing is sent. After an
+    interruption, the same command continues. At the end of each file its SHA-256 is compared with
+    the server's.
 
     \b
     Examples:
@@ -40,14 +37,20 @@ def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: 
       sluice upload film.mp4 --json | jq -r .url
     """  # noqa: D301
     report = _Report(as_json)
-    files: list[LocalFile] = []
-    for found in find_files(paths):
-        if isinstance(found, Left):
-            report.left(found)
-        else:
-            files.append(found)
+    found = list(find_files(paths))
+    missing = [left for left in found if isinstance(left, Left) and left.is_missing]
+    for left in missing or [left for left in found if isinstance(left, Left)]:
+        report.left(left)
+    if missing:
+        say("Every argument is something to upload. Nothing was sent.")
+        return exit_code(report.errors)
+    files = [file for file in found if isinstance(file, LocalFile)]
     if files:
-        with connected(config=config, **given) as client, progress_display() as display:
+        with (
+            connected(config=config, as_json=as_json, **given) as client,
+            progress_display(as_json=as_json) as display,
+        ):
+            client.on_wait = display.waiting
             report.result, report.note = display.result, display.note
             client.upload_many(files, on_outcome=report.outcome, on_progress=display)
     report.close()
@@ -68,7 +71,7 @@ class _Report:
         if left.is_failure:
             self._failed(str(left.path), FileProblem(f"{left.path}: {left.reason}"))
         else:
-            say(plain(f"{left.path}: left out, {left.reason}"))
+            say(plain(f"{left.path}: skipped, {left.reason}"))
 
     def outcome(self, file: LocalFile, outcome: Outcome) -> None:
         if isinstance(outcome, SluiceError):
@@ -99,8 +102,8 @@ class _Report:
 
 def _remark(uploaded: Uploaded) -> str:
     if uploaded.sent == 0 and uploaded.length > 0:
-        return "(was there already)"
+        return "(already on the server)"
     remark = size_text(uploaded.length)
     if uploaded.sent < uploaded.length:
-        remark += f", {size_text(uploaded.sent)} of it now"
+        remark += f", {size_text(uploaded.sent)} sent now"
     return f"({remark}{'' if uploaded.is_verified else ', checksum not compared yet'})"

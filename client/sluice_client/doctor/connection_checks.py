@@ -22,9 +22,9 @@ PROXY_HEADERS = ("via", "cf-ray", "x-cache", "x-amz-cf-id", "x-served-by")
 def check_way(server: str) -> Iterator[Finding]:
     """Encryption, HTTP version, and who answers. Raises `ConnectionFailed` if nobody does."""
     with BareConnection(server) as connection:
-        asked_at = time.time()
+        asked_at, began = time.time(), time.monotonic()
         answer = _ask(connection)
-        took = time.time() - asked_at
+        took = time.monotonic() - began
         yield _encryption(server, connection.tls)
     yield _version(answer)
     yield _who(answer)

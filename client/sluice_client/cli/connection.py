@@ -1,0 +1,101 @@
+"""The options that name a server, and the client that a command uses."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sluice_client.cli.notices import Notices
+from sluice_client.cli.text import say
+from sluice_client.client import Client
+from sluice_client.options import load_options, settings_file
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SILENT_SECONDS = 2.0
+"""A server that has neither answered nor refused for this long is mentioned."""
+
+
+@dataclass
+class Session:
+    """One run of a command, as seen from the thread that waits for it; click's `obj`."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    client: Client | None = None
+
+    @property
+    def has_kept_bytes(self) -> bool:
+        """Whether running the command again would continue a transfer."""
+        return self.client is not None and self.client.has_kept_bytes
+
+
+def server_options(command: Command) -> Command:
+    """--server, --config and --json."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+        click.option(
+            "--config", metavar="FILE", type=click.Path(path_type=Path), help="Settings (TOML)."
+        ),
+        click.option("--server", metavar="URL", help="Address of the server. [SLUICE_URL]"),
+    ):
+        command = option(command)
+    return command
+
+
+def transfer_options(command: Command) -> Command:
+    """The settings that one may want to change for a single transfer."""
+    for option in (
+        click.option(
+            "--give-up-seconds",
+            metavar="SECONDS",
+            help="Stop trying after this long without progress. [900]",
+        ),
+        click.option("--parallel", metavar="COUNT", help="Maximum number of connections. [6]"),
+    ):
+        command = option(command)
+    return server_options(command)
+
+
+@contextmanager
+def connected(
+    server: str | None = None,
+    config: Path | None = None,
+    *,
+    as_json: bool = False,
+    **given: str | None,
+) -> Iterator[Client]:
+    """A client with the settings of the command, which says on standard error what it waits for."""
+    file = config or settings_file()
+    if config is not None and not config.is_file():
+        raise click.UsageError(f"{config} is not a file.")
+    options = load_options(os.environ, file, server=server, **given)
+    session = click.get_current_context().ensure_object(Session)
+    with Client(options=options, stop=session.stop) as client:
+        session.client = client
+        client.on_wait = Notices(say, as_json=as_json)
+        with _silence_noticed(client):
+            yield client
+
+
+@contextmanager
+def _silence_noticed(client: Client) -> Iterator[None]:
+    """Say so if the server takes long for its first answer; a refusal is told at once anyway."""
+
+    def look() -> None:
+        if not client.has_heard:
+            client.on_wait(f"No answer from {client.options.server} yet; still waiting.")
+
+    timer = threading.Timer(SILENT_SECONDS, look)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,141 @@
+"""What the command says while no server answers, and when it stops trying."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.client.conftest import MakeFile
+from tests.client.running import SLUICE, CommandLine, finish
+from tests.server import free_port
+
+pytestmark = pytest.mark.e2e
+
+SOON_SECONDS = 30.0
+"""A loaded machine needs some of it to start Python; the tries themselves go on for 15 minutes."""
+
+
+@pytest.fixture
+def nowhere(command: CommandLine) -> CommandLine:
+    """The command line, with nothing at the address of its server."""
+    command.url = f"http://127.0.0.1:{free_port()}"
+    return command
+
+
+@pytest.fixture
+def silent(command: CommandLine) -> Iterator[CommandLine]:
+    """The command line, with a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield command
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """What a running command says first on standard error."""
+    assert process.stderr is not None
+    ready, _, _ = select.select([process.stderr], [], [], SOON_SECONDS)
+    assert ready, "nothing was said"
+    return process.stderr.readline()
+
+
+def test_an_upload_says_at_once_what_it_tries_and_for_how_long(
+    nowhere: CommandLine, make_file: MakeFile
+) -> None:
+    process = nowhere.start("upload", make_file())
+    said = first_line(process)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert said == (
+        f"Cannot reach {nowhere.url} (connection refused). "
+        "Trying again for up to 15 minutes. Ctrl-C stops.\n"
+    )
+    assert ended.code == 4
+    assert "Stopped" in ended.err
+    assert "kept" not in ended.err
+
+
+def test_with_json_it_is_an_event_beside_the_results(
+    nowhere: CommandLine, make_file: MakeFile
+) -> None:
+    process = nowhere.start("upload", make_file(), "--json")
+    event = json.loads(first_line(process))
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert (event["event"], event["name"]) == ("waiting", None)
+    assert "for up to 15 minutes" in event["detail"]
+    assert ended.out == ""
+
+
+def test_on_a_terminal_it_stands_above_the_bars(nowhere: CommandLine, make_file: MakeFile) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [SLUICE, "upload", make_file()], env=nowhere.environment, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = read_until(ours, b"Ctrl-C stops.")
+        process.send_signal(signal.SIGINT)
+        shown += read_until(ours, b"Stopped")
+    os.close(ours)
+    assert b"connection refused" in shown
+    assert process.returncode == 4
+
+
+def read_until(descriptor: int, expected: bytes) -> bytes:
+    shown = b""
+    deadline = time.monotonic() + SOON_SECONDS
+    while expected not in shown:
+        left = deadline - time.monotonic()
+        assert select.select([descriptor], [], [], max(0.0, left))[0], shown
+        shown += os.read(descriptor, 65536)
+    return shown
+
+
+@pytest.mark.parametrize("words", [["ls"], ["show", "0a"], ["rm", "0a"], ["fetch", "0a"]])
+def test_a_question_gives_up_after_seconds(nowhere: CommandLine, words: list[str]) -> None:
+    began = time.monotonic()
+    ended = nowhere.run(*words)
+    assert time.monotonic() - began < SOON_SECONDS
+    assert ended.code == 3
+    assert ended.err.splitlines() == [
+        f"Cannot reach {nowhere.url} (connection refused). "
+        "Trying again for up to 5 seconds. Ctrl-C stops.",
+        f"Cannot reach {nowhere.url} (connection refused). "
+        "Gave up after 5 seconds without progress.",
+    ]
+
+
+@pytest.mark.parametrize("words", [["upload", "film.mp4"], ["ls"], ["fetch", "0a"]])
+def test_a_silent_server_is_mentioned_and_does_not_keep_ctrl_c_waiting(
+    silent: CommandLine, make_file: MakeFile, words: list[str]
+) -> None:
+    make_file("film.mp4")
+    process = silent.start(*words)
+    assert first_line(process).startswith(f"No answer from {silent.url} yet")
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert time.monotonic() - began < SOON_SECONDS
+    assert (ended.code, ended.err) == (4, "Stopped.\n")
+
+
+def test_an_upload_waits_for_a_server_that_comes_up(
+    nowhere: CommandLine, make_file: MakeFile
+) -> None:
+    process = nowhere.start("upload", make_file(), "--json")
+    first_line(process)
+    with socket.create_server(("127.0.0.1", int(nowhere.url.rpartition(":")[2]))) as listener:
+        listener.settimeout(SOON_SECONDS)
+        connection, _ = listener.accept()
+        assert connection.recv(100).startswith(b"GET /api/server ")
+        connection.close()
+    process.send_signal(signal.SIGINT)
+    assert finish(process).code == 4
