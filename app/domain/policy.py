@@ -52,11 +52,17 @@ class UploadPolicy:
             raise InvalidRequest("The file name has control characters in it.")
         parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
         name = "/".join(parts) or UNNAMED
-        extension = PurePosixPath(name).suffix.lower().removeprefix(".")
-        if self.allowed_extensions and extension not in self.allowed_extensions:
+        self.check_type(name)
+        return name
+
+    def check_type(self, filename: str) -> None:
+        """Raise `TypeNotAllowed` where files of that name may not be kept."""
+        if not self.allowed_extensions:
+            return
+        extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
+        if extension not in self.allowed_extensions:
             allowed = ", ".join(sorted(self.allowed_extensions))
             raise TypeNotAllowed(f"This server takes only files of these types: {allowed}.")
-        return name
 
 
 def check_client_key(text: str) -> str:

@@ -64,10 +64,10 @@ class Upload:
 
     `received` is the truth of which bytes are durable, not the size of any file on the disk.
     `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique for its
-    owner; uploads created through the API have their id there. `fingerprint` names the file on
-    the person's disk, so that a page which was reloaded finds its upload again. `length` is None
-    until the client has told it. `metadata` is what its protocol tells of the file besides, given
-    back as it came. `repr_digest` is the digest the file must have, as "sha256:1f2e...": an
+    owner; without one it is derived from the fingerprint, or the id. `fingerprint` names the file
+    on the person's disk, so that a page which was reloaded finds its upload again. `length` is
+    None until the client has told it. `metadata` is what its protocol tells of the file besides,
+    given back as it came. `repr_digest` is the digest the file must have, as "sha256:1f2e...": an
     algorithm of hashlib, and hexadecimal.
     """
 

@@ -30,9 +30,11 @@ class AnnouncingRecords(SqlRecords):
         super().__init__(database)
         self._tell = listener
 
-    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
+    def add(
+        self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
+    ) -> tuple[Upload, bool]:
         """See `UploadRecords.add`."""
-        stored, is_new = super().add(upload, parts)
+        stored, is_new = super().add(upload, parts, renews_key=renews_key)
         if is_new:
             self._tell(CREATED)
         return stored, is_new

@@ -14,17 +14,30 @@ from app.domain.upload import Part, Upload, UploadId
 class UploadRecords(Protocol):
     """Every call is one transaction; concurrent callers see it whole or not at all."""
 
-    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
+    def add(
+        self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
+    ) -> tuple[Upload, bool]:
         """Store a new upload with what it has received, unless its owner has that client key.
 
-        With it the `parts` of a concatenation, in order.
+        With it the `parts` of a concatenation, in order. One that renews its key first takes it
+        from an upload that has ended, as `release_key` does.
 
         Returns the stored one, and whether it is the new one.
         """
         ...
 
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
-        """Store several as `add` does each, all or none; of two with one key the first is new."""
+        """Store several, each as an `add` that renews its key; all or none.
+
+        Of two with one key the first is new.
+        """
+        ...
+
+    def release_key(self, owner: str, client_key: str) -> None:
+        """Take the key from an upload that has ended, so that a new one can have it.
+
+        Harmless where the upload of that key has not ended, or there is none.
+        """
         ...
 
     def remove(self, upload_id: UploadId) -> None:
@@ -63,6 +76,10 @@ class UploadRecords(Protocol):
 
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
         """Concatenations that this upload is a part of, and whose bytes are not published yet."""
+        ...
+
+    def made_of(self, part_id: UploadId) -> list[Upload]:
+        """Complete concatenations that this upload was a part of."""
         ...
 
     def forget_received(self) -> None:
@@ -135,6 +152,11 @@ class UploadRecords(Protocol):
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
         """The states of those uploads that exist."""
         ...
+
+
+def released_key(upload_id: str) -> str:
+    """The key of an upload that has given up its own; no client's key has a space in it."""
+    return f"ended {upload_id}"
 
 
 def moved_one_by_one(uploads: Sequence[Upload], target: UploadState, now: datetime) -> list[Upload]:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from app.domain.errors import UploadNotFound
-from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
+from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId
-from app.records.base import moved_one_by_one
+from app.records.base import moved_one_by_one, released_key
 
 
 class MemoryRecords:
@@ -23,9 +23,13 @@ class MemoryRecords:
         self._parts: dict[UploadId, list[Part]] = {}
         self._lock = threading.RLock()
 
-    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
+    def add(
+        self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
+    ) -> tuple[Upload, bool]:
         """See `UploadRecords.add`."""
         with self._lock:
+            if renews_key:
+                self.release_key(upload.owner, upload.client_key)
             existing = self.find(upload.owner, upload.client_key)
             if existing is not None:
                 return existing, False
@@ -36,7 +40,14 @@ class MemoryRecords:
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
         """See `UploadRecords.add_all`."""
         with self._lock:
-            return [self.add(upload) for upload in uploads]
+            return [self.add(upload, renews_key=True) for upload in uploads]
+
+    def release_key(self, owner: str, client_key: str) -> None:
+        """See `UploadRecords.release_key`."""
+        with self._lock:
+            ended = self.find(owner, client_key)
+            if ended is not None and ended.state in GONE:
+                self._uploads[ended.id] = replace(ended, client_key=released_key(ended.id))
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""
@@ -91,6 +102,15 @@ class MemoryRecords:
         return self._where(
             lambda u: (
                 u.state in {UploadState.RECEIVING, UploadState.VERIFYING}
+                and any(part.upload_id == part_id for part in self.parts(u.id))
+            )
+        )
+
+    def made_of(self, part_id: UploadId) -> list[Upload]:
+        """See `UploadRecords.made_of`."""
+        return self._where(
+            lambda u: (
+                u.state is UploadState.COMPLETE
                 and any(part.upload_id == part_id for part in self.parts(u.id))
             )
         )

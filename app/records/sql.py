@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, delete, func, insert, literal, select
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadNotFound
-from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
+from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.records.base import moved_one_by_one
@@ -24,6 +24,7 @@ from app.records.statements import (
     BY_ID_FOR_UPDATE,
     CHANGING,
     INSERT_UPLOAD,
+    RELEASE_KEY,
     UPDATE_UPLOAD,
 )
 from app.records.tables import Instant, uploads
@@ -38,10 +39,14 @@ class SqlRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, upload: Upload, parts: Sequence[Part] = ()) -> tuple[Upload, bool]:
+    def add(
+        self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
+    ) -> tuple[Upload, bool]:
         """See `UploadRecords.add`."""
         try:
             with self._database.write() as connection:
+                if renews_key:
+                    _release_key(connection, upload.owner, upload.client_key)
                 connection.execute(INSERT_UPLOAD, _to_row(upload))
                 _store_parts(connection, upload, parts)
         except IntegrityError:
@@ -55,6 +60,11 @@ class SqlRecords:
         """See `UploadRecords.add_all`."""
         with self._database.write() as connection:
             return [_add_new(connection, upload) for upload in uploads]
+
+    def release_key(self, owner: str, client_key: str) -> None:
+        """See `UploadRecords.release_key`."""
+        with self._database.write() as connection:
+            _release_key(connection, owner, client_key)
 
     def remove(self, upload_id: UploadId) -> None:
         """See `UploadRecords.remove`."""
@@ -107,11 +117,11 @@ class SqlRecords:
 
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
         """See `UploadRecords.waiting_for`."""
-        made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
-        unpublished = [UploadState.RECEIVING, UploadState.VERIFYING]
-        return self._list(
-            select(uploads).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(unpublished))
-        )
+        return self._wholes_of(part_id, UploadState.RECEIVING, UploadState.VERIFYING)
+
+    def made_of(self, part_id: UploadId) -> list[Upload]:
+        """See `UploadRecords.made_of`."""
+        return self._wholes_of(part_id, UploadState.COMPLETE)
 
     def forget_received(self) -> None:
         """See `UploadRecords.forget_received`."""
@@ -232,6 +242,12 @@ class SqlRecords:
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
 
+    def _wholes_of(self, part_id: UploadId, *states: UploadState) -> list[Upload]:
+        made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
+        return self._list(
+            select(uploads).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
+        )
+
     def _list(self, query: Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(query)]
@@ -255,10 +271,16 @@ def _first(
 def _add_new(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
     key = {"owner": upload.owner, "client_key": upload.client_key}
     existing = _first(connection, BY_CLIENT_KEY, key)
-    if existing is not None:
+    if existing is not None and existing.state not in GONE:
         return existing, False
+    if existing is not None:
+        _release_key(connection, upload.owner, upload.client_key)
     run(connection, INSERT_UPLOAD, _to_row(upload))
     return upload, True
+
+
+def _release_key(connection: Connection, owner: str, client_key: str) -> None:
+    run(connection, RELEASE_KEY, {"owner_of_key": owner, "released": client_key})
 
 
 def _store_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, insert, literal_column, select, update
 
-from app.domain.lifecycle import ACTIVE, UploadState
+from app.domain.lifecycle import ACTIVE, GONE, UploadState
+from app.records.base import released_key
 from app.records.tables import uploads
 
 BY_ID = select(uploads).where(uploads.c.id == bindparam("upload_id"))
@@ -34,6 +35,16 @@ BY_FINGERPRINT = (
 )
 
 INSERT_UPLOAD = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
+
+RELEASE_KEY = (
+    update(uploads)
+    .where(
+        uploads.c.owner == bindparam("owner_of_key"),
+        uploads.c.client_key == bindparam("released"),
+        uploads.c.state.in_(literal_column(f"'{state}'") for state in sorted(GONE)),
+    )
+    .values(client_key=literal_column(f"'{released_key('')}'").concat(uploads.c.id))
+)
 
 CHANGING = ("length", "state", "active_at", "published_at", "received")
 """Everything about an upload that changes while it is under way."""

@@ -123,7 +123,7 @@ class ConcatenatingStore(UploadStore, Protocol):
     """Capability: files are put together without their bytes passing through the program."""
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Fill the room under `key` with unpublished files, given with their lengths in bytes.
+        """Fill the room under `key` with files, published or not, given with lengths in bytes.
 
         They stay as they are. Repeatable; does nothing where the file is published already.
         Raises `BytesLost` where one of them, or the room, is not there.

@@ -212,6 +212,16 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
+    def _open_any(self, key: str) -> int:
+        try:
+            return self._open_staged(key, os.O_RDONLY)
+        except BytesLost as error:
+            with disk_errors():
+                try:
+                    return self._library.open(key, os.O_RDONLY)
+                except FileNotFoundError:
+                    raise error from None
+
     def _sync_staged(self, key: str) -> None:
         with self._staged_file(key) as descriptor, disk_errors():
             os.fdatasync(descriptor)
@@ -251,9 +261,12 @@ class LocalStore:
     def _fill(self, descriptor: int, parts: Sequence[tuple[str, int]]) -> None:
         position = 0
         for part, length in parts:
-            with self._staged_file(part, os.O_RDONLY) as source:
+            source = self._open_any(part)
+            try:
                 if copy_range(source, descriptor, position, length) < length:
                     raise BytesLost(f"{part} has fewer than {length} bytes")
+            finally:
+                os.close(source)
             position += length
 
     def _bring_over(self, key: str, length: int, descriptor: int) -> None:

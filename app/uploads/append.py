@@ -76,7 +76,7 @@ class Appender(Receiver):
         Bytes that are there already are not written again. The last missing ones complete the
         upload, whoever brings them. Where it raises, whatever arrived is kept, unless the source
         has a digest to match. Raises `ChunkMismatch`, `BodyTruncated`, `BodyStalled`,
-        `DigestMismatch`, `UploadGone`, `TooLarge`, `NoRoom`, `StorageFailed`.
+        `DigestMismatch`, `UploadGone`, `TooLarge`, `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
         chunk = self._chunk(upload, start, source.remaining)
         check_chunk(chunk, upload.length)
@@ -102,6 +102,8 @@ class Appender(Receiver):
         have ended, `UploadComplete` where it wants no bytes, and `WriterSuperseded` as soon as a
         newer request takes over.
         """
+        if upload.offset != offset:  # However far beyond the limit it would lead.
+            raise OffsetMismatch.of(expected=upload.offset, provided=offset)
         chunk = self._chunk(upload, offset, source.remaining)
         arrival = Arrival(chunk=chunk, source=source, is_at_offset=True, progress=progress)
         arrival.check_offset(upload)
@@ -141,12 +143,21 @@ class Appender(Receiver):
         """What a request will write; one of unknown length may fill the file, or the limit."""
         if upload.kind is UploadKind.CONCATENATION:
             raise UploadConflict("The upload gets its bytes from other uploads.")
+        self._check_type(upload)
         if length is None:
             limit = self._policy.max_length + 1 if upload.length is None else upload.length
             return ByteRange(start, max(start, limit))
         chunk = ByteRange(start, start + length)
         self._policy.check_length(chunk.end)
         return chunk
+
+    def _check_type(self, upload: Upload) -> None:
+        """Raise `TypeNotAllowed` before any byte of a file that may not be kept under its name.
+
+        It may have been created without a name, or while the settings allowed its type.
+        """
+        if upload.kind is not UploadKind.PARTIAL:
+            self._policy.check_type(upload.filename)
 
     @contextmanager
     def _completing(self, upload: Upload) -> Iterator[None]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 from app.domain.errors import UploadGone, UploadNotFound
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
-from app.domain.upload import Upload
+from app.domain.upload import Part, Upload, UploadId
 from app.records.base import UploadRecords
 from app.storage.base import ConcatenatingStore
+
+
+def made_before(records: UploadRecords, owner: str, parts: Sequence[Part]) -> list[Upload]:
+    """Complete files of the same parts in the same order, which have expired since."""
+    wanted = [part.upload_id for part in parts]
+    return [
+        whole
+        for whole in (records.made_of(wanted[0]) if wanted else ())
+        if whole.owner == owner and [part.upload_id for part in records.parts(whole.id)] == wanted
+    ]
 
 
 class Concatenation:
@@ -40,9 +50,10 @@ class Concatenation:
         Raises `TooLarge`, `NoRoom`, and `UploadGone` where a part has ended: that ends the upload.
         """
         states = self._part_states(upload)
-        if states != {UploadState.HELD}:
+        sources = self._sources(upload, states)
+        if sources is None:
             return self._waiting(upload, states)
-        length = sum(part.known_length for part in self._parts(upload))
+        length = sum(length for _, length in sources)
         self._policy.check_length(length)  # Which some parts may have told only lately.
         self._store.reserve(upload.id, length)
         try:
@@ -53,8 +64,8 @@ class Concatenation:
 
     def assemble(self, upload: Upload) -> None:
         """Put the bytes of the parts into the upload; raises `BytesLost` where some are gone."""
-        lengths = [(part.id, part.known_length) for part in self._parts(upload)]
-        self._store.concatenate(upload.id, lengths)
+        sources = self._sources(upload, self._part_states(upload))
+        self._store.concatenate(upload.id, sources or self._lengths(upload))
 
     def release(self, upload: Upload) -> None:
         """Let the parts of a published upload expire, but for those that others wait for."""
@@ -63,6 +74,22 @@ class Concatenation:
                 with suppress(IllegalTransition, UploadNotFound):
                     self._records.move(part.id, UploadState.EXPIRED, self._clock())
                     self._store.delete(part.id)
+
+    def _sources(
+        self, upload: Upload, states: set[UploadState | None]
+    ) -> list[tuple[UploadId, int]] | None:
+        """What to take the bytes from, with lengths: the parts, or a file made of them before.
+
+        None where a part is not there yet, or gone.
+        """
+        if states == {UploadState.HELD}:
+            return self._lengths(upload)
+        earlier = made_before(self._records, upload.owner, self._records.parts(upload.id))
+        found = [(whole.id, whole.known_length) for whole in earlier if whole.id != upload.id]
+        return found[:1] or None
+
+    def _lengths(self, upload: Upload) -> list[tuple[UploadId, int]]:
+        return [(part.id, part.known_length) for part in self._parts(upload)]
 
     def _waiting(self, upload: Upload, states: set[UploadState | None]) -> Upload:
         """The upload as it stands. Its parts end also when another has just published it."""

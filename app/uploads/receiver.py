@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import datetime
 
@@ -10,6 +11,15 @@ from app.ingest.copy import BodyLimits
 from app.records.base import UploadRecords
 from app.storage.base import UploadStore
 from app.uploads.completion import Completion
+
+
+def derived_key(purpose: str, *facts: object) -> str:
+    """A client key made of what tells a file from all others of its owner.
+
+    The records give a key to one upload only, so of several requests at once one makes it.
+    """
+    text = "\0".join(str(fact) for fact in facts)
+    return f"{purpose}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 class Receiver:

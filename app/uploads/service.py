@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +17,8 @@ from app.domain.policy import UNNAMED, check_client_key, check_fingerprint
 from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import new_checksum
 from app.uploads.append import Appender
+from app.uploads.concatenation import made_before
+from app.uploads.receiver import derived_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,8 @@ class UploadService(Appender):
         existing = self._find_file(new)
         if existing is not None:
             return existing, False
-        stored, is_new = self._records.add(upload)
+        is_derived = new.client_key is None and upload.client_key != upload.id
+        stored, is_new = self._records.add(upload, renews_key=is_derived)
         if is_new:
             self._reserve_or_forget(stored)
         return _same_length(stored.require_present(), new.length), is_new
@@ -60,14 +62,20 @@ class UploadService(Appender):
     def concatenate(self, new: NewUpload, parts: Sequence[Part]) -> Upload:
         """The file made of partial uploads, in order, some of which may still be under way.
 
-        It is published once every part is there, and the parts then expire. The same parts give
-        the same file again, unless that has ended and they have not. Raises as `create` does, and
-        `InvalidRequest` for parts that are none.
+        It is published once every part is there, and the parts then expire. The same request
+        gives the same file again, unless that has ended and the parts have not. A request that
+        calls the same parts or the file by other names makes another file; once the parts have
+        expired, from the one made of them before. Raises as `create` does, and `InvalidRequest`
+        for parts that are none.
         """
-        key = _key_of(parts)
+        # A client whose answer was lost asks again, and the parts are gone by then.
+        names = [part.reference for part in parts]
+        key = derived_key("parts", new.filename, new.metadata, *names)
         upload = self._records.find(new.owner, key)
         if upload is None or upload.state in GONE:
-            upload = self._add_whole(new, key, parts)
+            self._check_parts(new.owner, parts)
+            whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
+            upload, _ = self._records.add(self._upload_of(whole), parts, renews_key=True)
         return self._completion.finish(upload.require_present())
 
     def parts(self, upload: Upload) -> list[Part]:
@@ -89,6 +97,7 @@ class UploadService(Appender):
         if upload.kind is UploadKind.CONCATENATION:
             raise UploadConflict("The upload gets its length from other uploads.")
         self._policy.check_length(length)
+        self._check_type(upload)
         if upload.length is None:
             upload.with_length(length, self._clock())  # Whether it may be; nothing is kept yet.
             self._enlarge(upload, length)
@@ -118,14 +127,8 @@ class UploadService(Appender):
         return None if upload is None else upload.require_present()
 
     def release_key(self, owner: str, client_key: str) -> None:
-        """Let a new upload have the key of one that has ended; its record goes.
-
-        Harmless where several do so at once: what one of them then begins is not the record that
-        the others have found.
-        """
-        ended = self._records.find(owner, client_key)
-        if ended is not None and ended.state in GONE:
-            self._records.remove(ended.id)
+        """Let a new upload have the key of one that has ended."""
+        self._records.release_key(owner, client_key)
 
     def active(self, owner: str, limit: int) -> list[Upload]:
         """Uploads under way, newest first."""
@@ -152,20 +155,19 @@ class UploadService(Appender):
 
     def _upload_of(self, new: NewUpload) -> Upload:
         """Not stored yet; raises what the policy has against it."""
-        filename = UNNAMED if new.filename is None else self._policy.check_filename(new.filename)
+        filename = self._filename_of(new)
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
             check_fingerprint(new.fingerprint)
         if new.repr_digest is not None:
             _check_digest(new.repr_digest)
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
-        key = upload_id if new.client_key is None else check_client_key(new.client_key)
         return Upload(
             id=upload_id,
             owner=new.owner,
             filename=filename,
             length=new.length,
-            client_key=key,
+            client_key=_key_of(new, upload_id),
             fingerprint=new.fingerprint,
             created_at=now,
             active_at=now,
@@ -174,21 +176,19 @@ class UploadService(Appender):
             repr_digest=new.repr_digest,
         )
 
-    def _add_whole(self, new: NewUpload, key: str, parts: Sequence[Part]) -> Upload:
-        try:
-            self._check_parts(new.owner, parts)
-        except UploadGone:
-            made = self._records.find(new.owner, key)
-            if made is None or made.state in GONE:
-                raise
-            return made  # By another just now, and its parts have expired since.
-        self.release_key(new.owner, key)
-        whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
-        upload, _ = self._records.add(self._upload_of(whole), parts)
-        return upload
+    def _filename_of(self, new: NewUpload) -> str:
+        """A part of a file needs no name, and hence no allowed one: it never becomes a video."""
+        if new.filename is None or (new.kind is UploadKind.PARTIAL and not new.filename):
+            return UNNAMED
+        return self._policy.check_filename(new.filename)
 
     def _check_parts(self, owner: str, parts: Sequence[Part]) -> None:
-        uploads = [self.get(owner, part.upload_id) for part in parts]
+        try:
+            uploads = [self.get(owner, part.upload_id) for part in parts]
+        except (UploadGone, UploadNotFound):
+            if not made_before(self._records, owner, parts):
+                raise
+            return
         if not uploads or any(upload.kind is not UploadKind.PARTIAL for upload in uploads):
             raise InvalidRequest("Only partial uploads can be concatenated.")
         self._policy.check_length(sum(upload.length or 0 for upload in uploads))
@@ -201,10 +201,13 @@ class UploadService(Appender):
             raise
 
 
-def _key_of(parts: Sequence[Part]) -> str:
-    """A client whose answer was lost asks for the same parts again, which are gone by then."""
-    upload_ids = " ".join(part.upload_id for part in parts)
-    return f"parts:{hashlib.sha256(upload_ids.encode()).hexdigest()}"
+def _key_of(new: NewUpload, upload_id: UploadId) -> str:
+    """The client's own key, one derived from the file it describes, or else the id."""
+    if new.client_key is not None:
+        return check_client_key(new.client_key)
+    if new.fingerprint is not None and new.length is not None:
+        return derived_key("sending", new.length, new.fingerprint)
+    return upload_id
 
 
 def _check_digest(text: str) -> None:

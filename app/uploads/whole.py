@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import RawIOBase
 from typing import Any
 
 from app.domain.errors import BodyStalled, UploadError
-from app.domain.lifecycle import GONE, UploadState
+from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
@@ -19,7 +18,7 @@ from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
 from app.ingest.turns import aside
 from app.storage.base import BytesLost
-from app.uploads.receiver import Receiver
+from app.uploads.receiver import Receiver, derived_key
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
 """Of longer files the SHA-256 is left to the background, as of those that come in chunks: the
@@ -101,14 +100,14 @@ class WholeFiles(Receiver):
         try:
             # Before its record: a power cut must not leave one that claims what is not there.
             self._store.harden([file.id for file in files])
-            stored = self._add([self._upload_of(file) for file in files])
+            added = self._records.add_all([self._upload_of(file) for file in files])
         except BaseException as error:
             for file in files:
                 self.drop(file)
             if isinstance(error, BytesLost):
                 raise _removed() from error
             raise
-        return self._finish(files, stored)
+        return self._finish(files, [upload for upload, _ in added])
 
     def open(self, file: ReceivedFile) -> RawIOBase:
         """Its bytes, from the first."""
@@ -151,16 +150,6 @@ class WholeFiles(Receiver):
             sha256=_awaited(file.sha256),
         )
 
-    def _add(self, uploads: Sequence[Upload]) -> list[Upload]:
-        """The uploads as they stand in the records; one that has ended gives way to a successor."""
-        stored = [upload for upload, _ in self._records.add_all(uploads)]
-        ended = [number for number, upload in enumerate(stored) if upload.state in GONE]
-        if ended:
-            again = self._add([_after(stored[number], uploads[number]) for number in ended])
-            for number, upload in zip(ended, again, strict=True):
-                stored[number] = upload
-        return stored
-
     def _finish(
         self, files: Sequence[ReceivedFile], stored: Sequence[Upload]
     ) -> list[Kept | UploadError]:
@@ -201,10 +190,4 @@ def _key_of(file: ReceivedFile) -> str:
     """One key for one fingerprint and length: of two requests at once, one stores the file."""
     if file.fingerprint is None:
         return file.id
-    text = f"{file.length} {file.fingerprint}"
-    return f"file:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _after(ended: Upload, upload: Upload) -> Upload:
-    """The upload under a key that only a successor of the ended one can have."""
-    return replace(upload, client_key=f"after:{ended.id}")
+    return derived_key("file", file.length, file.fingerprint)

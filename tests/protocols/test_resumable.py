@@ -300,3 +300,15 @@ def test_the_file_is_called_what_its_disposition_says(
     headers = {key: value for key, value in told.items() if value}
     created = send_request(server, "POST", "/resumable/", b"", headers)
     assert created.json()["filename"] == name
+
+
+@pytest.mark.parametrize("fields", [{"Upload_Length": "5"}, {}])
+@pytest.mark.parametrize("offset", [6, 2**40 + 1, 10**15 - 1])
+def test_an_offset_beyond_every_limit_is_a_conflict(
+    server: Server, fields: dict[str, str], offset: int
+) -> None:
+    created = create(server, b"by", is_last=False, **fields)
+    answer = append(server, created.upload_id, offset, b"tes", is_last=True)
+    assert (answer.status, answer.headers["upload-offset"]) == (409, "2")
+    assert answer.headers["upload-complete"] == "?0"
+    assert answer.json()["expected-offset"] == 2

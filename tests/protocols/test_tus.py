@@ -254,3 +254,23 @@ def test_checksums_in_trailers_are_promised_to_direct_clients_alone(tus: Tus, fi
     assert "checksum-trailer" in tus.extensions
     assert "checksum-trailer" not in through_proxy.items("Tus-Extension")
     assert "checksum" in through_proxy.items("Tus-Extension")
+
+
+# ---- an offset beyond everything, a trailer that cannot come -------------------------------------
+
+
+@pytest.mark.parametrize("offset", [6, 2**40 + 1, 2**63 - 1, 2**64, 10**29, 10**40])
+@pytest.mark.parametrize("length", [5, None])
+def test_an_offset_that_is_not_the_uploads_is_a_conflict_however_large_it_is(
+    tus: Tus, length: int | None, offset: int
+) -> None:
+    url = tus.create(length)
+    reply = tus.patch(url, offset, b"bytes")
+    assert (reply.status, reply["Tus-Resumable"]) == (409, "1.0.0")
+    assert tus.patch(url, 0, b"bytes").status == 204
+
+
+def test_a_checksum_that_cannot_follow_the_body_is_not_waited_for(tus: Tus) -> None:
+    """Only chunked bodies have trailers (RFC 9110, section 6.5.1)."""
+    url = tus.create(5)
+    assert tus.patch(url, 0, b"bytes", Trailer="Upload-Checksum").status == 204

@@ -43,14 +43,16 @@ def encoded(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-@pytest.mark.parametrize(("text", "number"), [("0", 0), ("007", 7), ("9" * 30, int("9" * 30))])
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("007", 7), ("9" * 30, int("9" * 30)), ("9" * 8000, 10**30)]
+)
 def test_digits_are_a_number_of_bytes(text: str, number: int) -> None:
     assert parse_number("Upload-Offset", text) == number
 
 
 @pytest.mark.parametrize(
     "text",
-    [None, "", " 1", "1 ", "+1", "-1", "1.0", "0x1", "1_0", "1,2", "٣", "²", "1\n", "9" * 31],
+    [None, "", " 1", "1 ", "+1", "-1", "1.0", "0x1", "1_0", "1,2", "٣", "²", "1\n"],
 )
 def test_anything_else_is_no_number(text: str | None) -> None:
     with pytest.raises(InvalidRequest, match="Upload-Length"):
@@ -233,3 +235,13 @@ def test_a_final_upload_does_not_have_any_number_of_parts() -> None:
     assert len(parts) == MAX_PARTS
     with pytest.raises(InvalidRequest):
         parse_concat("final;" + f"/tus/{ID} " * (MAX_PARTS + 1))
+
+
+@pytest.mark.parametrize("between", [" ", "  ", "   "])
+@pytest.mark.parametrize("start", ["", " ", "  "])
+def test_the_list_of_parts_comes_back_as_it_came(start: str, between: str) -> None:
+    text = f"final;{start}/tus/{ID}{between}https://a.example/{OTHER_ID}"
+    parts = parse_concat(text)
+    assert parts is not None
+    assert [part.upload_id for part in parts] == [ID, OTHER_ID]
+    assert format_concat(parts) == text

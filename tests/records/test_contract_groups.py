@@ -78,3 +78,33 @@ def test_where_one_may_not_take_the_step_none_does(records: UploadRecords) -> No
     with pytest.raises(UploadNotFound):
         records.move_all([good.id, UNKNOWN], UploadState.COMPLETE, at(1))
     assert records.get(good.id) == good
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_an_upload_that_has_ended_gives_its_key_to_a_new_one(
+    records: UploadRecords, is_alone: bool
+) -> None:
+    for _ in range(3):
+        new = covered(key="known")
+        if is_alone:
+            assert records.add(new, renews_key=True) == (new, True)
+        else:
+            assert records.add_all([new, covered(key="known")]) == [(new, True), (new, False)]
+        assert records.find("someone", "known") == new
+        ended = records.move(new.id, UploadState.CANCELLED, NOW)
+    assert records.add(covered(key="known")) == (ended, False)
+
+
+def test_only_an_upload_that_has_ended_gives_up_its_key(records: UploadRecords) -> None:
+    living, ended = covered(key="living"), covered(key="ended")
+    records.add_all([living, ended])
+    records.move(ended.id, UploadState.EXPIRED, NOW)
+    for key in ("living", "ended", "unknown"):
+        records.release_key("someone else", key)
+    assert records.find("someone", "ended") is not None
+    for key in ("living", "ended", "unknown"):
+        records.release_key("someone", key)
+    assert records.find("someone", "living") == living
+    assert records.find("someone", "ended") is None
+    assert records.get(ended.id).state is UploadState.EXPIRED
+    assert records.add(covered(key="living"), renews_key=True) == (living, False)

@@ -230,3 +230,16 @@ def test_states_know_of_parts(records: UploadRecords) -> None:
     part = held(records)
     assert records.states([part.id, UploadId("e" * 32)]) == {part.id: UploadState.HELD}
     assert records.in_state(UploadState.HELD, 10) == [part]
+
+
+def test_a_part_tells_the_complete_files_it_was_put_into(records: UploadRecords) -> None:
+    part, other = held(records), held(records)
+    wholes = [add_whole(records, part, other), add_whole(records, other, part)]
+    add_whole(records, other)
+    assert records.made_of(part.id) == []
+    for whole in wholes:
+        records.add_parts(whole.id, 200, at(2))
+        records.move(whole.id, UploadState.COMPLETE, at(3))
+    assert {whole.id for whole in records.made_of(part.id)} == {whole.id for whole in wholes}
+    records.move(wholes[0].id, UploadState.DELETED, at(4))
+    assert [whole.id for whole in records.made_of(part.id)] == [wholes[1].id]

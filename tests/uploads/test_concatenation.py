@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import pytest
@@ -148,6 +149,47 @@ def test_the_same_request_again_gives_the_same_file(world: World) -> None:
     assert world.whole_of(*parts).id == waiting.id, "also after its parts have expired"
     assert world.whole_of(*parts).state is UploadState.COMPLETE
     assert len(world.events) == 1
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_the_same_parts_by_other_names_or_under_another_are_a_file_of_its_own(
+    world: World, is_published: bool
+) -> None:
+    """Also once the parts have expired: its bytes are then those of the first file."""
+    parts = [world.held(0, 100), world.held(100, 350) if is_published else world.part(250)]
+    paths = [Part(part.id, f"/tus/{part.id}") for part in parts]
+    urls = [Part(part.id, f"https://example.org/tus/{part.id}") for part in parts]
+    named = NewUpload(owner=ME, filename="a.mp4", length=None, metadata="filename YQ==")
+    other = replace(named, metadata="filename YQ==,note Yg==")
+    asked = [(named, paths), (named, urls), (other, paths), (replace(other, filename="b"), paths)]
+    wholes = [world.service.concatenate(*request) for request in asked]
+    if not is_published:
+        world.send_next(parts[1], 100, 350)
+        eventually(lambda: all(is_complete(world, whole) for whole in wholes))
+    assert len({whole.id for whole in wholes}) == 4
+    assert [world.content(whole) for whole in wholes] == [pattern(0, 350)] * 4
+    assert [world.service.parts(whole) for whole in wholes] == [paths, urls, paths, paths]
+    assert [whole.metadata for whole in wholes] == [new.metadata for new, _ in asked]
+    assert [world.service.concatenate(*request).id for request in asked] == [w.id for w in wholes]
+    world.library.delete(ME, wholes[0].id)
+    assert world.content(wholes[1]) == pattern(0, 350)
+    eventually(lambda: world.files() == {whole.id for whole in wholes[1:]})
+
+
+def test_of_another_name_on_two_disks(world_on_two_disks: World) -> None:
+    world = world_on_two_disks
+    parts = [Part(world.held(0, 100).id, "a"), Part(world.held(100, 350).id, "b")]
+    for name in ("a.mp4", "b.mp4"):
+        whole = world.service.concatenate(NewUpload(owner=ME, filename=name, length=None), parts)
+        assert (whole.filename, world.content(whole)) == (name, pattern(0, 350))
+
+
+def test_another_file_of_parts_whose_first_file_was_deleted_is_gone(world: World) -> None:
+    part = world.held(0, 10)
+    world.library.delete(ME, world.whole_of(part).id)
+    new = NewUpload(owner=ME, filename="other.mp4", length=None)
+    with pytest.raises(UploadGone):
+        world.service.concatenate(new, [Part(part.id, "")])
 
 
 def test_the_same_parts_in_another_order_are_another_file(world: World) -> None:

@@ -10,7 +10,6 @@ import pytest
 from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Part, Upload
-from app.uploads.service import NewUpload
 from tests.storage.sources import body, pattern
 from tests.uploads.processes import PART, concatenate, send_parts, shared_world
 from tests.uploads.world import ME, World, eventually, in_threads
@@ -149,8 +148,7 @@ def test_processes_that_bring_the_parts_and_ask_for_the_whole_at_once(
         process.join(120)
     assert [process.exitcode for process in processes] == [0] * 4
     for parts in rounds:
-        new = NewUpload(owner=ME, filename="a.mp4", length=None)
-        whole = world.service.concatenate(new, [Part(part.id, "") for part in parts])
+        whole = world.whole_of(*parts)
         assert whole.state is UploadState.COMPLETE
         assert world.content(whole) == pattern(0, 2 * PART)
     assert len(list((tmp_path / "library").iterdir())) == ROUNDS

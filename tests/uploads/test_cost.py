@@ -2,15 +2,17 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 from app.domain.upload import Part, Upload, UploadKind
 from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource
+from app.records.engine import Database
 from app.uploads.service import NewUpload
 from tests.storage.sources import body
 from tests.uploads.processes import shared_world
@@ -166,3 +168,24 @@ def test_the_last_part_asks_the_same_however_many_parts_are_waiting(tmp_path: Pa
                 world.send_next(parts[0], 0, 10)
             counts.append(len(asked))
     assert counts[0] == counts[1]
+
+
+def test_a_file_costs_the_same_however_often_it_was_deleted_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions, counts = [], []
+    write = Database.write
+
+    def counted(database: Database) -> AbstractContextManager[Connection]:
+        transactions.append(database)
+        return write(database)
+
+    monkeypatch.setattr(Database, "write", counted)
+    with shared_world(tmp_path) as world:
+        for _ in range(30):
+            file = world.whole.receive(body(0, 10), owner=ME, filename="a")
+            transactions.clear()
+            whole = world.whole.keep(replace(file, fingerprint="f"))
+            counts.append(len(transactions))
+            world.library.delete(ME, whole.id)
+    assert counts[0] == counts[-1] == 2

@@ -1,5 +1,8 @@
 """Which upload a client gets for its file."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from app.domain.errors import (
@@ -16,6 +19,8 @@ from app.domain.upload import Upload, UploadId
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads.service import NewUpload
+from tests.storage.sources import body
+from tests.uploads.processes import shared_world
 from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 
 
@@ -132,6 +137,42 @@ def test_many_creating_one_key_at_once_get_one_upload(world: World) -> None:
     assert len(uploads) == 1
     assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
     assert world.files() == uploads
+
+
+class CountingStore(LocalStore):
+    """A store that counts how often room is made."""
+
+    reservations = 0
+
+    def reserve(self, key: str, length: int) -> None:
+        self.reservations += 1
+        super().reserve(key, length)
+
+
+@pytest.mark.parametrize("has_ended_before", [False, True])
+def test_many_creating_one_file_at_once_get_one_upload_and_one_room(
+    tmp_path: Path, has_ended_before: bool
+) -> None:
+    store = CountingStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
+    with shared_world(tmp_path) as shared:
+        world = World(tmp_path, store=store, records=shared.records)
+        if has_ended_before:
+            world.service.cancel(ME, world.create(1000, fingerprint="f").id)
+            store.reservations = 0
+        outcomes = in_threads(16, lambda _: world.create(1000, fingerprint="f"))
+    uploads = {outcome.id for outcome in outcomes if isinstance(outcome, Upload)}
+    assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
+    assert (len(uploads), store.reservations) == (1, 1)
+    assert world.files() == uploads
+
+
+def test_a_file_sent_in_chunks_and_one_sent_whole_never_share_a_key(world: World) -> None:
+    """One that has just begun must not swallow the other, whose bytes are all there."""
+    sending = world.create(1000, fingerprint="f")
+    file = world.whole.receive(body(0, 1000), owner=ME, filename="a.mp4")
+    whole = world.whole.keep(replace(file, fingerprint="f"))
+    assert whole.id != sending.id
+    assert whole.state is UploadState.COMPLETE
 
 
 def test_the_uploads_of_others_are_not_there(world: World) -> None:

@@ -18,10 +18,15 @@ def checked(source: BodySource) -> BodySource:
     header = request.headers.get(HEADER)
     if header is not None:
         return DigestSource(source, *parse_checksum(header))
-    announced = request.headers.get("Trailer", "").lower().split(",")
-    if HEADER.lower() in (name.strip() for name in announced):
+    if source.remaining is None and _is_announced():
         return TrailingDigestSource(source, _digest_behind_the_body)
     return source
+
+
+def _is_announced() -> bool:
+    """Whether the digest is to follow; only chunked bodies have trailers (RFC 9110, 6.5.1)."""
+    announced = request.headers.get("Trailer", "").lower().split(",")
+    return HEADER.lower() in (name.strip() for name in announced)
 
 
 def can_see_trailers() -> bool:

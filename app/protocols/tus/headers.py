@@ -21,7 +21,13 @@ _FINAL = "final;"
 MAX_PARTS = 1000
 """Parts of one final upload. A header of 100 lines could name 24,000, which takes a minute."""
 
-_NUMBER = re.compile(r"[0-9]{1,30}")
+_NUMBER = re.compile(r"[0-9]+")
+_NUMBER_DIGITS = 30
+"""Longer numbers are read as 10^30, beyond any file; `int` refuses more than 4300 digits."""
+_REFERENCE = re.compile(r"( *[^ ]+)(?: |$)")
+"""One space separates two; further ones stay with the reference after them, as the header has to
+come back as it was received."""
+
 _METADATA_KEY = re.compile(r"[!-+\--~]+")
 """ASCII without spaces and commas."""
 
@@ -32,7 +38,7 @@ def parse_number(name: str, text: str | None) -> int:
         raise InvalidRequest(f"The header {name} is missing.")
     if not _NUMBER.fullmatch(text):
         raise InvalidRequest(f"The header {name} is not a number of bytes.")
-    return int(text)
+    return int(text) if len(text) <= _NUMBER_DIGITS else 10**_NUMBER_DIGITS
 
 
 def parse_metadata(text: str) -> dict[str, bytes]:
@@ -77,12 +83,12 @@ def parse_concat(text: str) -> list[Part] | None:
         return None
     if not text.startswith(_FINAL):
         raise InvalidRequest("The header Upload-Concat is neither partial nor final.")
-    references = text.removeprefix(_FINAL).split()
+    references = _REFERENCE.findall(text.removeprefix(_FINAL).rstrip())
     if not references:
         raise InvalidRequest("The header Upload-Concat names no uploads.")
     if len(references) > MAX_PARTS:
         raise InvalidRequest(f"A final upload has at most {MAX_PARTS} parts.")
-    return [Part(_id_in(reference), reference) for reference in references]
+    return [Part(_id_in(reference.strip()), reference) for reference in references]
 
 
 def format_concat(parts: Sequence[Part]) -> str:
