@@ -51,6 +51,10 @@ timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.
 graceful_timeout = math.ceil(settings.graceful_seconds)
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 forwarded_allow_ips = ",".join(str(network) for network in settings.trusted_proxies)
+# gunicorn (27.0.1) would take SCRIPT_NAME and PATH_INFO from headers of trusted addresses, and
+# answer 500 where they do not fit the URL. X-Forwarded-Prefix says the same, in app/wire/proxy.py.
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}  # Of several that differ it makes a 400.
 control_socket_disable = True  # Its path is the user's: two servers would share it.
 accesslog = "-"
 loglevel = settings.log_level

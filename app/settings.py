@@ -188,9 +188,10 @@ class Settings:
         "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
     )
     location: str = _option(
-        _one_of("path", "url"),
-        "path",
-        "What a `Location` holds: a `path`, right behind any proxy, or a whole `url`.",
+        _one_of("auto", "path", "url"),
+        "auto",
+        "What a `Location` holds: a whole `url`, a `path`, or `auto` for a path only where an "
+        "unknown proxy stands between.",
     )
     accel_redirect: str = _option(
         _internal_location,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, jsonify, url_for
+from flask import Blueprint, Response, jsonify
 
 from app.api.documents import upload_document
 from app.domain.upload import Upload, parse_upload_id
 from app.uploads.service import NewUpload
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.json_body import json_object, member
+from app.wire.location import location_of
 
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
 
@@ -28,7 +29,7 @@ def create() -> tuple[Response, int, dict[str, str]]:
             fingerprint=member(body, "fingerprint", kind=str, default=None),
         )
     )
-    location = url_for("api_uploads.show", upload_id=upload.id)
+    location = location_of("api_uploads.show", upload.id)
     return _document(note_upload(upload)), 201 if is_new else 200, {"Location": location}
 
 

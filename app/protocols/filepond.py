@@ -14,7 +14,7 @@ chunk that begins before the offset it was told; so a chunk counts as a whole or
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, redirect, request, url_for
+from flask import Blueprint, Response, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.domain.errors import InvalidRequest, UploadConflict
@@ -26,6 +26,7 @@ from app.wire.chunk_form import FORM_TYPE, ChunkForm, FormDialect, whole_number
 from app.wire.client_uploads import remove_upload, upload_of_chunk
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.digests import digest_source
+from app.wire.location import location_of
 from app.wire.request_body import open_body, read_small_body
 
 blueprint = Blueprint("filepond", __name__)
@@ -107,7 +108,7 @@ def show() -> BaseResponse:
     if name not in request.args:
         raise InvalidRequest("This server loads its own files only, and fetches none elsewhere.")
     video = current_services().library.get(current_owner(), _id(name))
-    return redirect(url_for("delivery.media", upload_id=video.id))
+    return redirect(location_of("delivery.media", video.id))
 
 
 def _show_offset() -> Response:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.datastructures import Headers
+from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.settings import IPNetwork
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 
-SIGNS = ("Via", "Forwarded", "X-Forwarded-For")
-"""A request with one of these headers came through a proxy."""
+SIGNS = frozenset({"via", "forwarded", "x-real-ip"})
+SIGN_PREFIX = "x-forwarded-"
+"""A request with one of these headers, or with one that begins so, came through a proxy."""
 
 
 def came_directly(headers: Headers) -> bool:
@@ -25,17 +26,28 @@ def came_directly(headers: Headers) -> bool:
     Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
     gives the final one to whoever comes next on the connection.
     """
-    return not any(name in headers for name in SIGNS)
+    names = (name.lower() for name, _ in headers)
+    return not any(name in SIGNS or name.startswith(SIGN_PREFIX) for name in names)
 
 
 _FIXED_KEY = "werkzeug.proxy_fix.orig"
 """Where `ProxyFix` keeps what the environment was before it."""
+
+_URL_KNOWN_KEY = "sluice.url_known"
 
 
 def host_as_sent(environ: dict[str, Any]) -> str:
     """The `Host` of the request as it came in, whatever a proxy has told of it; empty if none."""
     sent: str | None = environ.get(_FIXED_KEY, environ).get("HTTP_HOST")
     return sent or ""
+
+
+def knows_its_url(environ: dict[str, Any]) -> bool:
+    """Whether scheme and host are those the client has used, as far as the request shows.
+
+    They are where nothing stands between, and behind trusted proxies alone that tell them.
+    """
+    return bool(environ.get(_URL_KNOWN_KEY))
 
 
 def is_forwarded(environ: dict[str, Any]) -> bool:
@@ -57,7 +69,27 @@ class TrustedProxies:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Pass the request on."""
         is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
+        environ[_URL_KNOWN_KEY] = self._is_url_known(environ, is_trusted=is_trusted)
         return (self._behind_proxy if is_trusted else self._app)(environ, start_response)
+
+    def _is_url_known(self, environ: dict[str, Any], *, is_trusted: bool) -> bool:
+        # nginx (before 1.29.7) that is not told otherwise speaks HTTP/1.0, puts its own address of
+        # the service into Host, and shows itself by nothing else.
+        if environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
+            return False
+        headers = EnvironHeaders(environ)
+        if came_directly(headers):
+            return True
+        return is_trusted and _tells_url(headers) and self._came_by_trusted_alone(headers)
+
+    def _came_by_trusted_alone(self, headers: Headers) -> bool:
+        """Whether all that the request tells of who passed it on are trusted addresses.
+
+        The first address is the client's. Some proxies add themselves to `Via` or `Forwarded`.
+        """
+        _client, *proxies = headers.get("X-Forwarded-For", "").split(",")
+        others = max(headers.get(name, "").count(",") for name in ("Via", "Forwarded"))
+        return others <= len(proxies) and all(self._trusts(hop.strip()) for hop in proxies)
 
     def _trusts(self, address: str) -> bool:
         if not address:
@@ -69,3 +101,16 @@ class TrustedProxies:
         # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
         found = getattr(found, "ipv4_mapped", None) or found
         return any(found in network for network in self._networks)
+
+
+def _tells_url(headers: Headers) -> bool:
+    """Whether the nearest proxy tells scheme and host; AWS's load balancers leave Host as it was.
+
+    A proxy that does not would put its own address of the service there, or a name of one word.
+    """
+    if not headers.get("X-Forwarded-Proto"):
+        return False
+    host = headers.get("Host", "")
+    name = host.rpartition(":")[0] or host
+    is_public_name = "." in name and not name.rpartition(".")[2].isdigit()
+    return bool(headers.get("X-Forwarded-Host")) or is_public_name

@@ -23,7 +23,7 @@ def test_a_created_upload_is_described_in_full(server: Server) -> None:
     response = server.post("/api/uploads", json={"name": "a.mp4", "size": 3000})
     document = response.json()
     assert response.status_code == 201
-    assert response.headers["Location"] == f"/api/uploads/{document['id']}"
+    assert response.headers["Location"] == f"{server.url}/api/uploads/{document['id']}"
     assert document["filename"] == "a.mp4"
     assert document["length"] == 3000
     assert document["offset"] == 0

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import pairwise
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
@@ -68,7 +68,7 @@ def create(server: Server, length: int = len(CONTENT)) -> str:
     """The path of a new upload of that length."""
     response = tus(server, "POST", "/tus/", headers={**TUS, "Upload-Length": str(length)})
     assert response.status_code == 201, response.text
-    return str(response.headers["Location"])
+    return urlsplit(response.headers["Location"]).path
 
 
 def offset(server: Server, path: str) -> int:

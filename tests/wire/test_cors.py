@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -126,7 +127,7 @@ def test_a_preflight_may_name_no_headers(open_server: Server) -> None:
 def test_an_upload_of_another_site_goes_through(open_server: Server) -> None:
     created = ask(open_server, "POST", "/tus/", SITE, Upload_Length="5")
     assert created.status_code == 201
-    path = created.headers["Location"]
+    path = urlsplit(created.headers["Location"]).path
     answers = [
         created,
         ask(open_server, "HEAD", path, SITE),
@@ -212,7 +213,7 @@ def test_no_header_of_ours_is_hidden_from_scripts(
 
 def test_the_headers_of_a_download_are_not_hidden_either(open_server: Server) -> None:
     created = ask(open_server, "POST", "/tus/", SITE, Upload_Length="5")
-    path = created.headers["Location"]
+    path = urlsplit(created.headers["Location"]).path
     requests.patch(open_server.url + path, data=b"bytes", headers={**TUS, **CHUNK}, timeout=60)
     media = path.replace("/tus/", "/media/")
     response = ask(open_server, "GET", media, SITE, Range="bytes=1-2")
@@ -308,7 +309,7 @@ def test_another_method_in_disguise_is_refused(
     open_server: Server, method: str, override: str
 ) -> None:
     created = open_server.post("/tus/", headers={**TUS, "Upload-Length": "5"})
-    path = created.headers["Location"]
+    path = urlsplit(created.headers["Location"]).path
     headers = {"X_HTTP_Method_Override": override, "Upload_Offset": "0"}
     assert ask(open_server, method, path, OTHER_SITE, **headers).status_code == 403
     assert open_server.get(f"/api/uploads/{path.rpartition('/')[2]}").json()["offset"] == 0

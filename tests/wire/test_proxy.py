@@ -14,9 +14,10 @@ import requests
 
 from app.settings import from_env
 from app.wire.proxy import TrustedProxies
-from tests.conformance.tus_client import Tus
-from tests.dropzone_client import random_bytes
+from tests.conformance.tus_client import CHUNK_TYPE, Tus
+from tests.dropzone_client import random_bytes, read_response
 from tests.nginx import deployed_nginx
+from tests.resumable_client import read_answer, request_bytes
 from tests.server import Server, running_server
 
 TUS = {"Tus-Resumable": "1.0.0", "Upload-Length": "5"}
@@ -26,6 +27,23 @@ TOLD = {
     "X-Forwarded-Host": "films.example:8443",
     "X-Forwarded-Prefix": "/videos",
 }
+TOLD_URL = "https://films.example:8443/videos/tus"
+BALANCER = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443"}
+
+
+@pytest.fixture(scope="module")
+def with_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Tells paths."""
+    with running_server(tmp_path_factory.mktemp("paths"), SLUICE_LOCATION="path") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def untrusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Trusts nobody who connects to it here."""
+    folder = tmp_path_factory.mktemp("untrusting")
+    with running_server(folder, SLUICE_TRUSTED_PROXIES="10.0.0.0/8") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +67,9 @@ def location(url: str, **headers: str) -> str:
 # ---- what is made of it --------------------------------------------------------------------------
 
 
-def test_a_location_is_a_path_with_the_prefix(server: Server) -> None:
-    assert location(server.url) == "/tus"
-    assert location(server.url, **TOLD) == "/videos/tus"
+def test_a_location_may_be_a_path_with_the_prefix(with_paths: Server) -> None:
+    assert location(with_paths.url) == "/tus"
+    assert location(with_paths.url, **TOLD) == "/videos/tus"
 
 
 def test_a_location_may_be_the_url_that_the_client_knows(with_urls: Server) -> None:
@@ -85,8 +103,9 @@ def test_the_url_of_the_other_protocol_is_made_alike(with_urls: Server) -> None:
 
 def test_a_download_is_found_under_the_prefix(server: Server) -> None:
     path = location(server.url) + "/" + "0" * 32
-    response = requests.get(server.url + path, headers=TOLD, allow_redirects=False, timeout=60)
-    assert response.headers["Location"] == f"/videos/media/{'0' * 32}"
+    response = requests.get(path, headers=TOLD, allow_redirects=False, timeout=60)
+    found = response.headers["Location"]
+    assert found == f"https://films.example:8443/videos/media/{'0' * 32}"
 
 
 def test_only_the_nearest_proxy_is_believed(with_urls: Server) -> None:
@@ -99,9 +118,98 @@ def test_only_the_nearest_proxy_is_believed(with_urls: Server) -> None:
 
 def test_the_page_behind_a_proxy_is_no_page_of_another_site(server: Server) -> None:
     origin = {"Origin": "https://films.example:8443"}
-    assert location(server.url, **TOLD, **origin) == "/videos/tus"
+    assert location(server.url, **TOLD, **origin) == "https://films.example:8443/videos/tus"
     response = requests.post(f"{server.url}/tus/", headers={**TUS, **origin}, timeout=60)
     assert response.status_code == 403
+
+
+# ---- whole where it is certain -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, "{url}/tus"),
+        ({"Host": "films.example"}, "http://films.example/tus"),
+        (TOLD, "https://films.example:8443/videos/tus"),
+        ({**TOLD, "Via": "1.1 Caddy"}, "https://films.example:8443/videos/tus"),
+        ({**TOLD, "X-Forwarded-For": "192.0.2.1, 127.0.0.1"}, TOLD_URL),
+        ({"Host": "films.example", **BALANCER}, "https://films.example/tus"),
+        # A proxy that is not known stands before the one that is.
+        ({**TOLD, "X-Forwarded-For": "192.0.2.1, 192.0.2.2"}, "/videos/tus"),
+        ({**TOLD, "Via": "1.1 cdn, 1.1 Caddy"}, "/videos/tus"),
+        ({**TOLD, "Forwarded": "for=192.0.2.1, for=192.0.2.2"}, "/videos/tus"),
+        # The scheme is not told, or a name that may be the proxy's own for the service.
+        ({"Host": "films.example", "X-Forwarded-For": "192.0.2.1"}, "/tus"),
+        ({"Host": "films.example", "X-Real-IP": "192.0.2.1"}, "/tus"),
+        ({"Host": "films.example", "Via": "1.1 proxy"}, "/tus"),
+        ({"Host": "films.example", "Forwarded": "for=192.0.2.1;proto=https"}, "/tus"),
+        ({"Host": "127.0.0.1:8000", **BALANCER}, "/tus"),
+        ({"Host": "[::1]:8000", **BALANCER}, "/tus"),
+        ({"Host": "sluice", **BALANCER}, "/tus"),
+        # Nothing that a URL could begin with.
+        ({"Host": "a b"}, "/tus"),
+        ({**TOLD, "X-Forwarded-Host": "a b"}, "/videos/tus"),
+        ({**TOLD, "X-Forwarded-Proto": "javascript"}, "/videos/tus"),
+    ],
+)
+def test_a_location_is_whole_only_where_the_url_is_certain(
+    server: Server, headers: dict[str, str], expected: str
+) -> None:
+    assert location(server.url, **headers) == expected.format(url=server.url)
+
+
+@pytest.mark.parametrize(
+    "name", ["Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port"]
+)
+def test_behind_a_proxy_that_is_not_trusted_it_is_a_path(untrusting: Server, name: str) -> None:
+    assert location(untrusting.url) == f"{untrusting.url}/tus"
+    assert location(untrusting.url, **{name: "https"}) == "/tus"
+    assert location(untrusting.url, **TOLD, **{name: "https"} if name not in TOLD else {}) == "/tus"
+
+
+def test_for_http_1_0_it_is_a_path(server: Server) -> None:
+    with server.connect() as connection:
+        head = "POST /tus/ HTTP/1.0\r\nHost: 127.0.0.1:8000\r\n"
+        fields = "".join(f"{name}: {value}\r\n" for name, value in TUS.items())
+        connection.sendall(f"{head}{fields}\r\n".encode())
+        status, headers, _ = read_response(connection)
+    assert (status, headers["location"].rpartition("/")[0]) == (201, "/tus")
+
+
+def test_every_location_is_made_alike(server: Server, untrusting: Server) -> None:
+    with server.connect() as connection:
+        fields = {"Upload-Complete": "?0", "Upload-Draft-Interop-Version": "8"}
+        connection.sendall(request_bytes(server, "POST", "/resumable/", b"", fields))
+        answer = read_answer(connection)
+    told = [answer.headers["location"], *(headers["location"] for _, headers in answer.interim[:1])]
+    assert len(told) == 2
+    new = {"name": "a.mp4", "size": 5}
+    for asked, headers, start in ((server, {}, server.url), (untrusting, {"Via": "1.1 a"}, "")):
+        made = asked.post("/api/uploads", json=new, headers=headers)
+        assert made.headers["Location"] == f"{start}/api/uploads/{made.json()['id']}"
+        requests.patch(
+            f"{asked.url}/tus/{made.json()['id']}",
+            data=b"bytes",
+            headers={**TUS, "Content-Type": CHUNK_TYPE, "Upload-Offset": "0"},
+            timeout=60,
+        )
+        for path in (f"/tus/{made.json()['id']}", f"/filepond?load={made.json()['id']}"):
+            found = asked.get(path, headers=headers, allow_redirects=False)
+            assert found.headers["Location"] == f"{start}/media/{made.json()['id']}"
+    assert {url.rpartition("/")[0] for url in told} == {f"{server.url}/resumable"}
+
+
+@pytest.mark.parametrize("name", ["SCRIPT_NAME", "PATH_INFO", "REMOTE_USER", "Script-Name"])
+def test_a_header_is_no_part_of_the_environment(server: Server, name: str) -> None:
+    """gunicorn takes some from trusted addresses, and ends with 500 where they do not fit."""
+    response = create(server.url, **{name: "/x"})
+    assert response.headers["Location"].startswith(f"{server.url}/tus/")
+
+
+def test_a_scheme_told_in_two_ways_is_that_of_the_standard_header(server: Server) -> None:
+    both = {**TOLD, "X-Forwarded-Ssl": "off", "X-Forwarded-Protocol": "http"}
+    assert location(server.url, **both) == TOLD_URL
 
 
 # ---- who is believed -----------------------------------------------------------------------------
@@ -166,14 +274,14 @@ def test_addresses_are_compared_as_addresses(address: str, is_believed: bool) ->
 @pytest.mark.e2e
 @pytest.mark.parametrize("prefix", ["", "/videos"])
 def test_an_upload_goes_through_nginx(
-    with_urls: Server, server: Server, tmp_path: Path, prefix: str
+    with_paths: Server, server: Server, tmp_path: Path, prefix: str
 ) -> None:
     content = random_bytes(3_000_000, 95)
-    for index, target in enumerate((server, with_urls)):
+    for index, target in enumerate((server, with_paths)):
         with deployed_nginx(tmp_path / str(index), target.port, prefix) as url:
             tus = Tus(f"{url}/tus/")
             location = tus.post(Upload_Length=len(content))["Location"]
-            expected = f"{url}/tus/" if target is with_urls else f"{prefix}/tus/"
+            expected = f"{url}/tus/" if target is server else f"{prefix}/tus/"
             assert location.rpartition("/")[0] + "/" == expected
             upload = f"{url}/tus/{location.rpartition('/')[2]}"
             assert tus.patch(upload, 0, content).status == 204
@@ -186,7 +294,7 @@ def test_bytes_arrive_while_the_client_still_sends(server: Server, tmp_path: Pat
     with deployed_nginx(tmp_path / "nginx", server.port) as url:
         tus = Tus(f"{url}/tus/")
         created = tus.post(Upload_Length=3_000_000)
-        upload = f"{url}{created['Location']}"
+        upload = created["Location"]
         with tus.half_sent(upload, 0, 3_000_000, bytes(1_000_000)):
             while tus.offset(upload) == 0:
                 time.sleep(0.05)

@@ -200,7 +200,7 @@ HEADERS: dict[str, Schema] = {
     "Location": {
         "description": "Where the upload is.",
         "required": True,
-        "schema": {"type": "string", "pattern": "^/api/uploads/[0-9a-f]{32}$"},
+        "schema": {"type": "string", "pattern": "^(https?:/)?/(.+/)?api/uploads/[0-9a-f]{32}$"},
     },
     "Retry-After": {
         "description": "Seconds to wait; with a problem that is worth a retry.",

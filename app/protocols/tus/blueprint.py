@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from flask import Blueprint, Response, redirect, request, url_for
+from flask import Blueprint, Response, redirect, request
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
@@ -179,7 +179,7 @@ def one(upload_id: str) -> BaseResponse:
         "HEAD": lambda: _head(upload_id),
         "PATCH": lambda: _patch(upload_id),
         "DELETE": lambda: _delete(upload_id),
-        "GET": lambda: redirect(url_for("delivery.media", upload_id=upload_id)),
+        "GET": lambda: redirect(location_of("delivery.media", upload_id)),
         "OPTIONS": _options,
     }
     return _action(actions)()
