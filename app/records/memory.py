@@ -40,7 +40,9 @@ class MemoryRecords:
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
         """See `UploadRecords.add_all`."""
         with self._lock:
-            return [self.add(upload, renews_key=True) for upload in uploads]
+            return [
+                self.add(upload, renews_key=upload.id not in self._uploads) for upload in uploads
+            ]
 
     def release_key(self, owner: str, client_key: str) -> None:
         """See `UploadRecords.release_key`."""

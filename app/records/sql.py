@@ -271,7 +271,7 @@ def _first(
 def _add_new(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
     key = {"owner": upload.owner, "client_key": upload.client_key}
     existing = _first(connection, BY_CLIENT_KEY, key)
-    if existing is not None and existing.state not in GONE:
+    if existing is not None and (existing.state not in GONE or existing.id == upload.id):
         return existing, False
     if existing is not None:
         _release_key(connection, upload.owner, upload.client_key)

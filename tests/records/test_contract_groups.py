@@ -108,3 +108,12 @@ def test_only_an_upload_that_has_ended_gives_up_its_key(records: UploadRecords) 
     assert records.find("someone", "ended") is None
     assert records.get(ended.id).state is UploadState.EXPIRED
     assert records.add(covered(key="living"), renews_key=True) == (living, False)
+
+
+def test_one_that_is_recorded_and_has_ended_meanwhile_stays_as_it_is(
+    records: UploadRecords,
+) -> None:
+    known = covered(key="known")
+    records.add_all([known])
+    ended = records.move(known.id, UploadState.CANCELLED, NOW)
+    assert records.add_all([known]) == [(ended, False)]
