@@ -19,6 +19,7 @@ from app.protocols.tus import blueprint as tus
 from app.services import Services
 from app.web import health, metrics, pages, status
 from app.wire import context, cors, hosts, problems, server_timing
+from app.wire.kept_connections import KeptConnections
 from app.wire.proxy import TrustedProxies
 
 ROOT = Path(__file__).parent.parent
@@ -60,7 +61,8 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     for module in (api_uploads, api_videos, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
     commands.init_app(app)
-    app.wsgi_app = TrustedProxies(app.wsgi_app, services.settings.trusted_proxies)  # type: ignore[method-assign]
+    behind_proxies = TrustedProxies(app.wsgi_app, services.settings.trusted_proxies)
+    app.wsgi_app = KeptConnections(behind_proxies)  # type: ignore[method-assign]
     return app
 
 

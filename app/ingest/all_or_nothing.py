@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.ingest.source import BodySource
+from app.ingest.source import BodySource, Watch, no_watch
 
 
 class AllOrNothing:
@@ -25,6 +25,6 @@ class AllOrNothing:
         """See `BodySource.readinto`."""
         return self._source.readinto(buffer)
 
-    def finish(self) -> None:
+    def finish(self, watch: Watch = no_watch, /) -> None:
         """See `BodySource.finish`."""
-        self._source.finish()
+        self._source.finish(watch)

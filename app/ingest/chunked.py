@@ -35,6 +35,9 @@ class ChunkedDecoder:
     What is in front of the payload is given to `feed`. While `data_left` is above 0 payload comes
     next: first what `take` has of it, then bytes that need not pass through here but must be
     counted with `passed`.
+
+    After a malformed body every further call raises `MalformedBody` too: nobody can tell any more
+    where that body ends, and what follows it must not be taken for another request.
     """
 
     def __init__(self) -> None:
@@ -42,6 +45,12 @@ class ChunkedDecoder:
         self.trailers = b""
         self._expected = _Expected.SIZE
         self._buffer = bytearray()
+        self._fault: str | None = None
+
+    def require_intact(self) -> None:
+        """Raise `MalformedBody` if the body has proved malformed before."""
+        if self._fault is not None:
+            raise MalformedBody(self._fault)
 
     @property
     def has_ended(self) -> bool:
@@ -55,11 +64,13 @@ class ChunkedDecoder:
 
     def feed(self, data: bytes) -> None:
         """Bytes from the connection; raises `MalformedBody`."""
+        self.require_intact()
         self._buffer += data
         self._advance()
 
     def take(self, wanted: memoryview) -> int:
         """Move payload that was fed into `wanted`; how many bytes that were."""
+        self.require_intact()
         count = min(len(wanted), self.data_left, len(self._buffer))
         wanted[:count] = self._buffer[:count]
         del self._buffer[:count]
@@ -74,8 +85,12 @@ class ChunkedDecoder:
             self._advance()
 
     def _advance(self) -> None:
-        while self._step():
-            pass
+        try:
+            while self._step():
+                pass
+        except MalformedBody as error:
+            self._fault = str(error)
+            raise
 
     def _step(self) -> bool:
         """Take one thing from the buffer; whether it was there and more may follow."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.domain.errors import BodyStalled
 from app.domain.ranges import ByteRange
 from app.ingest.blocks import borrowed_block
-from app.ingest.source import BodySource
+from app.ingest.source import BodySource, Watch
 from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
 from app.ingest.stages import Stage, stage
 
@@ -19,9 +18,6 @@ BLOCK_SECONDS = 1.0
 
 GRACE_SECONDS = 10.0
 """The minimum rate is not asked of the first seconds, where a slow start is normal."""
-
-Watch = Callable[[], None]
-"""Called after every block and every tick without bytes; raises to end the copy."""
 
 
 @dataclass(frozen=True, slots=True)

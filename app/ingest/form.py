@@ -16,7 +16,7 @@ from app.ingest.multipart import (
     FileEnd,
     MultipartScanner,
 )
-from app.ingest.source import FEW_BYTES, BodySource
+from app.ingest.source import FEW_BYTES, BodySource, Watch, no_watch
 from app.ingest.splice import SpliceSource
 
 FIELDS_READ_BYTES = FEW_BYTES
@@ -53,7 +53,7 @@ class FormReader:
                 part = FilePart(self, event)
                 yield part
                 part.pass_over(self._limits)
-        discard(self._body, limits=self._limits, watch=lambda: None)
+        discard(self._body, limits=self._limits, watch=no_watch)
 
     def next_event(self) -> Event:
         """The scanner's next event, or NEED_DATA after one read that has not brought it."""
@@ -79,15 +79,16 @@ class FormReader:
         """The bytes up to the next delimiter, wherever that comes."""
         return _ScannedPayload(self)
 
-    def end_payload(self) -> None:
+    def end_payload(self, watch: Watch) -> None:
         """Demand the delimiter that ends a file part; raises `MalformedBody`."""
-        if not isinstance(self._next_event(), FileEnd):
+        if not isinstance(self._next_event(watch), FileEnd):
             raise MalformedBody("The file part does not end where it should.")
 
-    def _next_event(self) -> Event:
+    def _next_event(self, watch: Watch = no_watch) -> Event:
         pace = Pace(self._limits)
         while (event := self._scan()) is NEED_DATA:
             pace.saw(self._read())
+            watch()
         return event
 
     def _scan(self) -> Event:
@@ -129,7 +130,7 @@ class FilePart:
     def pass_over(self, limits: BodyLimits) -> None:
         """Read what was not taken of a payload of told length; the scanner does so for others."""
         if self._exact is not None and not self._exact.has_ended:
-            discard(self._exact, limits=limits, watch=lambda: None)
+            discard(self._exact, limits=limits, watch=no_watch)
             self._exact.finish()
 
 
@@ -190,8 +191,8 @@ class _ExactPayload(SpliceSource):
             raise TypeError("the body of this form cannot be spliced")
         return self._splicing
 
-    def finish(self) -> None:
-        self._reader.end_payload()
+    def finish(self, watch: Watch = no_watch, /) -> None:
+        self._reader.end_payload(watch)
         self.has_ended = True
 
 
@@ -218,5 +219,5 @@ class _ScannedPayload:
         self._block = self._block[count:]
         return count
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         """The delimiter was seen: it is what ended the payload."""

@@ -20,9 +20,20 @@ IDLE_TICK_SECONDS = 0.5
 whether to go on: limits of time are measured, and takeovers noticed, this finely."""
 
 
+SOURCE_KEY = "sluice.body"
+"""Where the WSGI environment has the source of the request's body, once it was opened."""
+
 FEW_BYTES = 8 * 1024
 """Who asks a source for no more gets what has come. For more it may wait, a tick at most, until
 all of it is there: a reader is not woken for every packet."""
+
+
+Watch = Callable[[], None]
+"""Called after every block and every tick without bytes; raises to end the wait."""
+
+
+def no_watch() -> None:
+    """For bytes that no other request can take over."""
 
 
 class Readable(Protocol):
@@ -59,8 +70,11 @@ class BodySource(Protocol):
         """
         ...
 
-    def finish(self) -> None:
-        """Check what follows the bytes or sums them up; raises a `MalformedBody` or the like."""
+    def finish(self, watch: Watch = no_watch, /) -> None:
+        """Check what follows the bytes or sums them up; raises a `MalformedBody` or the like.
+
+        `watch` is called after every tick that it waits for the client.
+        """
         ...
 
 
@@ -101,7 +115,7 @@ class StreamSource:
             self._remaining -= len(data)
         return len(data)
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         """Raise `ChunkMismatch` where the body goes on beyond what was taken."""
         if self._must_end and read_from_stream(self._stream, 1):
             raise ChunkMismatch("The body is longer than it should be.")
@@ -145,9 +159,9 @@ class HashingSource:
                 self._checksum.update(buffer[:count])
         return count
 
-    def finish(self) -> None:
+    def finish(self, watch: Watch = no_watch, /) -> None:
         """See `BodySource.finish`."""
-        self._source.finish()
+        self._source.finish(watch)
 
     def hexdigest(self) -> str:
         """The digest of the bytes so far, in hexadecimal."""
@@ -163,9 +177,9 @@ class DigestSource(HashingSource):
         super().__init__(source, algorithm)
         self._expected = expected
 
-    def finish(self) -> None:
+    def finish(self, watch: Watch = no_watch, /) -> None:
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
-        self._source.finish()
+        self._source.finish(watch)
         if self._checksum.digest() != self._expected:
             raise DigestMismatch(f"The {self._algorithm} digest of the bytes is another one.")
 
@@ -196,9 +210,9 @@ class TrailingDigestSource:
                 checksum.update(buffer[:count])
         return count
 
-    def finish(self) -> None:
+    def finish(self, watch: Watch = no_watch, /) -> None:
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
-        self._source.finish()
+        self._source.finish(watch)
         algorithm, expected = self._expected()
         if self._checksums[algorithm].digest() != expected:
             raise DigestMismatch(f"The {algorithm} digest of the bytes is another one.")

@@ -37,7 +37,7 @@ from app.ingest.stages import Stage, stage
 from app.ingest.turns import aside
 from app.uploads.whole import Kept, ReceivedFile
 from app.wire.context import current_owner, current_services
-from app.wire.problems import Problem, answer_json, finish_request
+from app.wire.problems import Problem, answer_json, report
 from app.wire.request_body import open_form
 
 blueprint = Blueprint("batch", __name__)
@@ -66,7 +66,7 @@ def batch() -> Response:
         try:
             files.receive()
         except UploadError as error:
-            finish_request(error)
+            report(error)
             return answer_json(Problem.of(error), files.to_json())
     return jsonify(files.to_json())
 

@@ -48,7 +48,7 @@ from app.wire.chunk_form import (
 )
 from app.wire.client_uploads import remove_upload, upload_called, upload_of_chunk
 from app.wire.json_body import json_object
-from app.wire.problems import Problem, answer, finish_request
+from app.wire.problems import Problem, answer, report
 from app.wire.request_body import read_small_body
 
 blueprint = Blueprint("fineuploader", __name__)
@@ -145,7 +145,7 @@ def _answer(upload: Upload) -> Response:
 @blueprint.errorhandler(UploadError)
 def refuse(error: UploadError) -> Response:
     """The problem, with the members that Fine Uploader reads beside it."""
-    finish_request(error)
+    report(error)
     problem = Problem.of(error)
     response = answer(problem)
     document = {

@@ -50,6 +50,10 @@ class RangeWriter(Protocol):
         """Read `count` bytes of `source` and drop them."""
         ...
 
+    def finish(self, source: BodySource) -> None:
+        """Finish `source`; raises `WriterSuperseded` too, should it have to wait for its client."""
+        ...
+
 
 class UploadStore(Protocol):
     """The core every store has. Keys are upload ids: the caller has checked their form."""

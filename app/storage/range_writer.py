@@ -69,6 +69,10 @@ class LocalRangeWriter:
         """See `RangeWriter.skip`."""
         discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
 
+    def finish(self, source: BodySource) -> None:
+        """See `RangeWriter.finish`."""
+        source.finish(self.stop_if_superseded)
+
     def sync(self) -> None:
         """Make what was written durable, in the file that has the name, and in no removed one."""
         self._has_lost_bytes = True

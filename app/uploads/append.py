@@ -20,7 +20,7 @@ from app.domain.policy import check_chunk
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
-from app.ingest.source import BodySource
+from app.ingest.source import BodySource, no_watch
 from app.ingest.turns import aside
 from app.storage.base import BytesLost, RangeWriter
 from app.uploads.receiver import Receiver
@@ -196,7 +196,7 @@ class Appender(Receiver):
         At the end of an upload there are none to be expected, told or not: one is enough to know.
         """
         most = 1 if arrival.is_at_offset else None
-        if discard(arrival.source, limits=self._limits, watch=_no_watch, count=most) and most:
+        if discard(arrival.source, limits=self._limits, watch=no_watch, count=most) and most:
             raise UploadComplete("Every byte of the upload has arrived already.")
         arrival.source.finish()
 
@@ -218,7 +218,7 @@ class Appender(Receiver):
             gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
             end = self._write_gaps(upload, arrival, gaps, writer)
             self._policy.check_length(end)
-            arrival.source.finish()
+            writer.finish(arrival.source)
             arrived = ByteRange(chunk.start, end)
             return self._records.add_received(upload.id, arrived, self._clock())
 
@@ -246,7 +246,7 @@ class Appender(Receiver):
 
     def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
         """Two living requests bring the same bytes: answer with what the newer one achieves."""
-        discard(arrival.source, limits=TAKEN_OVER, watch=_no_watch)
+        discard(arrival.source, limits=TAKEN_OVER, watch=no_watch)
         deadline = time.monotonic() + NEWER_WRITER_SECONDS
         while time.monotonic() < deadline:
             upload = self._records.get(upload.id).require_present()
@@ -255,7 +255,3 @@ class Appender(Receiver):
             with aside():  # The newer one may need the turn to get on.
                 time.sleep(0.02)
         raise WriterSuperseded("A newer request writes the same bytes.")
-
-
-def _no_watch() -> None:
-    """For bytes that are dropped: nothing can take them over."""

@@ -25,7 +25,7 @@ from app.domain.errors import BodyStalled, ChunkMismatch, InvalidRequest, Server
 from app.wire.chunk_answer import chunk_document
 from app.wire.chunk_form import Chunk, FormDialect, receive_chunk, require_fields, whole_number
 from app.wire.client_uploads import derived_key, has_chunk, renewable_upload_of_chunk
-from app.wire.problems import Problem, answer, finish_request
+from app.wire.problems import Problem, answer, report
 
 _REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
 
@@ -90,7 +90,7 @@ def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = Non
     They do not read the body: some statuses end an upload for them, all others they retry. Where
     these are given in `ends_upload`, an error that no retry cures gets one of them.
     """
-    finish_request(error)
+    report(error)
     problem = Problem.of(error)
     return answer(replace(problem, status=_status(problem, ends_upload)))
 

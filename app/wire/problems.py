@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, InternalServerError
 
-from app.domain.errors import BodyStalled, BodyTruncated, ServerBusy, StorageFailed, UploadError
+from app.domain.errors import ServerBusy, StorageFailed, UploadError
 from app.wire.context import PROBLEM_KEY
-from app.wire.request_body import drain_body
 
 RETRY_AFTER_SECONDS = 2
 
@@ -99,23 +98,20 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(Exception, _bug)
 
 
-def finish_request(error: UploadError) -> None:
-    """Log what the operator must know, and read the rest of the body; then answer."""
+def report(error: UploadError) -> None:
+    """Log what the operator must know."""
     if isinstance(error, StorageFailed):
         log.error("%s", error)  # In one line: the message tells what the disk answered.
-    if not isinstance(error, BodyStalled | BodyTruncated):
-        drain_body()
 
 
 def _upload_error(error: UploadError) -> Response:
-    finish_request(error)
+    report(error)
     return answer(Problem.of(error))
 
 
 def _http_error(error: HTTPException) -> Response | HTTPException:
     if (error.code or 500) < 400:
         return error  # Werkzeug's redirects are exceptions too.
-    drain_body()
     response = answer(Problem.of_http(error))
     for name, value in error.get_headers():
         if name.lower() not in {"content-type", "content-length"}:
@@ -125,5 +121,4 @@ def _http_error(error: HTTPException) -> Response | HTTPException:
 
 def _bug(error: Exception) -> Response:
     log.error("unexpected error", exc_info=error)
-    drain_body()
     return answer(Problem.of_http(InternalServerError()))

@@ -117,3 +117,18 @@ def test_a_body_that_breaks_off_has_not_ended(body: bytes) -> None:
         decoder = ChunkedDecoder()
         decode(decoder, body[:end], [1000])
         assert not decoder.has_ended
+
+
+@pytest.mark.parametrize("body", MALFORMED)
+def test_a_broken_decoder_stays_broken(body: bytes) -> None:
+    """What follows the fault could pass for the end of the body, and the rest for a request."""
+    decoder = ChunkedDecoder()
+    buffer = memoryview(bytearray(7))
+    with pytest.raises(MalformedBody):
+        decode(decoder, body, [len(body)])
+    for _ in range(3):
+        with pytest.raises(MalformedBody):
+            decoder.feed(b"\r\n0\r\n\r\n")
+        with pytest.raises(MalformedBody):
+            decoder.take(buffer)
+    assert not decoder.has_ended

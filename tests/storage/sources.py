@@ -6,6 +6,7 @@ from threading import Event
 from time import sleep
 
 from app.domain.errors import BodyTruncated
+from app.ingest.source import Watch, no_watch
 
 SEED = bytes(range(251))
 """A prime number of different bytes: the pattern never lines up with a block or a chunk."""
@@ -58,7 +59,7 @@ class PiecesSource:
         self.position += len(taken)
         return len(taken)
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         self.is_finished = True
 
 
@@ -109,5 +110,5 @@ class SteadySource:
         self.is_flowing.set()
         return taken
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         """Never comes."""

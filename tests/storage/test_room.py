@@ -12,6 +12,7 @@ import pytest
 
 from app.domain.errors import NoRoom, StorageFailed
 from app.domain.ranges import ByteRange
+from app.ingest.source import Watch, no_watch
 from app.storage import folder
 from app.storage.base import Durability
 from app.storage.local import LocalStore
@@ -208,5 +209,5 @@ class EndlessSource:
         buffer[:] = b"x" * len(buffer)
         return len(buffer)
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         """Never comes."""

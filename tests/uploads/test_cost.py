@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event
 
 from app.domain.upload import Part, Upload, UploadKind
 from app.ingest.blocks import BLOCK_BYTES
-from app.ingest.source import BodySource, DigestSource
+from app.ingest.source import BodySource, DigestSource, Watch, no_watch
 from app.records.engine import Database
 from app.uploads.service import NewUpload
 from tests.storage.sources import body
@@ -42,7 +42,7 @@ class Zeros:
         self._left -= count
         return count
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         """Nothing follows."""
 
 

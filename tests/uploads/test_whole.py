@@ -21,7 +21,7 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
-from app.ingest.source import StreamSource
+from app.ingest.source import StreamSource, Watch, no_watch
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads import whole
@@ -104,7 +104,7 @@ def test_a_file_of_a_refused_name_is_not_read(world: World) -> None:
 
 def test_a_file_that_proves_malformed_at_its_end_leaves_nothing(world: World) -> None:
     class Malformed(PiecesSource):
-        def finish(self) -> None:
+        def finish(self, _watch: Watch = no_watch, /) -> None:
             raise MalformedBody("no delimiter")
 
     with pytest.raises(MalformedBody):

@@ -6,6 +6,7 @@ from gunicorn.http.body import Body
 
 from app.domain.errors import BodyTruncated
 from app.ingest.client_socket import ClientSocket
+from app.ingest.source import Watch, no_watch
 from app.ingest.splice import SpliceSource
 from app.ingest.stages import note_arrival
 
@@ -51,7 +52,7 @@ class GunicornSocketSource(SpliceSource):
         count = min(count, self._remaining)
         return self._received(self._client.splice(pipe, count)) if count else 0
 
-    def finish(self) -> None:
+    def finish(self, _watch: Watch = no_watch, /) -> None:
         """Nothing follows a plain body."""
 
     def _take_head(self, wanted: memoryview) -> int:

@@ -8,7 +8,7 @@ from gunicorn.http.errors import ParseException
 from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.client_socket import ClientSocket
-from app.ingest.source import IDLE_TICK_SECONDS
+from app.ingest.source import IDLE_TICK_SECONDS, Watch, no_watch
 from app.ingest.stages import note_arrival
 
 FRAMING_BYTES = 8192
@@ -52,18 +52,20 @@ class GunicornChunkedSource:
                 return None
         return self._take(wanted)
 
-    def finish(self) -> None:
+    def finish(self, watch: Watch = no_watch, /) -> None:
         """Read the end of the coding; raises `ChunkMismatch` where more bytes come instead."""
         self._remaining, probe, waited = None, memoryview(bytearray(1)), 0.0
         while (count := self.readinto(probe)) != 0:
             if count:
                 raise ChunkMismatch("The body is longer than it should be.")
+            watch()
             waited += IDLE_TICK_SECONDS
             if waited > END_SECONDS:
                 raise BodyStalled("The end of the body does not come.")
 
     def _feed(self) -> bool:
         """Hand the decoder what comes next; False after a tick without anything."""
+        self._decoder.require_intact()
         data, self._head = self._head, b""
         if not data:
             if not self._client.wait(1):

@@ -5,19 +5,11 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from app.ingest.source import Readable
-
-DROP_BYTES = 256 * 1024
-
-LINGER_SECONDS = 10.0
-LINGER_IDLE_SECONDS = 2.0
-"""How long a client that still sends is listened to behind an answer, and how long one that does
-not. nginx has 30 s and 5 s, and no thread that waits."""
 
 
 def timed_input(environ: dict[str, Any], stream: Readable, idle_seconds: float) -> Readable:
@@ -75,24 +67,6 @@ def _has_room(connection: socket.socket) -> bool:
     poll = select.poll()
     poll.register(connection, select.POLLOUT)
     return any(event == select.POLLOUT for _, event in poll.poll(0))
-
-
-def linger(environ: dict[str, Any]) -> None:
-    """After the answer to a body that was not read to its end: drop what still comes, for a while.
-
-    Closed at once, the connection would be reset, and the client lose the answer with it
-    (RFC 9112, section 9.6). gunicorn itself takes 64 KiB, less than a client has on its way.
-    """
-    connection: Any = environ.get("gunicorn.socket")
-    if type(connection) is not socket.socket or not getattr(environ["wsgi.input"], "failed", False):
-        return
-    deadline, dropped = time.monotonic() + LINGER_SECONDS, bytearray(DROP_BYTES)
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_WR)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        connection.settimeout(LINGER_IDLE_SECONDS)
-        while time.monotonic() < deadline and connection.recv_into(dropped):
-            pass
 
 
 def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:

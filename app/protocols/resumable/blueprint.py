@@ -21,7 +21,7 @@ from app.uploads.service import NewUpload
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.digests import digest_source
 from app.wire.location import location_of
-from app.wire.problems import answer, finish_request
+from app.wire.problems import answer, report
 from app.wire.proxy import came_directly
 from app.wire.request_body import open_body
 
@@ -57,7 +57,7 @@ def _failed(error: UploadError) -> Response:
     """The problem, with what the client must know to go on."""
     version = _version()
     if not isinstance(error, WriterSuperseded):  # A newer request wants this one gone.
-        finish_request(error)
+        report(error)
     response = answer(*problem_of(error, version))
     if isinstance(error, TooLarge):
         response.headers.update(limit_headers(version))

@@ -36,7 +36,7 @@ from app.wire.client_uploads import remove_upload
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.location import location_of
 from app.wire.problems import Problem, answer
-from app.wire.request_body import drain_body, open_body
+from app.wire.request_body import open_body
 
 blueprint = Blueprint("tus", __name__, url_prefix="/tus")
 
@@ -90,7 +90,6 @@ def _add_headers(response: Response) -> Response:
 
 @blueprint.errorhandler(DigestMismatch)
 def _checksum_mismatch(error: DigestMismatch) -> Response:
-    drain_body()
     response = answer(replace(Problem.of(error), status=CHECKSUM_MISMATCH))
     response.status = f"{CHECKSUM_MISMATCH} Checksum Mismatch"
     return response
