@@ -1,33 +1,54 @@
 """gunicorn's threaded worker, for clients that take their time.
 
-A thread a connection, as many as there are connections; but only `threads` requests run at once.
-One that waits for its client's bytes, or for its client to take the answer, does not count: so a
-thousand slow uploads hold up nobody. And headers have a deadline.
+A thread a connection with a request, and only `threads` requests run at once. One that waits for
+its client's bytes, or for its client to take the answer, does not count: a thousand slow uploads
+block no one. Headers have a deadline. A connection without a request, before the first or after the
+last, has no thread, and makes room for others when the worker is full.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import select
+import selectors
 import socket
 import ssl
 import time
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
+from app.connections import AddressLimit, Connection, Lingering
 from app.ingest.turns import Turns, turn
 from app.request_threads import RequestThreads
+from app.settings import from_env
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 HEADER_SECONDS = 30.0
-"""From the first byte of a request to the end of its headers. A client that drips them, a byte
-every few seconds, would hold its thread for ever: gunicorn itself has no such limit."""
+"""From the first byte of a request to the end of its headers, and from the start of a connection to
+its first byte. A client that drips headers, a byte every few seconds, would hold its thread for
+ever: gunicorn itself has no such limit."""
+
+PROMPT_SECONDS = 1.0
+"""Clients send their headers in less. One that takes longer makes room when the worker is full."""
+
+SILENT_STOP_SECONDS = 2.0
+"""A worker that stops gives a new connection so long for its first byte, as gunicorn gives kept
+ones."""
+
+SWEEP_SECONDS = 0.25
+"""How often deadlines are looked at."""
+
+REPORT_SECONDS = 60.0
+"""An address at its limit is named in the log at most so often."""
 
 FOLLOW_SECONDS = 0.02
 """How long a thread stays with its connection after an answer; it holds no turn meanwhile. A client
@@ -36,13 +57,27 @@ costs 0.17 of the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 6
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
+GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF})
+
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
+
 
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
     """Waits for slow clients without making others wait. Hooks run what they override besides."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        settings = from_env(os.environ)
+        self._addresses = AddressLimit(settings.connections_per_address, settings.trusted_proxies)
+        self._silent: dict[Any, float] = {}  # With their deadlines; the oldest comes first.
         self._reading_headers: dict[Any, float] = {}
+        self._swept_at = self._reported_at = float("-inf")
+
+    @cached_property
+    def _lingering(self) -> Lingering:
+        return Lingering(self.poller, self._let_go)
 
     def get_thread_pool(self) -> Executor:
         """Threads are made as they are needed; there are no more than `worker_connections`."""
@@ -74,7 +109,26 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Runs in the same thread, once the headers are there."""
         self._reading_headers.pop(conn, None)
-        return super().handle_request(req, conn)
+        try:
+            return super().handle_request(req, conn)
+        except OSError as error:
+            if not _is_of_client(error):
+                raise
+            # gunicorn would log a traceback, and answer some errors of TLS in mid-answer.
+            self.log.info("Client left its answer: %s %s (%r)", req.method, req.path, error)
+            return False
+
+    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
+        """Runs in the same thread, after the answer: whether another may follow.
+
+        The answer has told what becomes of the connection: see `app.wire.kept_connections`.
+        gunicorn 27 answers again, with 400, where an unread body proves malformed here.
+        """
+        try:
+            return bool(super()._keepalive_after(conn, keepalive))
+        except Exception as error:  # noqa: BLE001 - gunicorn's errors have no common ancestor.
+            self.log.debug("Closing connection. %s", error)
+            return False
 
     def is_parent_alive(self) -> bool:
         """Runs about once a second in the main thread; without its parent the worker stops.
@@ -86,14 +140,136 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self.alive = False
         return False
 
+    # ---- In the main thread, which waits for no client ------------------------------------------
+
+    def accept(self, listener: Any) -> None:
+        """A new connection; it gets a thread when its first bytes are there.
+
+        gunicorn's has a thread at once, which waits 5 s for them.
+        """
+        try:
+            sock, client = listener.accept()
+        except OSError as error:
+            self._not_accepted(error)
+            return
+        conn = Connection(self, sock, client, listener.getsockname())
+        conn.data_ready = True
+        self.nr_conns += 1
+        if self._addresses.opened(conn) and not self._close_idle(conn.address):
+            self._report_crowd(conn.address)
+            self._let_go(conn)
+            return
+        self._silent[conn] = time.monotonic() + HEADER_SECONDS
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
+
+    def _not_accepted(self, error: OSError) -> None:
+        if error.errno in NO_DESCRIPTORS:
+            self._close_idle()
+        elif error.errno not in NOBODY_CAME:
+            raise error
+
+    def _on_first_bytes(self, conn: Any, sock: socket.socket) -> None:
+        if self._silent.pop(conn, None) is not None:
+            self.poller.unregister(sock)
+            self.enqueue_req(conn)
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """A kept connection has more, unless it has just made room for another one."""
+        if not conn.is_closed:
+            super().on_client_socket_readable(conn, client)
+
+    def linger(self, conn: Any) -> None:
+        """Close a connection that its client may still send to; called where it is not counted."""
+        self.nr_conns += 1
+        self._lingering.add(conn)
+
+    def closed(self, conn: Any) -> None:
+        """A connection has been closed."""
+        self._addresses.closed(conn)
+
+    def _let_go(self, conn: Any) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
     def murder_pending(self) -> None:
-        """Runs about once a second in the main thread."""
-        super().murder_pending()
+        """Runs after each round of events, and about once a second without any."""
+        if self.nr_conns >= self.worker_connections and not self._close_idle():
+            self._end_slowest_headers()
         now = time.monotonic()
+        if now < self._swept_at + SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        self._lingering.sweep()
+        self._close_silent_since(now)
         for conn, deadline in list(self._reading_headers.items()):
             if now > deadline:
-                with suppress(OSError):
-                    conn.sock.shutdown(socket.SHUT_RD)
+                _stop_reading(conn)
+
+    def _close_silent_since(self, now: float) -> None:
+        hurry = 0.0 if self.alive else HEADER_SECONDS - SILENT_STOP_SECONDS
+        for conn, deadline in list(self._silent.items()):
+            if now < deadline - hurry:
+                break
+            self._close_silent(conn)
+
+    def _close_idle(self, address: str | None = None) -> bool:
+        """Make room: close the idlest connection, of one address or of any; whether there was one.
+
+        One that lingers has its answer, and one that has never sent a byte asks for none.
+        """
+        for conns, close in (
+            (self._lingering, self._lingering.end),
+            (self._silent, self._close_silent),
+            (self.keepalived_conns, self._close_kept),
+        ):
+            for conn in conns:
+                if address is None or conn.address == address:
+                    close(conn)
+                    return True
+        return False
+
+    def _close_silent(self, conn: Any) -> None:
+        del self._silent[conn]
+        self._close_polled(conn)
+
+    def _close_kept(self, conn: Any) -> None:
+        self.keepalived_conns.remove(conn)
+        self._close_polled(conn)
+
+    def _close_polled(self, conn: Any) -> None:
+        with suppress(OSError, KeyError, ValueError):
+            self.poller.unregister(conn.sock)
+        self._let_go(conn)
+
+    def _end_slowest_headers(self) -> None:
+        limit = time.monotonic() + HEADER_SECONDS - PROMPT_SECONDS
+        for conn, deadline in list(self._reading_headers.items()):
+            if deadline < limit:
+                self._reading_headers.pop(conn, None)
+                _stop_reading(conn)
+                return
+
+    def _report_crowd(self, address: str) -> None:
+        now = time.monotonic()
+        if now > self._reported_at + REPORT_SECONDS:
+            self._reported_at = now
+            self.log.warning(
+                "Refusing connections of %s, which has as many as SLUICE_CONNECTIONS_PER_ADDRESS "
+                "allows.",
+                address,
+            )
+
+
+def _is_of_client(error: OSError) -> bool:
+    """Whether it tells of the connection or of the client behind it, and not of a file."""
+    kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
+    return isinstance(error, kinds) or error.errno in GONE
+
+
+def _stop_reading(conn: Any) -> None:
+    """Let the thread that reads from it see the end."""
+    with suppress(OSError):
+        conn.sock.shutdown(socket.SHUT_RD)
 
 
 def _goes_on(conn: Any) -> bool:

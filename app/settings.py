@@ -52,6 +52,13 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("must be 0 or more")
+    return value
+
+
 def _rate(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
@@ -149,6 +156,12 @@ class Settings:
         },
     )
     threads: int = _option(_positive, "64", "Threads a worker process; one a running request.")
+    connections_per_address: int = _option(
+        _count,
+        "512",
+        "Connections one address may have open in each worker; its idle ones make room for new "
+        "ones. Trusted proxies have no limit; 0 for none at all.",
+    )
     durability: str = _option(
         _one_of("chunk", "file", "none"),
         "chunk",

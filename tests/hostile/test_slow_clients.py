@@ -1,0 +1,105 @@
+"""Whoever comes honestly is served at once, whatever many slow clients do beside."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.delivery.stored import store
+from tests.dropzone_client import random_bytes
+from tests.hostile.conftest import Scaled
+from tests.hostile.slow_clients import BEHAVIOURS
+from tests.server import ROOT, Server, running_server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+VISITOR = "127.0.0.9"
+IDLE_SECONDS = 3
+PAUSE_SECONDS = 0.02
+PATIENCE_SECONDS = 60
+
+
+@contextmanager
+def slow_clients(
+    server: Server, kind: str, count: int, addresses: int, path: str
+) -> Iterator[None]:
+    """So many, all connected, for the length of a context."""
+    plan = {"kind": kind, "port": server.port, "count": count, "addresses": addresses}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.hostile.slow_clients", json.dumps({**plan, "path": path})],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        try:
+            assert process.stdout.readline() == "connected\n"
+            yield
+        finally:
+            process.stdin.close()
+            process.wait(PATIENCE_SECONDS)
+
+
+def visit(server: Server) -> float:
+    """Seconds of one visit, with a connection of its own."""
+    began = time.monotonic()
+    with socket.create_connection(
+        ("127.0.0.1", server.port), timeout=PATIENCE_SECONDS, source_address=(VISITOR, 0)
+    ) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+    return time.monotonic() - began
+
+
+def visits(server: Server, seconds: float) -> list[float]:
+    """How long each took, the longest last."""
+    deadline, waits = time.monotonic() + seconds, []
+    while time.monotonic() < deadline:
+        waits.append(visit(server))
+        time.sleep(PAUSE_SECONDS)
+    return sorted(waits)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = {"SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), "SLUICE_THREADS": "16"}
+    with running_server(tmp_path_factory.mktemp("slow"), **options) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def large_file(target: Server) -> str:
+    return "/media/" + store(target, "film.mp4", random_bytes(30_000_000, 5)).id
+
+
+@pytest.mark.parametrize("kind", BEHAVIOURS)
+def test_nobody_waits_for_slow_clients(
+    target: Server, large_file: str, scaled: Scaled, kind: str
+) -> None:
+    count = scaled(short=250, long=2000)
+    with slow_clients(target, kind, count, addresses=count, path=large_file):
+        waits = visits(target, scaled(short=IDLE_SECONDS + 2, long=60))
+    p99 = waits[int(len(waits) * 0.99)]
+    print(f"{kind}: {len(waits)} visits, p50 {waits[len(waits) // 2]:.3f} p99 {p99:.3f} s")
+    assert p99 < scaled(short=5, long=1)
+
+
+@pytest.mark.parametrize("kind", ["silent", "dripped headers"])
+def test_one_address_takes_no_more_than_its_share(
+    target: Server, scaled: Scaled, kind: str
+) -> None:
+    """More connections than two workers have room for."""
+    if scaled(short=0, long=1) == 0:
+        pytest.skip("takes 4300 connections; make attack runs it")
+    with slow_clients(target, kind, 4300, addresses=1, path="/"):
+        waits = visits(target, 20)
+    assert waits[int(len(waits) * 0.99)] < 1
