@@ -28,6 +28,9 @@ from app.uploads.whole import WholeFiles
 
 R = TypeVar("R", bound=Receiver)
 
+BOOT_MARKER = "boot"
+"""A file of every data folder that a server has used."""
+
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
 
@@ -51,7 +54,7 @@ class Services:
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         after_restart_of_machine(
-            self.settings.data_dir / "boot",
+            self.settings.data_dir / BOOT_MARKER,
             Durability(self.settings.durability),
             self.records.forget_received,
         )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import sys
 from collections.abc import Callable
 from functools import wraps
 from itertools import islice
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import click
 from flask import Flask
 from flask.cli import AppGroup, with_appcontext
 
+from app.admin.backup import Backup, FolderInUse
 from app.admin.disk_commands import disk_bench
 from app.admin.verify import Verification
 from app.domain.errors import UploadError
@@ -35,7 +38,7 @@ limited = click.option("--limit", default=LIST_LIMIT, show_default=True, help="M
 
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
-    for command in (uploads, videos, verify, sweep, disk_bench):
+    for command in (uploads, videos, verify, backup, sweep, disk_bench):
         app.cli.add_command(command)
 
 
@@ -132,6 +135,26 @@ def verify(is_json: bool) -> None:
             f"digest yet), {len(findings)} differ"
         )
     sys.exit(1 if findings else 0)
+
+
+@click.command("backup")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--without-library", is_flag=True, help="Copy only the database.")
+@with_appcontext
+def backup(folder: Path, *, without_library: bool) -> None:
+    """Copy the database and the library into FOLDER, while the server runs.
+
+    Files that FOLDER has already are kept, so the next run into it takes only what is new.
+    """
+    made = Backup(current_services(), folder)
+    try:
+        made.run(with_library=not without_library)
+    except (FolderInUse, OSError, sqlite3.Error) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(
+        f"database copied to {folder / 'sluice.db'}; files: {made.copied} copied, "
+        f"{made.linked} linked, {made.kept} kept from an earlier backup, {made.removed} removed"
+    )
 
 
 @click.command("sweep")

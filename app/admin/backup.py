@@ -1,0 +1,129 @@
+"""Copies the records and the library into a folder that a server can be started on. No Flask."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import select
+
+from app.domain.lifecycle import UploadState
+from app.records.engine import Database
+from app.records.sql import SqlRecords
+from app.records.tables import uploads
+from app.services import BOOT_MARKER, Services
+
+
+class FolderInUse(Exception):
+    """The folder is, or was, a server's data folder: a backup would remove what is in it."""
+
+
+@dataclass(slots=True)
+class Backup:
+    """One run; what it counts is right once `run` has ended.
+
+    A published file never changes, so one that the folder has from an earlier run is kept.
+    """
+
+    services: Services
+    folder: Path
+    linked: int = 0
+    copied: int = 0
+    kept: int = 0
+    removed: int = 0
+
+    def run(self, *, with_library: bool = True) -> None:
+        """Copy; raises `FolderInUse`, and `OSError` and `sqlite3.Error` for what goes wrong."""
+        if (self.folder / BOOT_MARKER).exists():
+            raise FolderInUse(f"{self.folder} is a server's data folder")
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The library twice, since its files take long: the second time, right after the records,
+        # it brings what was published meanwhile.
+        names = self._copy_library(set()) if with_library else set()
+        self._copy_database()
+        if with_library:
+            names = self._copy_library(names)
+            self._remove_all_but(names)
+            self._forget_deleted(names)
+
+    @property
+    def _library(self) -> Path:
+        return self.folder / "library"
+
+    @property
+    def _database(self) -> Path:
+        return self.folder / "sluice.db"
+
+    def _copy_database(self) -> None:
+        partial = self.folder / ".sluice.db.partial"
+        _make_private(partial)
+        self.services.database.copy_to(partial)
+        partial.replace(self._database)
+        _sync(self.folder)
+
+    def _copy_library(self, known: set[str]) -> set[str]:
+        """Bring the files that are not `known`; all names of the library now, and those known."""
+        self._library.mkdir(mode=0o700, exist_ok=True)
+        names = set(self.services.store.published())
+        for name in sorted(names - known):
+            with suppress(FileNotFoundError):  # Deleted since.
+                self._take(self.services.settings.library_dir / name, self._library / name)
+        _sync(self._library)
+        return names | known
+
+    def _take(self, source: Path, target: Path) -> None:
+        if target.exists():
+            self.kept += 1
+            return
+        try:
+            target.hardlink_to(source)
+        except FileNotFoundError:
+            raise
+        except OSError:  # Another file system, or one without links.
+            _copy(source, target)
+            self.copied += 1
+        else:
+            self.linked += 1
+
+    def _forget_deleted(self, names: set[str]) -> None:
+        """Delete in the copy what the server has deleted before its file could be taken."""
+        with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
+            complete = select(uploads.c.id).where(uploads.c.state == UploadState.COMPLETE.value)
+            with database.read() as connection:
+                gone = set(connection.scalars(complete)) - names
+            for upload_id, state in self.services.records.states(gone).items():
+                if state is UploadState.DELETED:
+                    SqlRecords(database).move(upload_id, state, datetime.now(UTC))
+        database.checkpoint()
+
+    def _remove_all_but(self, names: set[str]) -> None:
+        for path in self._library.iterdir():
+            if path.name not in names:
+                path.unlink()
+                self.removed += 1
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Under another name until it is whole and synced: an interrupted run leaves no half file."""
+    partial = target.with_name(f".{target.name}.partial")
+    _make_private(partial)
+    shutil.copyfile(source, partial)
+    _sync(partial)
+    partial.replace(target)
+
+
+def _make_private(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

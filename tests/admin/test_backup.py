@@ -1,0 +1,167 @@
+"""The `backup` command, and servers started on what it leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import requests
+
+from app.admin.backup import Backup
+from app.services import Services, build_services
+from app.settings import from_env
+from tests.server import ROOT, Server, running_server
+
+pytestmark = pytest.mark.e2e
+
+MEMORY = Path("/dev/shm")
+
+
+def back_up(server: Server, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flask", "--app", "wsgi", "backup", *options, str(folder)]
+    return subprocess.run(
+        command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False
+    )
+
+
+def services_of(server: Server) -> Services:
+    return build_services(from_env(server.environment))
+
+
+def upload(server: Server, content: bytes) -> str:
+    answer = server.post("/upload", files={"file": ("film.mp4", content)})
+    answer.raise_for_status()
+    return str(answer.json()["id"])
+
+
+def download(server: Server, video: str) -> bytes:
+    answer = server.get(f"/media/{video}")
+    answer.raise_for_status()
+    return answer.content
+
+
+def modes(folder: Path) -> set[str]:
+    return {oct(path.stat().st_mode & 0o077) for path in [folder, *folder.rglob("*")]}
+
+
+@pytest.fixture(params=["links", "copies"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """On the file system of the library, and on another one."""
+    if request.param == "links":
+        yield tmp_path / "backup"
+        return
+    if MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip(f"{MEMORY} is the file system of {tmp_path}")
+    with TemporaryDirectory(dir=MEMORY) as name:
+        yield Path(name) / "backup"
+
+
+def test_a_server_on_the_backup_has_all_that_the_first_one_had(
+    start_server: Callable[..., Server], folder: Path, tmp_path: Path
+) -> None:
+    server = start_server()
+    contents = {upload(server, text): text for text in (b"first film", b"second film" * 1000)}
+
+    result = back_up(server, folder)
+
+    assert result.returncode == 0, result.stderr
+    assert modes(folder) == {"0o0"}
+    assert sorted(os.listdir(folder)) == ["library", "sluice.db"]
+    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder)) as restored:
+        listed = restored.get("/api/videos").json()["videos"]
+        assert {video["id"] for video in listed} == set(contents)
+        assert {video: download(restored, video) for video in contents} == contents
+        for video in contents:
+            restored.delete(f"/api/videos/{video}").raise_for_status()
+    assert {video: download(server, video) for video in contents} == contents
+
+
+def test_the_next_backup_takes_what_is_new_and_drops_what_was_deleted(
+    start_server: Callable[..., Server], folder: Path
+) -> None:
+    server = start_server()
+    old, kept = upload(server, b"old"), upload(server, b"kept")
+    back_up(server, folder)
+    server.delete(f"/api/videos/{old}").raise_for_status()
+    new = upload(server, b"new")
+
+    result = back_up(server, folder)
+
+    assert set(os.listdir(folder / "library")) == {kept, new}
+    assert "1 kept from an earlier backup, 1 removed" in result.stdout
+
+
+def test_a_video_that_comes_and_goes_during_a_backup_is_not_missing_from_it(
+    start_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server()
+    kept = upload(server, b"kept")
+    services, folder = services_of(server), tmp_path / "backup"
+    copy_database = services.database.copy_to
+
+    def copy_beside_users(path: Path) -> None:
+        gone, new = upload(server, b"gone soon"), upload(server, b"new")
+        names.update({kept, new})
+        copy_database(path)
+        server.delete(f"/api/videos/{gone}").raise_for_status()
+
+    names: set[str] = set()
+    monkeypatch.setattr(services.database, "copy_to", copy_beside_users)
+    with closing(services.database):
+        Backup(services, folder).run()
+
+    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder)) as restored:
+        listed = {video["id"] for video in restored.get("/api/videos").json()["videos"]}
+        assert listed == names == set(os.listdir(folder / "library"))
+
+
+def test_an_upload_under_way_begins_anew_on_a_restored_server(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = start_server()
+    tus = {"Tus-Resumable": "1.0.0"}
+    created = server.post("/tus/", headers={**tus, "Upload-Length": "11"})
+    path = "/tus/" + created.headers["Location"].rsplit("/", 1)[1]
+    part = {**tus, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    requests.patch(server.url + path, b"half", headers=part, timeout=60).raise_for_status()
+    back_up(server, tmp_path / "backup")
+
+    with running_server(tmp_path, SLUICE_DATA_DIR=str(tmp_path / "backup")) as restored:
+        rest = {**part, "Upload-Offset": "4"}
+        answer = requests.patch(restored.url + path, b" a file", headers=rest, timeout=60)
+    assert answer.status_code == 410
+
+
+def test_only_the_database_is_copied_where_only_that_is_asked_for(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = start_server()
+    upload(server, b"film")
+    assert back_up(server, tmp_path / "backup", "--without-library").returncode == 0
+    assert os.listdir(tmp_path / "backup") == ["sluice.db"]
+
+
+def test_a_folder_that_a_server_uses_takes_no_backup(start_server: Callable[..., Server]) -> None:
+    server, other = start_server(), start_server()
+    video = upload(other, b"film")
+    for folder in (server.library.parent, other.library.parent):
+        result = back_up(server, folder)
+        assert result.returncode == 1
+        assert "a server's data folder" in result.stderr
+    assert download(other, video) == b"film"
+
+
+def test_a_folder_that_cannot_be_written_is_named_in_one_line(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    result = back_up(start_server(), tmp_path / "file" / "backup")
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert str(tmp_path / "file") in result.stderr
