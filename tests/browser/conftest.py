@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, make_films
-from tests.browser.tools import BROWSER_FLAGS, BROWSERS, find_program
+from tests.browser.tools import BROWSER_FLAGS, find_browser
 from tests.browser.upload_page import MIB, UploadPage
 from tests.server import Server, running_server
 
@@ -21,7 +21,7 @@ expect.set_options(timeout=30_000)
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The one browser process; it ends with this folder, as its event loop is in others' way."""
-    executable = find_program(*BROWSERS)
+    executable = find_browser()
     with sync_playwright() as playwright:
         flags = list(BROWSER_FLAGS)
         launched = playwright.chromium.launch(executable_path=executable, args=flags)

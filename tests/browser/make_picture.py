@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.films import encode, repeat
-from tests.browser.tools import BROWSER_FLAGS, BROWSERS, find_program
+from tests.browser.tools import BROWSER_FLAGS, find_browser, find_program
 from tests.browser.upload_page import MIB, UploadPage
 from tests.server import ROOT, Server, running_server
 
@@ -36,7 +36,7 @@ INTERRUPTED = ("Alpine crossing, day 2.mp4", 412 * MIB, 255 * MIB)
 
 def make_picture(target: Path) -> None:
     """Takes about half a minute."""
-    executable = find_program(*BROWSERS)
+    executable = find_browser()
     with (
         tempfile.TemporaryDirectory() as folder,
         sync_playwright() as playwright,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
+from typing import NoReturn
 
 import pytest
+from playwright._impl._driver import compute_driver_executable
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_FLAGS = (
@@ -20,16 +23,34 @@ BROWSER_FLAGS = (
 )
 
 
-def find_program(*names: str) -> str:
-    """The path of the first of these programs that is there.
+def find_program(name: str) -> str:
+    """The path of a program that set-up installs."""
+    return shutil.which(name) or do_without(name)
 
-    Without any, a test fails where set-up could have installed it, and is skipped elsewhere.
-    """
-    for name in names:
-        if path := shutil.which(name):
+
+def find_browser() -> str:
+    """The path of the first browser that runs, and can be driven."""
+    if not runs(compute_driver_executable()[0], "-e", "0"):
+        do_without("libatomic1")
+    for name in BROWSERS:
+        path = shutil.which(name)
+        if path is not None and runs(path, "--version"):  # Ubuntu's is a script that wants a snap
             return path
-    package = names[0]
-    reason = f"{package} is not installed. On Debian or Ubuntu: apt-get install {package}"
+    if platform.freedesktop_os_release()["ID"] == "ubuntu":
+        pytest.skip("Ubuntu's chromium is a snap, which cannot be driven; install Google Chrome")
+    return do_without("chromium")
+
+
+def runs(program: str, *arguments: str) -> bool:
+    """Whether a program starts at all: all its libraries are there."""
+    ended = subprocess.run([program, *arguments], capture_output=True, check=False, timeout=60)
+    return ended.returncode == 0
+
+
+def do_without(package: str) -> NoReturn:
+    """Fails the test where set-up could have installed the package, and skips it elsewhere."""
+    command = f"apt-get update && apt-get install {package}"
+    reason = f"{package} is not installed. On Debian or Ubuntu: {command}"
     if can_set_up_install():
         pytest.fail(f"{reason}, or `make setup-dev`", pytrace=False)
     pytest.skip(reason)
