@@ -4,10 +4,10 @@ PYTHON := .venv/bin/python
 SOURCES = $(wildcard app client bench tests scripts wsgi.py)
 # Most tests wait for a server or a browser. The tests of one file share servers, and stay together.
 SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile
-TYPED = $(wildcard app client bench tests scripts/lock_digest.py wsgi.py)
+TYPED = $(wildcard app client bench tests scripts/*.py wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run test test-fast attack lint format lock bench bench-quick clean
+.PHONY: help setup setup-dev run test test-fast attack lint format lock bench bench-quick bare clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,9 @@ bench: setup-dev ## all benchmarks, each with its table
 
 bench-quick: setup-dev ## a first look at all benchmarks in less than two minutes
 	@$(PYTHON) -m bench --quick $(ARGS)
+
+bare: ## `test` in a fresh Debian or Ubuntu, as root; ARGS="--release noble --user sam --tmp tmpfs run"
+	@scripts/bare-machine $(ARGS)
 
 clean: ## remove what set-up and the tools made; uploads and data stay
 	@rm -rf .venv .tools node_modules static/vendor .mypy_cache .ruff_cache .pytest_cache \

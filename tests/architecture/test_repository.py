@@ -52,7 +52,7 @@ def test_assets_are_locked_by_content_and_not_by_address() -> None:
     assert '"resolved"' not in text
 
 
-@pytest.mark.parametrize("name", ["setup", "lint", "lock"])
+@pytest.mark.parametrize("name", ["setup", "lint", "lock", "bare-machine"])
 def test_scripts_can_be_run_and_are_valid_bash(name: str) -> None:
     script = ROOT / "scripts" / name
     assert os.access(script, os.X_OK)
