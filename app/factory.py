@@ -13,7 +13,8 @@ from app.api import videos as api_videos
 from app.api.openapi import blueprint as api_openapi
 from app.delivery import blueprint as delivery
 from app.metrics.instruments import Instruments
-from app.protocols import batch, dropzone, filepond, fineuploader, flow, resumablejs
+from app.protocols import batch
+from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
 from app.protocols.resumable import blueprint as resumable
 from app.protocols.tus import blueprint as tus
 from app.services import Services
@@ -54,9 +55,9 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     for module in (pages, health, metrics, status):
         app.register_blueprint(module.blueprint)
     app.register_blueprint(status.api_blueprint)
-    for module in (delivery, dropzone, batch, tus, resumable):
+    for module in (delivery, upload, batch, tus, resumable):
         app.register_blueprint(module.blueprint)
-    for module in (resumablejs, flow, filepond, fineuploader):
+    for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
         app.register_blueprint(module.blueprint)
     for module in (api_uploads, api_videos, api_server, api_openapi):
         app.register_blueprint(module.blueprint)

@@ -3,6 +3,7 @@
     UploadError
     |-- InvalidRequest          400
     |   |-- MalformedBody       400
+    |   |-- UnknownChunkFields  400
     |   |-- ChunkMismatch       400
     |   |-- TooManyGaps         400
     |   |-- DigestMismatch      400  retryable
@@ -26,6 +27,7 @@ fits; a protocol with statuses of its own may choose another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -51,6 +53,22 @@ class MalformedBody(InvalidRequest):
 
     code = "malformed_body"
     title = "The request body is malformed"
+
+
+class UnknownChunkFields(InvalidRequest):
+    """The file looks like one chunk of a larger one, in a dialect that the server does not know."""
+
+    code = "unknown_chunk_fields"
+    title = "The chunk is in a form that the server does not know"
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> UnknownChunkFields:
+        """The error that names the fields and headers that give the chunk away."""
+        return cls(
+            f"The request seems to carry one chunk of a larger file ({', '.join(names)}), in no "
+            "form that this server knows. Nothing was stored. Use tus at /tus/, a library that "
+            "docs/protocols.md names, or send the file whole, without these fields."
+        )
 
 
 class ChunkMismatch(InvalidRequest):

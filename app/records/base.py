@@ -121,6 +121,10 @@ class UploadRecords(Protocol):
         """Note the name of an upload created without; raises `UploadGone` if it has ended."""
         ...
 
+    def forget_key(self, upload_id: UploadId) -> None:
+        """Free the client key of an upload, which is called by its id from then on."""
+        ...
+
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
         """Note the SHA-256 (hexadecimal) of a complete upload."""
         ...

@@ -164,6 +164,11 @@ class MemoryRecords:
             self._uploads[upload_id] = upload
             return upload
 
+    def forget_key(self, upload_id: UploadId) -> None:
+        """See `UploadRecords.forget_key`."""
+        with self._lock:
+            self._uploads[upload_id] = replace(self.get(upload_id), client_key=upload_id)
+
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
         """See `UploadRecords.set_sha256`."""
         with self._lock:

@@ -180,6 +180,13 @@ class SqlRecords:
             )
             return replace(before, filename=filename)
 
+    def forget_key(self, upload_id: UploadId) -> None:
+        """See `UploadRecords.forget_key`."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(uploads).where(uploads.c.id == upload_id).values(client_key=upload_id)
+            )
+
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
         """See `UploadRecords.set_sha256`."""
         with self._database.write() as connection:

@@ -130,6 +130,10 @@ class UploadService(Appender):
         """Let a new upload have the key of one that has ended."""
         self._records.release_key(owner, client_key)
 
+    def forget_key(self, upload: Upload) -> None:
+        """Let a new upload have the key of one that stays: its client is done with it."""
+        self._records.forget_key(upload.id)
+
     def active(self, owner: str, limit: int) -> list[Upload]:
         """Uploads under way, newest first."""
         return self._records.active(owner, limit)

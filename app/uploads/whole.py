@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from io import RawIOBase
 from typing import Any
 
-from app.domain.errors import BodyStalled, UploadError
+from app.domain.errors import BodyStalled, UploadError, UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
@@ -23,6 +24,10 @@ from app.uploads.receiver import Receiver, derived_key
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
 """Of longer files the SHA-256 is left to the background, as of those that come in chunks: the
 answer would have to wait for it."""
+
+
+COMPARED_BYTES = 256 * 1024
+"""Read of each of two files at once, to compare them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,28 @@ class WholeFiles(Receiver):
         except BytesLost as error:
             raise _removed() from error
 
+    def is_in(self, file: ReceivedFile, upload: Upload, start: int) -> bool:
+        """Whether the upload, at byte `start`, has the bytes of the file."""
+        with self.open(file) as ours, self._open_stored(upload, start) as stored:
+            left = file.length
+            while left:
+                block = ours.read(min(left, COMPARED_BYTES)) or b""
+                if not block or _read_exactly(stored, len(block)) != block:
+                    return False
+                left -= len(block)
+        return True
+
+    def _open_stored(self, upload: Upload, start: int) -> RawIOBase:
+        """The upload's bytes from `start`; it may be published at this moment."""
+        with suppress(BytesLost):
+            staged = self._store.open_staged(upload.id)
+            staged.seek(start)
+            return staged
+        try:
+            return self._store.open(upload.id, ByteRange(start, start))
+        except FileNotFoundError as error:
+            raise UploadGone("The upload was removed while it was compared.") from error
+
     def drop(self, file: ReceivedFile) -> None:
         """Remove it."""
         self._store.delete(file.id)
@@ -175,6 +202,14 @@ class WholeFiles(Receiver):
 def _removed() -> BodyStalled:
     """Housekeeping removes a file without a record that was not written for the expiry time."""
     return BodyStalled("The body paused for longer than its file is kept.")
+
+
+def _read_exactly(file: RawIOBase, count: int) -> bytes:
+    """So many bytes; fewer at the end of the file."""
+    data = b""
+    while len(data) < count and (block := file.read(count - len(data))):
+        data += block
+    return data
 
 
 def _awaited(digest: Future[str] | None) -> str | None:

@@ -1,99 +1,89 @@
 """Chunks in forms, and raw chunks with the same fields in the query string.
 
-Every dialect sends one file part and beside it fields which say where its bytes belong. Only the
-names and the arithmetic differ: a dialect brings a function that reads its fields.
+A chunk that its fields place goes straight to the upload. One that comes before its fields, or
+whose place depends on its length, waits in a file of its own until the form has ended.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from flask import request
 
-from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.domain.ranges import ByteRange
+from app.domain.errors import ChunkMismatch, InvalidRequest, UnknownChunkFields
 from app.domain.upload import Upload
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource, StreamSource
 from app.uploads.whole import ReceivedFile
+from app.wire.chunk import Chunk, FormDialect, Piece
+from app.wire.chunk_signs import chunk_signs
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.digests import digest_source
 from app.wire.request_body import open_body, open_form
+from app.wire.staged_chunks import place_piece
 
 MAX_FILES = 1000
 """Files in one form; what is known of each is held until it ends."""
 
 FORM_TYPE = "multipart/form-data"
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
+HEADERS = (
+    "content-range",
+    "content-disposition",
+    "uploader-file-id",
+    "uploader-chunk-number",
+    "uploader-chunks-total",
+    "uploader-file-name",
+    "uploader-file-size",
+)
+"""What dialects read beside the fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What the fields say of one chunk; `filename` where they name the file, too.
-
-    `identifier` is what the client wrote, where `key` is made from it.
-    """
-
-    key: str
-    offset: int
-    length: int
-    total: int
-    filename: str = ""
-    identifier: str = ""
-
-    @property
-    def span(self) -> ByteRange:
-        """Its place in the file."""
-        return ByteRange(self.offset, self.offset + self.length)
-
-
-@dataclass(frozen=True, slots=True)
-class FormDialect:
-    """How a client names the fields of a chunk, and which upload it belongs to.
-
-    Once all of `fields` are there, `parse` can tell where a file part belongs. It returns None for
-    a form that has none of them, whose files are whole.
-    """
-
-    fields: tuple[str, ...]
-    parse: Callable[[Mapping[str, str]], Chunk | None]
-    upload_of: Callable[[Chunk, str], Upload]
-
-
-def require_fields(fields: Mapping[str, str], names: Sequence[str]) -> None:
-    """`InvalidRequest` that lists which of `names` are missing, if any."""
-    if missing := [name for name in names if name not in fields]:
-        raise InvalidRequest(f"These fields are missing: {', '.join(missing)}.")
-
-
-def whole_number(fields: Mapping[str, str], name: str) -> int:
-    """The value of a field; `InvalidRequest` unless it is plain decimal digits."""
-    if not _NUMBER.fullmatch(fields[name]):
-        raise InvalidRequest(f"The field {name} is not a whole number of bytes or chunks.")
-    return int(fields[name])
-
-
-def receive_chunk(dialect: FormDialect) -> list[Upload]:
+def receive_chunk(*dialects: FormDialect) -> list[Upload]:
     """Take the request's chunk, or its whole files; the uploads they went to."""
     if request.mimetype == FORM_TYPE:
-        return ChunkForm(dialect).receive()
-    return [receive_raw(dialect, request.args)]
+        return ChunkForm(*dialects).receive()
+    return [receive_raw(dialects, request_fields())]
 
 
-def receive_raw(dialect: FormDialect, fields: Mapping[str, str]) -> Upload:
+def request_fields() -> dict[str, str]:
+    """The fields of the query string, and those that clients send as headers, in lower case."""
+    fields = request.args.to_dict()
+    headers = request.headers
+    fields.update((name, headers[name]) for name in HEADERS if name in headers)
+    return fields
+
+
+def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) -> Upload:
     """Take a body that is nothing but a chunk."""
-    chunk = dialect.parse(fields)
+    dialect, chunk = parse_chunk(dialects, fields)
     if chunk is None:
         raise InvalidRequest(
             f"Send {FORM_TYPE}, or a raw chunk with the fields "
             f"{', '.join(dialect.fields)} in the query string."
         )
-    source = digest_source(open_body(chunk.length), request.headers.get("Content-Digest"))
-    return _append(dialect, chunk, fields.get("filename", ""), source)
+    filename = fields.get("filename", "")
+    expected = chunk.length if isinstance(chunk, Chunk) else None
+    source = digest_source(open_body(expected), request.headers.get("Content-Digest"))
+    if isinstance(chunk, Chunk):
+        return _append(dialect, chunk, filename, source)
+    return place_piece(
+        chunk,
+        current_services().whole_files.receive(
+            source, owner=current_owner(), filename=chunk.filename or filename
+        ),
+    )
+
+
+def parse_chunk(
+    dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
+) -> tuple[FormDialect, Chunk | Piece | None]:
+    """What the first dialect that knows the fields makes of them; None where none does."""
+    for dialect in dialects:
+        if (chunk := dialect.parse(fields)) is not None:
+            return dialect, chunk
+    return dialects[0], None
 
 
 def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySource) -> Upload:
@@ -102,15 +92,12 @@ def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySourc
 
 
 class ChunkForm:
-    """One multipart body: its fields so far, and the files in it.
+    """One multipart body: its fields so far, and the files in it."""
 
-    A file that comes before the fields that say where it belongs waits until the form has ended.
-    """
-
-    def __init__(self, dialect: FormDialect, max_files: int = MAX_FILES) -> None:
-        self._dialect = dialect
+    def __init__(self, *dialects: FormDialect, max_files: int = MAX_FILES) -> None:
+        self._dialects = dialects
         self._max_files = max_files
-        self._fields: dict[str, str] = request.args.to_dict()
+        self._fields = request_fields()
         self._uploads: list[Upload] = []
         self._waiting: list[ReceivedFile] = []
 
@@ -129,7 +116,8 @@ class ChunkForm:
                     self._fields[part.name] = part.value
                 else:
                     self._receive_file(part, room=reader.remaining or 0)
-            self._place_waiting()
+            if self._waiting:
+                self._place_waiting()
         finally:
             for file in self._waiting:
                 current_services().whole_files.drop(file)
@@ -138,32 +126,52 @@ class ChunkForm:
     def _receive_file(self, part: FilePart, room: int) -> None:
         if len(self._waiting) + len(self._uploads) == self._max_files:
             raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
-        is_told = all(name in self._fields for name in self._dialect.fields)
-        if is_told and (chunk := self._dialect.parse(self._fields)) is not None:
+        dialect, chunk = self._told()
+        if isinstance(chunk, Chunk):
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
-            self._uploads.append(_append(self._dialect, chunk, part.filename, source))
+            self._uploads.append(_append(dialect, chunk, part.filename, source))
         elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
             source = digest_source(part.whole(), self._fields.get("digest"))
+            filename = part.filename if chunk is None else chunk.filename or part.filename
             file = current_services().whole_files.receive(
-                source, owner=current_owner(), filename=part.filename, room=room
+                source, owner=current_owner(), filename=filename, room=room
             )
             self._waiting.append(file)
 
+    def _told(self) -> tuple[FormDialect, Chunk | Piece | None]:
+        """The chunk, where all of its fields have come already."""
+        for dialect in self._dialects:
+            if all(name in self._fields for name in dialect.fields):
+                chunk = dialect.parse(self._fields)
+                if chunk is not None:
+                    return dialect, chunk
+        return self._dialects[0], None
+
     def _place_waiting(self) -> None:
-        chunk = self._dialect.parse(self._fields)
+        dialect, chunk = parse_chunk(self._dialects, self._fields)
+        if chunk is None:
+            self._refuse_unknown_chunk()
         while self._waiting:
-            if chunk is None:
+            if isinstance(chunk, Chunk):
+                self._uploads.append(self._graft(dialect, self._waiting[0], chunk))
+                current_services().whole_files.drop(self._waiting.pop(0))
+            elif chunk is not None:
+                self._uploads.append(place_piece(chunk, self._waiting.pop(0)))
+            else:
                 file = self._waiting.pop(0)
                 self._uploads.append(note_upload(current_services().whole_files.keep(file)))
-            else:
-                self._uploads.append(self._graft(self._waiting[0], chunk))
-                current_services().whole_files.drop(self._waiting.pop(0))
 
-    def _graft(self, file: ReceivedFile, chunk: Chunk) -> Upload:
+    def _refuse_unknown_chunk(self) -> None:
+        """A chunk that were taken for a whole file would be lost, and its sender told nothing."""
+        length = self._waiting[0].length if len(self._waiting) == 1 else None
+        if signs := chunk_signs(self._fields, request.headers.keys(), length):
+            raise UnknownChunkFields.of(signs)
+
+    def _graft(self, dialect: FormDialect, file: ReceivedFile, chunk: Chunk) -> Upload:
         if file.length != chunk.length:
             raise ChunkMismatch(
                 f"The chunk has {file.length} bytes where it should have {chunk.length}."
             )
         with current_services().whole_files.open(file) as stream:
             source = digest_source(StreamSource(stream, file.length), self._fields.get("digest"))
-            return _append(self._dialect, chunk, file.filename, source)
+            return _append(dialect, chunk, file.filename, source)

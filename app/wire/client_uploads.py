@@ -13,7 +13,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, parse_upload_id
 from app.ingest.turns import aside
 from app.uploads.service import NewUpload
-from app.wire.chunk_form import Chunk
+from app.wire.chunk import Chunk
 from app.wire.context import current_owner, current_services, note_upload
 
 RESTART_SECONDS = 5.0

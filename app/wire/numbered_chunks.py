@@ -1,6 +1,6 @@
-"""Chunks with 1-based numbers, as Resumable.js and its descendant Flow.js send them.
+"""Chunks with 1-based numbers, as Resumable.js sends them, and Flow.js and simple-uploader.js.
 
-Both use these fields, each with a prefix of its own (sizes in bytes):
+All use these fields, the first two with a prefix of their own (sizes in bytes):
 
     ChunkNumber         from 1
     ChunkSize           as configured
@@ -22,8 +22,9 @@ from functools import partial
 from flask import Response, jsonify, request
 
 from app.domain.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
+from app.wire.chunk import Chunk, FormDialect, require_fields, whole_number
 from app.wire.chunk_answer import chunk_document
-from app.wire.chunk_form import Chunk, FormDialect, receive_chunk, require_fields, whole_number
+from app.wire.chunk_form import receive_chunk
 from app.wire.client_uploads import derived_key, has_chunk, renewable_upload_of_chunk
 from app.wire.problems import Problem, answer, report
 
@@ -34,8 +35,8 @@ _RETRIED = {BodyStalled.status_hint, ServerBusy.status_hint}
 
 
 def numbered_dialect(prefix: str) -> FormDialect:
-    """The dialect whose fields begin with `prefix`."""
-    names = tuple(prefix + name for name in _REQUIRED)
+    """The dialect whose fields begin with `prefix`; without one, with a small letter."""
+    names = tuple(_name(prefix, name) for name in _REQUIRED)
     return FormDialect(names, partial(parse_numbered, prefix), renewable_upload_of_chunk)
 
 
@@ -45,16 +46,23 @@ def parse_numbered(prefix: str, fields: Mapping[str, str]) -> Chunk | None:
     Raises `InvalidRequest` for a missing or malformed one, `ChunkMismatch` where they contradict
     each other.
     """
-    names = [prefix + name for name in _REQUIRED]
-    if not any(name in fields for name in names):
+    names = [_name(prefix, name) for name in _REQUIRED]
+    are_there = all if prefix == "" else any  # Without a prefix, a page may mean its own.
+    if not are_there(name in fields for name in names):
         return None
     require_fields(fields, names)
     number, size, length, total = (whole_number(fields, name) for name in names[1:])
     offset = _offset(number, size, length, total)
     identifier = fields[names[0]]
-    filename = fields.get(f"{prefix}RelativePath") or fields.get(f"{prefix}Filename", "")
-    key = derived_key(prefix, identifier, total, filename)
+    filename = fields.get(_name(prefix, "RelativePath")) or fields.get(
+        _name(prefix, "Filename"), ""
+    )
+    key = derived_key(prefix or "simple", identifier, total, filename)
     return Chunk(key, offset, length, total, filename, identifier)
+
+
+def _name(prefix: str, name: str) -> str:
+    return prefix + name if prefix else name[0].lower() + name[1:]
 
 
 def _offset(number: int, size: int, length: int, total: int) -> int:
@@ -72,7 +80,7 @@ def _offset(number: int, size: int, length: int, total: int) -> int:
 def answer_probe(dialect: FormDialect) -> Response:
     """200 where every byte of the chunk that is asked for is there, 204 where one is missing."""
     chunk = dialect.parse(request.args)
-    if chunk is None:
+    if not isinstance(chunk, Chunk):
         raise InvalidRequest(f"Ask for a chunk with the fields {', '.join(dialect.fields)}.")
     response = Response(status=200 if has_chunk(chunk) else 204)
     response.headers["Cache-Control"] = "no-store"

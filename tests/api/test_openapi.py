@@ -28,7 +28,7 @@ DESCRIBED_BLUEPRINTS = {
     "api_status",
     "api_openapi",
     "delivery",
-    "dropzone",
+    "upload",
     "batch",
     "health",
 }

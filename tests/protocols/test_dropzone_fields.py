@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.protocols.dropzone import FIELDS, parse_chunk
-from app.wire.chunk_form import Chunk
+from app.protocols.forms.dropzone import FIELDS, parse_chunk
+from app.wire.chunk import Chunk
 
 
 def fields(

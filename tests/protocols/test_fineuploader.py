@@ -9,8 +9,8 @@ import pytest
 import requests
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.protocols.fineuploader import parse_part
-from app.wire.chunk_form import Chunk
+from app.protocols.forms.fineuploader import parse_part
+from app.wire.chunk import Chunk
 from tests.dropzone_client import (
     ChunkedFile,
     form_body,

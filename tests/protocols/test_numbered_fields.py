@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
 from app.domain.policy import check_client_key
-from app.wire.chunk_form import Chunk
+from app.wire.chunk import Chunk
 from app.wire.numbered_chunks import parse_numbered
 
 NUMBERS = ("ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")

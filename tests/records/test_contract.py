@@ -223,6 +223,14 @@ def test_an_upload_gets_its_name_late_unless_it_has_ended(records: UploadRecords
         records.rename(UNKNOWN, "other.mp4")
 
 
+def test_a_key_that_was_forgotten_is_free_for_another_upload(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload(key="k"))
+    records.forget_key(upload.id)
+    assert records.find(upload.owner, "k") is None
+    assert records.get(upload.id).client_key == upload.id
+    assert records.add(new_upload(key="k"))[1]
+
+
 def test_a_digest_is_noted(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     records.set_sha256(upload.id, "ab" * 32)

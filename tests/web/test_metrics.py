@@ -50,7 +50,7 @@ def counting(server: Server) -> list[Path]:
     pids = {str(worker.pid) for worker in server.web_workers()}
     files = metrics_folder(server).glob("histogram_*.db")
     living = (path for path in files if path.stem.partition("_")[2] in pids)
-    return [path for path in living if b"dropzone" in path.read_bytes()]
+    return [path for path in living if b'"upload"' in path.read_bytes()]
 
 
 def metrics_folder(server: Server) -> Path:
@@ -77,12 +77,12 @@ def tus_upload(server: Server, length: int) -> str:
 def test_the_counts_of_all_workers_add_up_to_what_was_done(server: Server) -> None:
     counts = Change(server)
     files = upload_to_each_worker(server)
-    posts = {"protocol": "dropzone", "method": "POST", "status": "2xx"}
+    posts = {"protocol": "upload", "method": "POST", "status": "2xx"}
     assert counts.total("sluice_requests_total", **posts) == 3 * files
-    assert counts.total("sluice_request_seconds_count", protocol="dropzone") == 3 * files
+    assert counts.total("sluice_request_seconds_count", protocol="upload") == 3 * files
     assert counts.total("sluice_stage_seconds_count", stage="receive") == 3 * files
     assert counts.total("sluice_stage_seconds_count", stage="publish") == files
-    received = counts.total("sluice_received_bytes_total", protocol="dropzone")
+    received = counts.total("sluice_received_bytes_total", protocol="upload")
     assert 3 * CHUNK * files < received < 1.1 * 3 * CHUNK * files
     events = counts.by("event", "sluice_uploads_total")
     assert events == {"created": files, "complete": files}
@@ -131,7 +131,7 @@ def test_errors_are_counted_by_code_and_strange_requests_get_no_labels_of_their_
     assert counts.by("method", "sluice_requests_total").keys() == {"GET", "other"}
     assert counts.by("protocol", "sluice_requests_total").keys() <= {
         "api_uploads",
-        "dropzone",
+        "upload",
         "metrics",
         "other",
     }
@@ -191,7 +191,7 @@ def test_a_killed_worker_takes_nothing_along_but_what_it_had_in_progress(
             sending.result()
     wait_until(lambda: scrape(server).total(running, protocol="tus") == 0, "it is over")
     counts = scrape(server)
-    assert counts.total("sluice_requests_total", protocol="dropzone") == 3 * files
+    assert counts.total("sluice_requests_total", protocol="upload") == 3 * files
     assert counts.by("event", "sluice_uploads_total")["complete"] == files
     upload_to_each_worker(server)
 

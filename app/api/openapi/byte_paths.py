@@ -33,6 +33,7 @@ from app.domain.errors import (
     TooLarge,
     TooManyGaps,
     TypeNotAllowed,
+    UnknownChunkFields,
     UploadConflict,
     UploadGone,
     WriterSuperseded,
@@ -81,7 +82,9 @@ UPLOAD: Schema = {
         "summary": "Send a chunk of an upload, or whole files",
         "description": (
             "A form with the `dz` fields is a chunk, in any order and as often as you like. A form "
-            "without them stores each of its files whole. A raw body is a chunk whose fields stand "
+            "without them stores each of its files whole, unless it has the fields or headers of "
+            "another chunk protocol: those of some libraries are taken as they are, any others "
+            "refused (`unknown_chunk_fields`). A raw body is a chunk whose fields stand "
             "in the query string."
         ),
         "parameters": RAW_PARAMETERS,
@@ -113,6 +116,7 @@ UPLOAD: Schema = {
             **problems(
                 InvalidRequest,
                 MalformedBody,
+                UnknownChunkFields,
                 ChunkMismatch,
                 TooManyGaps,
                 DigestMismatch,

@@ -1,4 +1,4 @@
-"""POST /upload: Dropzone's chunked form, its raw `binaryBody` form, and a plain HTML form.
+"""Dropzone's chunked form, and its raw `binaryBody` form.
 
 Dropzone sends these fields before the file part of every chunk (6.3; sizes in bytes):
 
@@ -10,33 +10,17 @@ Dropzone sends these fields before the file part of every chunk (6.3; sizes in b
     dzchunkbyteoffset   = index x chunk size
 
 With `binaryBody` the body is the bare chunk and the same names stand in the query string, with
-`filename` beside them. A file that comes without any of them is taken whole. Either form may give
-the digest of the chunk: as Content-Digest header (RFC 9530) of a raw body, as a field `digest` of
-the same form before the file part.
+`filename` beside them. Either form may give the digest of the chunk: as Content-Digest header
+(RFC 9530) of a raw body, as a field `digest` of the same form before the file part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flask import Blueprint, Response, jsonify, redirect, request
-from werkzeug.wrappers import Response as BaseResponse
-
 from app.domain.errors import ChunkMismatch
-from app.domain.upload import Upload
-from app.wire.chunk_answer import chunk_document
-from app.wire.chunk_form import (
-    FORM_TYPE,
-    Chunk,
-    FormDialect,
-    receive_chunk,
-    require_fields,
-    whole_number,
-)
+from app.wire.chunk import Chunk, FormDialect, require_fields, whole_number
 from app.wire.client_uploads import upload_of_chunk
-from app.wire.problems import prefers_html
-
-blueprint = Blueprint("dropzone", __name__)
 
 FIELDS = (
     "dzuuid",
@@ -66,17 +50,3 @@ def parse_chunk(fields: Mapping[str, str]) -> Chunk | None:
 
 
 DIALECT = FormDialect(FIELDS, parse_chunk, upload_of_chunk)
-
-
-@blueprint.post("/upload")
-def upload() -> BaseResponse:
-    """Take a chunk, or whole files."""
-    uploads = receive_chunk(DIALECT)
-    if request.mimetype == FORM_TYPE and prefers_html():
-        return redirect(f"/?uploaded={len(uploads)}", 303)
-    return _answer(uploads)
-
-
-def _answer(uploads: list[Upload]) -> Response:
-    first, *others = [chunk_document(upload) for upload in uploads]
-    return jsonify({**first, "files": [first, *others]} if others else first)

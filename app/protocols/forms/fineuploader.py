@@ -36,16 +36,9 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.upload import Upload
+from app.wire.chunk import Chunk, FormDialect, require_fields, whole_number
 from app.wire.chunk_answer import chunk_document
-from app.wire.chunk_form import (
-    FORM_TYPE,
-    Chunk,
-    ChunkForm,
-    FormDialect,
-    receive_raw,
-    require_fields,
-    whole_number,
-)
+from app.wire.chunk_form import FORM_TYPE, ChunkForm, receive_raw
 from app.wire.client_uploads import remove_upload, upload_called, upload_of_chunk
 from app.wire.json_body import json_object
 from app.wire.problems import Problem, answer, report
@@ -97,7 +90,7 @@ def upload() -> Response:
     if request.mimetype == FORM_TYPE:
         return _answer(ChunkForm(DIALECT, max_files=1).receive()[0])
     length = str(request.content_length or 0)
-    return _answer(receive_raw(DIALECT, {"qqtotalfilesize": length, **request.args.to_dict()}))
+    return _answer(receive_raw((DIALECT,), {"qqtotalfilesize": length, **request.args.to_dict()}))
 
 
 @blueprint.delete("/fineuploader/<key>")

@@ -22,7 +22,8 @@ from app.domain.policy import UNNAMED
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.all_or_nothing import AllOrNothing
 from app.uploads.service import NewUpload
-from app.wire.chunk_form import FORM_TYPE, ChunkForm, FormDialect, whole_number
+from app.wire.chunk import FormDialect, whole_number
+from app.wire.chunk_form import FORM_TYPE, ChunkForm
 from app.wire.client_uploads import remove_upload, upload_of_chunk
 from app.wire.context import current_owner, current_services, note_upload
 from app.wire.digests import digest_source

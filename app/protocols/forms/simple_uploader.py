@@ -1,0 +1,24 @@
+"""simple-uploader.js (0.6): the fields of Flow.js without a prefix; see `numbered_chunks.py`.
+
+It takes 200, 201 and 202 for success, and 404, 415, 500 and 501 for the end of the upload. Its
+chunks come to the URL that is shared; the question it asks before each of them is its own.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+from werkzeug.exceptions import MethodNotAllowed
+
+from app.wire.numbered_chunks import answer_probe, numbered_dialect
+
+blueprint = Blueprint("simple_uploader", __name__)
+
+DIALECT = numbered_dialect("")
+
+
+@blueprint.get("/upload")
+def probe() -> Response:
+    """Whether a chunk is there."""
+    if DIALECT.parse(request.args) is None:
+        raise MethodNotAllowed(valid_methods=["POST", "OPTIONS"])
+    return answer_probe(DIALECT)

@@ -1,0 +1,50 @@
+"""POST /upload: chunks of every library that needs no URL of its own, and whole files.
+
+A file beside which no library's fields stand is taken whole, unless they show that it is a chunk
+in a dialect nobody here knows: that is refused, as it would be lost without a word.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, redirect, request
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.domain.upload import Upload
+from app.protocols.forms import (
+    content_range,
+    dropzone,
+    huge_uploader,
+    plupload,
+    simple_uploader,
+    webuploader,
+)
+from app.wire.chunk_answer import chunk_document
+from app.wire.chunk_form import FORM_TYPE, receive_chunk
+from app.wire.problems import prefers_html
+
+blueprint = Blueprint("upload", __name__)
+
+DIALECTS = (
+    dropzone.DIALECT,
+    simple_uploader.DIALECT,
+    content_range.DIALECT,
+    huge_uploader.DIALECT,
+    webuploader.DIALECT,
+    plupload.DIALECT,
+)
+"""The first that knows a form's fields reads them: Dropzone, whose chunks are the most, and
+WebUploader before Plupload, whose fields it has among its own."""
+
+
+@blueprint.post("/upload")
+def upload() -> BaseResponse:
+    """Take a chunk, or whole files."""
+    uploads = receive_chunk(*DIALECTS)
+    if request.mimetype == FORM_TYPE and prefers_html():
+        return redirect(f"/?uploaded={len(uploads)}", 303)
+    return _answer(uploads)
+
+
+def _answer(uploads: list[Upload]) -> Response:
+    first, *others = [chunk_document(upload) for upload in uploads]
+    return jsonify({**first, "files": [first, *others]} if others else first)

@@ -1,0 +1,77 @@
+"""Tells from names and numbers whether a file in a form is one chunk of a larger file.
+
+For uploads in no dialect of ours: a chunk taken for a whole file is silent damage, because its
+sender goes on to the next one and reports success. A whole file, on the other hand, may come with
+any fields a page likes, `index` and `part` among them. So one name convicts only where it says
+`chunk`; others must come in pairs, a position and a total, that do not fit a whole file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_HEADER = re.compile(
+    r"chunk|^content-range$|^uploader-"
+    r"|^(x-)?(upload|file|part|blob|slice|segment)-?(offset|range|part|index|number)$"
+)
+"""Headers that nobody sends with a whole file."""
+
+_CHUNK = re.compile(r"chunk|^(blob|slice|segment|fragment)(index|number|count|s)$")
+
+_POSITION = re.compile(
+    r"^(current|upload|file|byte|data)?"
+    r"((part|block|piece|slice|segment|blob|packet)(index|idx|number|num|no|nr)?"
+    r"|index|idx|offset|position)$"
+)
+
+_TOTAL = re.compile(
+    r"^total|total$|count$|(part|chunk|block|piece|slice|segment|packet)s$"
+    r"|^(file|full|whole)?(size|length|bytes)$"
+)
+
+_STARTS, _ENDS = {"start", "from", "rangestart", "bytestart"}, {"end", "to", "rangeend", "byteend"}
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+_NOTHING = {"", "false", "no", "off", "null", "none", "undefined"}
+
+
+def chunk_signs(fields: Mapping[str, str], headers: Iterable[str], length: int | None) -> list[str]:
+    """Names that show a file of `length` bytes to be a chunk; none where it may well be whole.
+
+    `length` is None where the form has several files.
+    """
+    told = [name for name in headers if _HEADER.search(name.lower())]
+    plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in fields}
+    numbers = {name: int(value) for name, value in fields.items() if _NUMBER.fullmatch(value)}
+    chunks = [name for name in fields if _CHUNK.search(plain[name]) and _says(fields[name])]
+    totals = [name for name in numbers if _TOTAL.search(plain[name])]
+    if told or chunks:
+        sizes = [name for name in totals if name not in chunks or "size" not in plain[name]]
+        is_whole = not told and _are_of_whole([numbers[name] for name in sizes], length)
+        return [] if is_whole else [*told, *chunks]
+    positions = [name for name in numbers if _POSITION.match(plain[name])]
+    if positions and totals and not _are_of_whole([numbers[name] for name in totals], length):
+        return [*positions, *totals]
+    return _span_signs(plain, numbers, length)
+
+
+def _says(value: str) -> bool:
+    return value.strip().lower() not in _NOTHING
+
+
+def _are_of_whole(totals: list[int], length: int | None) -> bool:
+    """Whether there are totals, each one chunk or the length of the file at hand."""
+    return bool(totals) and all(total in {1, length} for total in totals)
+
+
+def _span_signs(
+    plain: Mapping[str, str], numbers: Mapping[str, int], length: int | None
+) -> list[str]:
+    """A start and an end that are just as far apart as the file is long; a film's may differ."""
+    for start in (name for name in numbers if plain[name] in _STARTS):
+        for end in (name for name in numbers if plain[name] in _ENDS):
+            if length is not None and numbers[end] - numbers[start] in {length, length - 1}:
+                return [start, end]
+    return []

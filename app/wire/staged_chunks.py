@@ -1,0 +1,120 @@
+"""Chunks that are placed only once their bytes are there, and compared with what is stored.
+
+Some libraries say neither how long the file is nor where a chunk begins; others send nothing that
+tells two people apart who upload files of one name. No byte is put at a guessed place, and no two
+files are ever mixed:
+
+- A chunk waits in a file of its own until it has come whole, and is recorded whole or not at all.
+- Without a name of its own, an upload grows from its start: a chunk belongs where the bytes so far
+  end, or is there already.
+- Afterwards the stored bytes of that place are compared with the chunk's, whoever brought them.
+  A client that is told success for each of its chunks knows its own file to be there.
+- An upload that is complete does not stand for the next file of its name: a first chunk begins
+  anew.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+
+from app.domain.errors import OffsetMismatch, UploadConflict, UploadGone
+from app.domain.lifecycle import UploadState
+from app.domain.policy import UNNAMED
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload
+from app.ingest.all_or_nothing import AllOrNothing
+from app.ingest.source import StreamSource
+from app.uploads.service import NewUpload
+from app.uploads.whole import ReceivedFile
+from app.wire.chunk import Chunk, Piece
+from app.wire.client_uploads import derived_key, renewable_upload_of_chunk
+from app.wire.context import current_owner, current_services, note_upload
+
+BARE_BLOB = "blob"
+"""What browsers call a part of a file, to which its sender gives no name."""
+
+_CHUNK_BYTES = re.compile(r"(?:^|,)chunkbytes ([A-Za-z0-9+/=]+)")
+
+
+def place_piece(piece: Piece, file: ReceivedFile) -> Upload:
+    """Put the bytes of `file` where they belong, and remove it; the upload they went to.
+
+    Raises what `UploadService.append` raises, `ChunkMismatch` where the numbers contradict each
+    other, and `UploadConflict` where the upload has other bytes at that place.
+    """
+    whole_files = current_services().whole_files
+    if piece.is_whole(file.length):
+        return note_upload(whole_files.keep(file))
+    try:
+        upload, span = _upload_and_place(piece, file)
+        with whole_files.open(file) as stream:
+            source = AllOrNothing(StreamSource(stream, file.length))
+            upload = current_services().uploads.append(note_upload(upload), span.start, source)
+        if not whole_files.is_in(file, upload, span.start):
+            raise UploadConflict(
+                f"Other bytes are stored at this place of {upload.filename}: another file of this "
+                "name is being uploaded. Cancel that upload, or give each one an upload_id."
+            )
+        return upload
+    finally:
+        whole_files.drop(file)
+
+
+def _upload_and_place(piece: Piece, file: ReceivedFile) -> tuple[Upload, ByteRange]:
+    filename = piece.filename or ("" if file.filename in {BARE_BLOB, UNNAMED} else file.filename)
+    size = piece.count if piece.total is None else piece.total
+    key = derived_key(piece.dialect, "\0".join(piece.identity), size, filename)
+    if piece.is_named and piece.total is not None:
+        span = piece.span(file.length, None)
+        chunk = Chunk(key, span.start, span.length, piece.total, filename, piece.identity[0])
+        return renewable_upload_of_chunk(chunk, filename), span
+    upload = _first_upload(piece, key, filename, file.length) if piece.is_first else _called(key)
+    span = piece.span(file.length, _chunk_bytes(upload) if piece.needs_chunk_size else None)
+    is_next = span.start == upload.offset or upload.received.covers(span)
+    if not is_next and not piece.is_named:
+        raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
+    if upload.length is None and piece.is_last(file.length):
+        upload = current_services().uploads.declare_length(upload, span.end)
+    return upload, span
+
+
+def _called(key: str) -> Upload:
+    upload = current_services().uploads.called(current_owner(), key)
+    if upload is None:
+        raise UploadConflict("The first chunk of this file has not arrived, so none can follow.")
+    return upload
+
+
+def _first_upload(piece: Piece, key: str, filename: str, length: int) -> Upload:
+    """The upload under way, or a new one where none is or the last one has ended."""
+    uploads, owner = current_services().uploads, current_owner()
+    try:
+        upload = uploads.called(owner, key)
+        if upload is not None and (piece.is_named or upload.state is UploadState.RECEIVING):
+            return upload
+        if upload is not None:
+            uploads.forget_key(upload)
+    except UploadGone:
+        uploads.release_key(owner, key)
+    new = NewUpload(
+        owner=owner,
+        filename=filename,
+        length=piece.total,
+        client_key=key,
+        metadata=_metadata(filename, length) if piece.needs_chunk_size else None,
+    )
+    return uploads.create(new)[0]
+
+
+def _metadata(filename: str, chunk_bytes: int) -> str:
+    """Name and chunk size in the form of tus, whose clients get to see it."""
+    pairs = {"filename": filename, "chunkbytes": str(chunk_bytes)}
+    return ",".join(f"{name} {b64encode(text.encode()).decode()}" for name, text in pairs.items())
+
+
+def _chunk_bytes(upload: Upload) -> int:
+    found = _CHUNK_BYTES.search(upload.metadata or "")
+    if found is None:
+        raise UploadConflict("The upload was begun by a client that does not count chunks.")
+    return int(b64decode(found[1]))
