@@ -29,8 +29,8 @@ from sluice_client.transport import json_object
 from sluice_client.uploader import UploadContext, Uploaded
 
 CONNECTIONS = 4
-"""Most bundles at once. What a server gains from more (it waits for its disk) is little, and a
-bundle takes the whole line."""
+"""Maximum number of bundles at once. A server that waits for its disk gains little from more, and
+one bundle uses the whole line."""
 
 Outcome = Uploaded | SluiceError
 OnOutcome = Callable[[LocalFile, Outcome], None]
@@ -67,7 +67,7 @@ class BundleSender:
         self._crew = Crew(size, self._work, self._transport.stop)
 
     def send(self) -> None:
-        """Return once every file has its outcome or is left over; raises what ends them all."""
+        """Return once every file has an outcome or is left over; raises what ends all of them."""
         self._crew.run()
 
     def _work(self) -> None:
@@ -115,7 +115,9 @@ class BundleSender:
             )
             receipts = json_object(answer).get("files")
             if not isinstance(receipts, list) or len(receipts) != len(bundle.files):
-                raise ConnectionFailed("The server's answer does not fit the files that were sent.")
+                raise ConnectionFailed(
+                    "The server's answer does not match the files that were sent."
+                )
             return receipts
         except SluiceError:
             self._meter.moved(-sent)
@@ -138,7 +140,7 @@ class BundleSender:
         self._transport.patiently(
             lambda: self._transport.request("DELETE", f"/api/videos/{video_id}")
         )
-        return ContentMismatch(f"{file.path}: other bytes arrived than were sent.")
+        return ContentMismatch(f"{file.path}: the bytes that arrived differ from those sent.")
 
     def _stored(self, file: LocalFile, video_id: str, sha256: str) -> None:
         server, path = self._transport.base_url, str(file.path.absolute())
@@ -150,7 +152,7 @@ class BundleSender:
         self._report(file, uploaded(server, file, video_id, sha256, sent=file.size))
 
     def _refused(self, bundle: Bundle, error: Refused) -> None:
-        """Not in one request, then: in two; and a single file in chunks, which can be smaller."""
+        """Try two smaller requests instead; a single file goes in chunks, which can be smaller."""
         if error.is_body_too_large and len(bundle.files) > 1:
             with self._lock:
                 self._queue[:0] = bundle.halves()
@@ -162,7 +164,7 @@ class BundleSender:
             self.left_over.extend(files)
 
     def _drop_broken(self, bundle: Bundle, error: SluiceError) -> None:
-        """Take the file that was being read when it failed out: the first one without a sum."""
+        """Take out the file that was being read at the failure: the first without a checksum."""
         broken = next(file for file in bundle.files if file not in bundle.sha256)
         bundle.files.remove(broken)
         self._report(broken, error)

@@ -13,8 +13,8 @@ from sluice_client.local_file import READ_BYTES, LocalFile, read_at
 
 BUNDLE_BYTES = 16 * 1024 * 1024
 BUNDLE_FILES = 100
-"""A bundle is what a cut may cost, and what one connection keeps busy with; of small ones there
-are enough for several connections."""
+"""A dropped connection costs at most one bundle; bundles are small enough to occupy several
+connections."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def make_bundles(files: Iterable[LocalFile]) -> list[Bundle]:
 
 
 class BundleBody:
-    """The multipart body of a bundle, each file behind its fingerprint and its length.
+    """The multipart body of a bundle, each file after its fingerprint and its length.
 
     Holds one block of one file in memory.
     """
@@ -84,7 +84,7 @@ class BundleBody:
         return self._bundle.size + frames
 
     def __iter__(self) -> Iterator[bytes]:
-        """What makes `requests` stream; it then calls `read`."""
+        """Makes `requests` stream the body; it then calls `read`."""
         return self._blocks
 
     def read(self, size: int = READ_BYTES) -> bytes:
@@ -136,7 +136,7 @@ def _read_of(file: LocalFile, descriptor: int, wanted: int, position: int) -> by
 
 
 def _filename(name: str) -> str:
-    """The parameter that carries a name: as it is if that is plain, else RFC 8187."""
+    """The parameter that carries a name: as it is if it is plain ASCII, else by RFC 8187."""
     if name.isascii() and name.isprintable() and not set(name) & set('"\\%'):
         return f'filename="{name}"'
     return f"filename*=UTF-8''{quote(name, safe='/')}"

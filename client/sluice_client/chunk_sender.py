@@ -1,4 +1,4 @@
-"""Sends what is missing of one upload, in chunks, over several connections."""
+"""Sends the missing ranges of one upload, in chunks, over several connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sluice_client.transport import Transport
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file under way: its descriptor, and the checksum that runs beside."""
+    """A file being sent: its descriptor, and the checksum computed meanwhile."""
 
     file: LocalFile
     descriptor: int
@@ -28,7 +28,7 @@ class OpenedFile:
 
 
 class ChunkSender:
-    """One round over the missing ranges. A chunk that fails goes back among them."""
+    """One pass over the missing ranges. A chunk that fails becomes a missing range again."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ChunkSender:
                 self._finish(chunk, is_sent=True)
 
     def _take(self) -> Chunk | None:
-        """The next chunk; waits while all are under way, as one of them may yet fail."""
+        """The next chunk; waits while all are in flight, as one of them may still fail."""
         with self._changed:
             while not self._crew.is_over:
                 if not self._missing and self._in_flight == 0:

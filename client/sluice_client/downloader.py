@@ -1,4 +1,4 @@
-"""One file from the server: in steps, several at once, into a part file, compared, renamed."""
+"""One file from the server: by ranges, several at once, into a part file, verified, renamed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sluice_client.spans import Span, Spans
 from sluice_client.transport import Transport
 
 STEP_BYTES = 5 * 1024 * 1024
-"""One request asks for so much: on neither side does memory depend on the size of the file."""
+"""Size of one range request: memory use depends on the size of the file on neither side."""
 
 READ_BYTES = 256 * 1024
 
@@ -39,15 +39,15 @@ DIGEST_BYTES_PER_SECOND = 20_000_000
 
 
 class RemoteChanged(ContentMismatch):
-    """The bytes under the address are no longer those the download began with."""
+    """The file on the server is no longer the one the download started with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file that is here.
+    """A fetched file.
 
-    `resumed` bytes were there from an earlier run; `is_verified` is False where the server had
-    no checksum to compare with.
+    `resumed` bytes were here from an earlier run; `is_verified` is False if the server had no
+    checksum to compare with.
     """
 
     path: str
@@ -82,16 +82,16 @@ class Downloader:
         headers = answer.headers
         length = headers.get("Content-Length", "")
         if not length.isdecimal():
-            raise ConnectionFailed("The server does not tell the size of the file.")
+            raise ConnectionFailed("The server does not say how large the file is.")
         name = safe_name(name_in(headers.get("Content-Disposition", "")), f"{video_id}.bin")
         return RemoteFile(video_id, int(length), headers.get("ETag", ""), name)
 
     def fetch(
         self, remote: RemoteFile, target: Path, listener: ProgressListener | None = None
     ) -> Fetched:
-        """The file under `target`, whole and compared; raises any `SluiceError`.
+        """The file at `target`, complete and verified; raises any `SluiceError`.
 
-        Bytes of an earlier run that turn out wrong are thrown away, once, and fetched again.
+        If the bytes turn out wrong, all are discarded and fetched again, once.
         """
         try:
             return self._fetch_once(remote, target, listener)
@@ -164,7 +164,7 @@ class Downloader:
             background.close()
 
     def _blocks(self, remote: RemoteFile, step: Span) -> Iterator[bytes]:
-        """The bytes of a step as they come; raises `RemoteChanged` if it is another file now."""
+        """The bytes of a step as they arrive; raises `RemoteChanged` if the file is another now."""
         headers = {"Range": f"bytes={step.start}-{step.end - 1}"}
         if remote.etag and not remote.etag.startswith("W/"):
             headers["If-Range"] = remote.etag
@@ -199,7 +199,7 @@ class Downloader:
                 return True
             if video.get("sha256"):
                 raise ContentMismatch(
-                    f"{remote.name}: SHA-256 {sha256} arrived, the server has {video['sha256']}."
+                    f"{remote.name}: SHA-256 is {sha256} here, {video['sha256']} on the server."
                 )
             if self._transport.stop.wait(seconds):
                 raise Interrupted("Stopped while the server computed its checksum.")
@@ -251,7 +251,7 @@ class _StepFetch:
         return None
 
     def _fetch(self, step: Span) -> None:
-        """All of a step; after a cut it goes on at the byte where that was."""
+        """All of a step; after a dropped connection it continues at the next missing byte."""
         position, failures = step.start, 0
         while position < step.end:
             try:

@@ -58,7 +58,7 @@ class Refused(SluiceError):
 
 
 class ConnectionFailed(SluiceError):
-    """A connection could not be made, broke, or fell silent. Worth another try."""
+    """A connection could not be made, broke, or stalled. Worth another try."""
 
     exit_code = 3
 
@@ -74,7 +74,7 @@ class Interrupted(SluiceError):
 
 
 class FileProblem(SluiceError):
-    """A local file or folder is missing, unreadable, of a kind that has no bytes, or full."""
+    """A local file is missing, unreadable or not a regular file, or the disk is full."""
 
 
 class ContentMismatch(SluiceError):

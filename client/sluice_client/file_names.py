@@ -1,4 +1,4 @@
-"""Names that come from a server, made safe for the disk here. Pure."""
+"""Names that come from a server, made safe for the local disk. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def name_in(content_disposition: str) -> str:
 
 
 def safe_name(name: str, fallback: str) -> str:
-    """One that stays in its folder, is not hidden, and has no character with a meaning."""
+    """A name that stays in its folder, is not hidden, and has no special characters."""
     last = unicodedata.normalize("NFC", name).replace("\\", "/").rsplit("/", 1)[-1]
     kept = "".join("_" if _is_unsafe(character) else character for character in last)
     kept = kept.strip(" .")

@@ -1,4 +1,4 @@
-"""The SHA-256 of a whole file, computed beside the transfer and not after it."""
+"""The SHA-256 of a whole file, computed during the transfer and not after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sluice_client.local_file import READ_BYTES, read_at
 
 
 class BackgroundHash:
-    """Hashes a file in a thread of its own, never beyond the byte it was allowed to go to.
+    """Hashes a file in a thread of its own, never beyond the byte it is allowed to read.
 
     An upload allows a little more than what is being sent: each byte is then read from the disk
     once, and comes from the page cache the second time. A download allows what has arrived.

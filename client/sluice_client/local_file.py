@@ -18,14 +18,14 @@ READ_BYTES = 1024 * 1024
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLES = 8
-"""The fingerprint reads so much of a file, spread over its length, and not all of a recording of
+"""The fingerprint reads this much of a file, spread over its length, and not all of a recording of
 40 GB. Two recordings of one size, time and name that differ only between the samples are told
 apart by the SHA-256 at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A regular file as it was when its upload began. `name` is what the server is to call it."""
+    """A regular file as it was when its upload began. `name` is its name on the server."""
 
     path: Path
     name: str
@@ -110,7 +110,7 @@ class FileSlice:
         return self._span.length
 
     def __iter__(self) -> Iterator[bytes]:
-        """What makes `requests` stream; it then calls `read`."""
+        """Makes `requests` stream the body; it then calls `read`."""
         while block := self.read(READ_BYTES):
             yield block
 

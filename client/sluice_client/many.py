@@ -21,8 +21,8 @@ from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.uploader import UploadContext, Uploaded, upload_file
 
 FILES_AT_ONCE = 2
-"""While the server verifies one, the next is sent. More bring nothing: the line, or the disk at
-its other end, is the limit, and every file uses several connections already."""
+"""While the server verifies one, the next is sent. More gain nothing: the line, or the server's
+disk, is the limit, and every file uses several connections already."""
 
 
 def upload_many(
@@ -32,9 +32,9 @@ def upload_many(
     on_outcome: OnOutcome,
     listener: ProgressListener | None = None,
 ) -> None:
-    """Tell what came of each file as soon as it is known.
+    """Report the outcome of each file as soon as it is known.
 
-    Raises `Interrupted` or `ServerUnreachable`, which end them all; run again, it goes on.
+    Raises `Interrupted` or `ServerUnreachable`, which end all transfers; the next run continues.
     """
     lock = threading.Lock()
 
@@ -59,7 +59,7 @@ def _in_bundles(
     on_outcome: OnOutcome,
     listener: ProgressListener | None,
 ) -> list[LocalFile]:
-    """Send what the server has not got yet; what it does not take this way is returned."""
+    """Send what the server does not have yet; returns what it does not accept in bundles."""
     fingerprints = _fingerprints(files, on_outcome)
     new = []
     for file in [file for file in files if file in fingerprints]:
@@ -79,9 +79,9 @@ def _in_bundles(
 
 
 def _fingerprints(files: Sequence[LocalFile], on_outcome: OnOutcome) -> dict[LocalFile, str]:
-    """A fingerprint of its own for each file that can be read.
+    """A distinct fingerprint for each file that can be read.
 
-    Copies that were named one by one may have the same name, time and bytes: they are numbered.
+    Copies given one by one may have the same name, time and bytes; those are numbered.
     """
     fingerprints: dict[LocalFile, str] = {}
     copies: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def _fingerprints(files: Sequence[LocalFile], on_outcome: OnOutcome) -> dict[Loc
 def _stored_before(
     context: UploadContext, file: LocalFile, fingerprint: str
 ) -> Uploaded | SluiceError | None:
-    """The answer for a file that an earlier run stored and that is still there and the same."""
+    """The outcome for a file that an earlier run stored, if it is still there and unchanged."""
     server = context.transport.base_url
     try:
         record = context.store.load(server, fingerprint)

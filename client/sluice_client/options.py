@@ -67,9 +67,16 @@ def settings_file() -> Path:
     return folder / "sluice" / "client.toml"
 
 
+def _key(text: str) -> str:
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be printable ASCII without spaces")
+    return text
+
+
 def _option(parse: Callable[[str], Any], default: str, text: str, variable: str = "") -> Any:
     return field(
         default_factory=lambda: parse(default),
+        repr=parse is not _key,
         metadata={"parse": parse, "default": default, "help": text, "variable": variable},
     )
 
@@ -79,6 +86,9 @@ class Options:
     """Settings of a `Client`. `SLUICE_CLIENT_` and a field's name in capitals is its variable."""
 
     server: str = _option(server_url, DEFAULT_SERVER, "Address of the server.", "SLUICE_URL")
+    api_key: str = _option(
+        _key, "", "Key to send to the server as a bearer token.", "SLUICE_API_KEY"
+    )
     parallel: int = _option(
         _count, "6", "Maximum number of connections; fewer are used where more do not help."
     )
@@ -97,6 +107,10 @@ class Options:
     give_up_seconds: float = _option(
         _seconds, "900", "A transfer without any progress for this long ends; it can be resumed."
     )
+
+    def for_server(self, server: str) -> Options:
+        """The same for a server that an address of a file names; the key is for our own only."""
+        return self if server == self.server else replace(self, server=server, api_key="")
 
     def for_questions(self) -> Options:
         """The same for requests that a person waits for, and that lose nothing by failing."""
@@ -140,7 +154,8 @@ def _parsed(parse: Callable[[str], Any], text: str, origin: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise BadSetting(f"{origin} = {text!r}: {error}") from error
+        shown = "" if parse is _key else f" = {text!r}"
+        raise BadSetting(f"{origin}{shown}: {error}") from error
 
 
 def _read_toml(file: Path | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from sluice_client.spans import ChunkLadder
 
 SMALLEST_CHUNK_BYTES = 64 * 1024
-"""A cut costs at most the chunk under way; below this the requests cost more than the cuts."""
+"""A dropped connection costs at most the chunk in flight; below this the requests cost more."""
 
 LARGEST_CHUNK_BYTES = 90 * 1000 * 1000
 """Common proxies in the cloud refuse bodies of more than 100 MB."""
@@ -17,8 +17,9 @@ LARGEST_CHUNK_BYTES = 90 * 1000 * 1000
 FAST_SECONDS = 1.5
 GOOD_SECONDS = 3.0
 SLOW_SECONDS = 8.0
-"""A chunk has a checksum of its own, so the server keeps all of it or nothing, and a cut costs
-what is under way. A chunk sent faster than the one may grow; one slower than the other halves."""
+"""A chunk has a checksum of its own, so the server keeps all of it or nothing, and a dropped
+connection costs what is in flight. After a chunk faster than the first the size may grow; after one
+slower than the last it is halved."""
 
 FIRST_SHARE = 16
 """The first chunk is so much smaller than those the server recommends. It shows how fast the line
@@ -27,13 +28,13 @@ of 20 MB would be minutes of work to lose."""
 
 CLEAN_SENDS_TO_GROW = 3
 CLEAN_SENDS_TO_FORGET = 24
-"""So many in a row until a size that once failed is tried again."""
+"""How many in a row until a size that once failed is tried again."""
 
 WORTHWHILE_GAIN = 1.1
-"""One more connection must bring a tenth more, or it is taken away again."""
+"""One more connection must bring a tenth more throughput, or it is dropped again."""
 
 SETTLED_WINDOWS = 6
-"""Windows of measuring to leave the number of connections alone after a try brought nothing."""
+"""Measuring windows for which to keep the number of connections after a try gained nothing."""
 
 
 class Pace:
@@ -60,7 +61,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def sent(self, count: int, *, seconds: float, size: int) -> None:
-        """A chunk of `count` bytes, cut with `size`, got through in so many seconds."""
+        """A chunk of `count` bytes, cut with `size`, was acknowledged after `seconds`."""
         with self._lock:
             self._clean += 1
             self._clean_since_failure += 1
@@ -74,13 +75,13 @@ class Pace:
             self.parallel = self._crew.after_send(self.parallel, count)
 
     def failed(self, size: int, *, is_too_large: bool = False) -> None:
-        """A chunk cut with `size` broke off, or was refused by something on the way."""
+        """A chunk cut with `size` failed, or was refused by something on the way."""
         with self._lock:
             self._clean = self._clean_since_failure = 0
             smaller = self.ladder.at_most(size // 2)
             if is_too_large:
                 self._limit = min(self._limit, smaller)
-            # The chunks that were under way beside it fail together and count as one.
+            # The chunks in flight beside it fail together and count as one.
             self._ceiling = min(self._ceiling, max(smaller, self.chunk_bytes // 2), self._limit)
             if size == self.chunk_bytes or is_too_large:
                 self.chunk_bytes = self.ladder.at_most(min(self.chunk_bytes, smaller))
@@ -111,7 +112,7 @@ class Pace:
 
 
 class _Connections:
-    """Climbs to the number of connections beyond which no more gets through."""
+    """Climbs to the number of connections beyond which throughput no longer grows."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most = max(1, most)

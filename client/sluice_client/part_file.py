@@ -19,7 +19,7 @@ from sluice_client.errors import FileProblem, SluiceError
 from sluice_client.spans import Spans
 
 RECORD_SECONDS = 2.0
-"""How often the record is written; a killed run repeats what came in between."""
+"""How often the record is written; after a kill, what came since is fetched again."""
 
 
 class PartFile:
@@ -37,7 +37,7 @@ class PartFile:
         self.done = Spans()
 
     def open(self) -> None:
-        """Go on with the bytes of an earlier run if they are of the same file, else begin anew."""
+        """Continue with the bytes of an earlier run if the file is the same, else start over."""
         try:
             self.descriptor = os.open(
                 self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
@@ -53,7 +53,7 @@ class PartFile:
     def write(self, block: bytes, position: int) -> None:
         """Put bytes in their place."""
         with self._lock:
-            # A thread that was left behind must not write to a descriptor that is another's now.
+            # A thread that was left behind must not write to a descriptor that has been reused.
             if not self._is_open:
                 raise SluiceError("The download has ended.")
             try:
@@ -125,7 +125,7 @@ class PartFile:
         return spans if all(0 <= s.start < s.end <= self._length for s in spans) else Spans()
 
     def _reserve(self) -> None:
-        """Take the room now: a disk that is too full shows before hours of download."""
+        """Reserve the space now: a full disk shows before hours of download."""
         if self._length and not self.done:
             with suppress(NotImplementedError, AttributeError):
                 os.posix_fallocate(self.descriptor, 0, self._length)

@@ -1,4 +1,4 @@
-"""What a transfer tells of itself while it runs."""
+"""What a transfer reports while it runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Phase(Enum):
 class Progress:
     """A moment of a transfer; all numbers are bytes.
 
-    `done` counts what was there before (`resumed`) too, and goes back when a chunk broke off.
-    `note` says what is waited for.
+    `done` includes what was there before (`resumed`), and decreases when a chunk fails. `note` says
+    what the transfer waits for.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Progress:
 
 
 ProgressListener = Callable[[Progress], None]
-"""Called from several threads, one at a time, at most some ten times a second a file."""
+"""Called from several threads, one at a time, about ten times a second per file at most."""
 
 
 class Meter:
@@ -53,13 +53,13 @@ class Meter:
         self._lock = threading.Lock()
 
     def start_at(self, done: int) -> None:
-        """So many bytes were there already."""
+        """`done` bytes were there already."""
         with self._lock:
             self._done = self._resumed = done
         self.report(Phase.MOVING)
 
     def moved(self, count: int) -> None:
-        """So many more bytes; negative where some have to be sent again."""
+        """`count` more bytes; negative where some have to be sent again."""
         with self._lock:
             self._done += count
             is_due = time.monotonic() - self._reported_at >= REPORT_SECONDS

@@ -19,7 +19,7 @@ from sluice_client.errors import (
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 """Delays are drawn from 0 to an upper end that doubles with each failure ("full jitter"): clients
-that a restart of the server cut off together do not come back together."""
+that lost a restarting server together do not come back together."""
 
 MINUTES_FROM_SECONDS = 90.0
 """Times from here on are given in minutes."""
@@ -33,7 +33,7 @@ def is_worth_retrying(error: SluiceError) -> bool:
 
 
 def delay_seconds(failures: int, random: Random) -> float:
-    """How long to wait after so many failures in a row."""
+    """How long to wait after that many failures in a row."""
     upper = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 10))
     return random.uniform(0, upper)
 
@@ -54,7 +54,7 @@ def duration_text(seconds: float) -> str:
 
 @dataclass
 class Patience:
-    """Shared by all connections of one job: gives up after a time without any progress.
+    """Shared by all connections of one job: gives up after some time without progress.
 
     `on_wait` gets what to say to people before each wait.
     """
@@ -69,7 +69,7 @@ class Patience:
         self._progress_at = self.clock()
 
     def progressed(self) -> None:
-        """Something got through: the time without progress begins anew."""
+        """Something got through: the time without progress starts over."""
         self._progress_at = self.clock()
 
     def wait_after(self, error: SluiceError, failures: int) -> None:

@@ -44,7 +44,7 @@ class Spans:
         return self._spans[0].end if self._spans and self._spans[0].start == 0 else 0
 
     def add(self, start: int, end: int) -> None:
-        """Take bytes in."""
+        """Add bytes."""
         if start >= end:
             return
         apart = [span for span in self._spans if span.end < start or span.start > end]
@@ -56,7 +56,7 @@ class Spans:
         self._spans = sorted([*apart, joined])
 
     def remove(self, start: int, end: int) -> None:
-        """Take bytes out."""
+        """Remove bytes."""
         if start >= end:
             return
         left = [Span(span.start, min(span.end, start)) for span in self._spans]
@@ -64,7 +64,7 @@ class Spans:
         self._spans = sorted({span for span in [*left, *right] if span.length > 0})
 
     def missing(self, length: int) -> Spans:
-        """What of a file of `length` bytes is not in the set."""
+        """The ranges of a file of `length` bytes that are not in the set."""
         gaps = Spans([(0, length)])
         for span in self._spans:
             gaps.remove(span.start, span.end)
@@ -73,7 +73,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes for one request; as the server wants it, `start` is `index` times `size`."""
+    """Bytes for one request; the server expects `start` to be `index` times `size`."""
 
     index: int
     size: int
@@ -84,8 +84,8 @@ class Chunk:
 class ChunkLadder:
     """The chunk sizes that may be used: each twice the one before, so that their grids nest.
 
-    Any chunk of a smaller size then lies within one of a larger size, and a change of size in
-    mid-upload never makes bytes that arrived be sent again.
+    Any chunk of a smaller size then lies within one of a larger size, so a change of size in
+    mid-upload never sends bytes again that have arrived.
     """
 
     unit: int
@@ -93,7 +93,7 @@ class ChunkLadder:
 
     @classmethod
     def around(cls, chunk_bytes: int, *, smallest: int, largest: int) -> ChunkLadder:
-        """The ladder with a step at (about) `chunk_bytes`; never without any step."""
+        """The ladder with a step at (about) `chunk_bytes`; it has at least one step."""
         unit = max(1, chunk_bytes)
         while unit // 2 >= smallest:
             unit //= 2
@@ -115,10 +115,10 @@ class ChunkLadder:
         return step
 
     def chunk(self, gap: Span, *, at_most: int, length: int) -> Chunk:
-        """The largest chunk that begins where `gap` does and stays within it.
+        """The largest chunk that starts where `gap` does and stays within it.
 
-        Only where the gap begins or ends between the finest grid lines does the chunk reach over
-        its edge, by less than a unit.
+        It extends beyond the gap, by less than a unit, only if the gap starts or ends between the
+        finest grid lines.
         """
         size = self.at_most(at_most)
         while size > self.unit and (gap.start % size or min(gap.start + size, length) > gap.end):

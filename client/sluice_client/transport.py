@@ -1,4 +1,4 @@
-"""Requests to one server over kept-alive connections; one error tree for all that can fail."""
+"""Requests to one server over kept-alive connections; one error tree for all failures."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
 from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
 
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError, problem_of
@@ -67,7 +68,7 @@ class Transport:
             session.close()
 
     def patience(self) -> Patience:
-        """A new limit on time without progress, for one job."""
+        """A new limit on the time without progress, for one job."""
         return Patience(self.options.give_up_seconds, self.stop, on_wait=self.on_wait)
 
     def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
@@ -101,11 +102,11 @@ class Transport:
                 response.close()
 
     def json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """The object a request is answered with, tried again as long as that may help."""
+        """The object in the answer to a request, retried as long as that may help."""
         return self.patiently(lambda: json_object(self.request(method, path, **arguments)))
 
     def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
-        """What `attempt` returns, tried again as long as that may help."""
+        """What `attempt` returns, retried as long as that may help."""
         patience = patience or self.patience()
         failures = 0
         while True:
@@ -123,7 +124,7 @@ class Transport:
     def _session(self) -> Iterator[requests.Session]:
         """A session that no other thread uses meanwhile, with a live connection if there is one."""
         with self._lock:
-            session = self._idle.pop() if self._idle else _new_session(self.options.stall_seconds)
+            session = self._idle.pop() if self._idle else _new_session(self.options)
         try:
             yield session
         finally:
@@ -135,19 +136,32 @@ class Transport:
                 session.close()
 
 
-def _new_session(stall_seconds: float) -> requests.Session:
+def _new_session(options: Options) -> requests.Session:
     session = requests.Session()
+    if options.api_key:
+        session.auth = _BearerToken(options.api_key)
     session.headers["User-Agent"] = "sluice-client"
     session.headers["Accept"] = "application/json, */*;q=0.5"
     # A proxy that compresses would change the bytes, and the ranges, of a download.
     session.headers["Accept-Encoding"] = "identity"
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(stall_seconds))
+        session.mount(scheme, _Adapter(options.stall_seconds))
     return session
 
 
+class _BearerToken(AuthBase):
+    """Sends a key; a plain header would give way to an entry in ~/.netrc."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._key}"
+        return request
+
+
 class _Adapter(HTTPAdapter):
-    """An adapter that knows how to live with slow lines."""
+    """An adapter for slow lines."""
 
     def __init__(self, stall_seconds: float) -> None:
         self._stall_seconds = stall_seconds
@@ -234,7 +248,7 @@ def _moment(text: str) -> datetime | None:
 
 @contextmanager
 def _network_errors() -> Iterator[None]:
-    """Whatever requests and urllib3 raise for a broken connection, as `ConnectionFailed`."""
+    """Turn what requests and urllib3 raise for a broken connection into `ConnectionFailed`."""
     try:
         yield
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:

@@ -25,8 +25,8 @@ from sluice_client.spans import Spans
 from sluice_client.transport import Transport
 
 ROUNDS = 5
-"""Chunks that were acknowledged and are missing after all (the server lost power, and was set not
-to wait for its disk) are sent again, so often."""
+"""How often to send chunks again that were acknowledged and are missing after all: the server lost
+power, and is set not to wait for its disk."""
 
 DIGEST_GRACE_SECONDS = 60.0
 DIGEST_BYTES_PER_SECOND = 20_000_000
@@ -54,7 +54,7 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadContext:
-    """What the uploads of a run share: connections, memory of earlier runs, what is learned."""
+    """What the uploads of a run share: connections, records of earlier runs, the pace."""
 
     transport: Transport
     store: ResumeStore
@@ -64,7 +64,7 @@ class UploadContext:
 def upload_file(
     context: UploadContext, file: LocalFile, listener: ProgressListener | None = None
 ) -> Uploaded:
-    """The file on the server, whole and compared; raises any `SluiceError`."""
+    """The file on the server, complete and verified; raises any `SluiceError`."""
     meter = Meter(file.name, file.size, listener)
     with file.open() as descriptor:
         background = BackgroundHash(descriptor, file.size, context.transport.stop)
@@ -151,10 +151,12 @@ class _FileUpload:
             document = self._settled(upload_id)
             if document["state"] == "complete":
                 return document
-        raise ServerUnreachable("The server loses what it acknowledges; run the command again.")
+        raise ServerUnreachable(
+            "The server lost chunks it had acknowledged; run the command again."
+        )
 
     def _settled(self, upload_id: str) -> dict[str, Any]:
-        """The upload once the server no longer works on it; publishing may take its time."""
+        """The upload once the server is done with it; publishing may take a while."""
         self._meter.report(Phase.VERIFYING)
         deadline = time.monotonic() + self._digest_seconds
         while True:
@@ -164,7 +166,7 @@ class _FileUpload:
             self._pause(1.0)
 
     def _known(self, document: dict[str, Any]) -> Uploaded | None:
-        """The answer for a file the server has; None if its bytes are others."""
+        """The outcome for a file the server has; None if its bytes differ."""
         try:
             return self._compared(document, sent=0)
         except FileChanged:
@@ -179,7 +181,7 @@ class _FileUpload:
         there = document.get("sha256") or self._await_sha256(str(document["id"]))
         if there is not None and there != here:
             raise ContentMismatch(
-                f"{self._file.path}: the server has other bytes (SHA-256 {there}, here {here})."
+                f"{self._file.path}: the server has different bytes (SHA-256 {there}, here {here})."
             )
         self._context.store.forget(self._transport.base_url, self._fingerprint)
         self._meter.start_at(self._file.size)
@@ -217,7 +219,7 @@ class _FileUpload:
             raise Interrupted("Stopped while the server was verifying.")
 
     def _remove(self, upload_id: str) -> None:
-        """Take bytes that are no file away from the server, or the next run would find them."""
+        """Delete bytes that are not the file from the server, or the next run would find them."""
         self._context.store.forget(self._transport.base_url, self._fingerprint)
         for path in (f"/api/uploads/{upload_id}", f"/api/videos/{upload_id}"):
             with suppress(SluiceError):

@@ -34,6 +34,7 @@ class CommandLine:
 
     home: Path
     url: str
+    extra: dict[str, str] = field(default_factory=dict)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -45,6 +46,7 @@ class CommandLine:
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "SLUICE_URL": self.url,
+            **self.extra,
         }
 
     def start(self, *words: object, **settings: object) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from sluice_client import Client, Phase, Progress
+from sluice_client import Client, Options, Phase, Progress
 from sluice_client.doctor.connection_checks import check_way
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.client.conftest import MakeFile
@@ -43,7 +43,7 @@ def test_transfers_retries_and_rates_do_not_look_at_the_time_of_day(
 
 @pytest.mark.usefixtures("jumping_clock")
 def test_the_doctor_measures_a_round_trip_without_it(server: Server) -> None:
-    texts = {finding.check: finding.text for finding in check_way(server.url)}
+    texts = {finding.check: finding.text for finding in check_way(Options(server=server.url))}
     assert 0 <= int(texts["round trip"].split()[0]) < 60_000
 
 

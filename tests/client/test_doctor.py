@@ -153,7 +153,7 @@ def test_without_a_proxy_all_is_well_and_nothing_stays(
 ) -> None:
     found = command.run("doctor", server.url, "--pause", "0.5")
     assert found.code == 0, found.out
-    assert "bodies of 4096.0 MiB pass" in found.out
+    assert "bodies of 4096.0 MiB are accepted" in found.out
     uploads = server.get("/api/uploads").json()["uploads"]
     assert [upload for upload in uploads if upload["filename"] == "sluice-doctor"] == []
 

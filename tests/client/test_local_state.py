@@ -180,7 +180,8 @@ def test_an_empty_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
 def test_every_setting_is_documented_with_its_variable_and_default() -> None:
     text = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
     for name, item in Options.__dataclass_fields__.items():
-        assert f"| `{name}` | `{variable_of(name)}` | `{item.metadata['default']}` |" in text
+        default = f"`{item.metadata['default']}`" if item.metadata["default"] else "none"
+        assert f"| `{name}` | `{variable_of(name)}` | {default} |" in text
 
 
 @pytest.mark.parametrize("code", [kind.exit_code for kind in SluiceError.__subclasses__()])
@@ -200,3 +201,10 @@ def test_every_exit_code_is_documented(code: int) -> None:
 def test_a_setting_that_cannot_be_used_is_named(variable: str, value: str) -> None:
     with pytest.raises(BadSetting, match=variable):
         load_options({variable: value})
+
+
+def test_a_key_is_shown_neither_in_errors_nor_in_the_settings_as_text() -> None:
+    with pytest.raises(BadSetting) as bad:
+        load_options({"SLUICE_API_KEY": "secret key"})
+    assert str(bad.value) == "SLUICE_API_KEY: must be printable ASCII without spaces"
+    assert "secret" not in repr(load_options({"SLUICE_API_KEY": "secret"}))

@@ -14,7 +14,7 @@ import click
 
 from sluice_client.cli.notices import Notices
 from sluice_client.cli.text import say
-from sluice_client.client import Client
+from sluice_client.client import Client, server_in
 from sluice_client.options import load_options, settings_file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,14 +68,19 @@ def connected(
     server: str | None = None,
     config: Path | None = None,
     *,
+    address: str | None = None,
     as_json: bool = False,
     **given: str | None,
 ) -> Iterator[Client]:
-    """A client with the settings of the command, which says on standard error what it waits for."""
+    """A client with the settings of the command, which says on standard error what it waits for.
+
+    An `address` of a file names the server where it is more than an id.
+    """
     file = config or settings_file()
     if config is not None and not config.is_file():
         raise click.UsageError(f"{config} is not a file.")
     options = load_options(os.environ, file, server=server, **given)
+    options = options.for_server(server_in(address or "") or options.server)
     session = click.get_current_context().ensure_object(Session)
     with Client(options=options, stop=session.stop) as client:
         session.client = client

@@ -22,15 +22,15 @@ MARKS = {Level.OK: "ok    ", Level.NOTE: "note  ", Level.CHANGE: "CHANGE"}
     type=click.FloatRange(0.1, 600),
     default=PAUSE_SECONDS,
     show_default=True,
-    help="Seconds of silence that the way should endure.",
+    help="Seconds without data that every proxy should accept.",
 )
 @server_options
 def doctor(
     url: str | None, pause: float, as_json: bool, config: Path | None, server: str | None
 ) -> int:
-    """Look what the proxies on the way to a server do to uploads, and say what to change.
+    """Check what the proxies on the way to a server do to uploads, and say what to change.
 
-    Sends a few megabytes to an upload of its own and cancels it. Ends with 1 if there is something
+    Sends a few megabytes to an upload of its own and cancels it. Exits with 1 if there is something
     to change.
 
     \b

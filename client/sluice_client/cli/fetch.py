@@ -12,7 +12,7 @@ from sluice_client.cli.connection import connected, transfer_options
 from sluice_client.cli.display import progress_display
 from sluice_client.cli.outcome import OK, print_json
 from sluice_client.cli.text import plain, say, size_text
-from sluice_client.client import Client, server_in
+from sluice_client.client import Client
 from sluice_client.downloader import Fetched
 
 
@@ -44,8 +44,7 @@ def fetch(
     """  # noqa: D301
     if to_stdout and (output is not None or as_json):
         raise click.UsageError("--stdout goes with neither --output nor --json.")
-    given["server"] = server_in(video) or given["server"]
-    with connected(config=config, as_json=as_json, **given) as client:
+    with connected(config=config, address=video, as_json=as_json, **given) as client:
         if to_stdout:
             return _to_stdout(client, video)
         with progress_display(as_json=as_json) as display:

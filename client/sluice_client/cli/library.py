@@ -11,7 +11,7 @@ import click
 from sluice_client.cli.connection import connected, server_options
 from sluice_client.cli.outcome import OK, error_document, exit_code, print_json
 from sluice_client.cli.text import plain, say, size_text
-from sluice_client.client import Client, server_in
+from sluice_client.client import Client
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 from sluice_client.spans import Spans
 
@@ -37,7 +37,7 @@ def list_videos(limit: int | None, as_json: bool, config: Path | None, server: s
 @server_options
 def show(video: str, as_json: bool, config: Path | None, server: str | None) -> int:
     """Show the details of a stored file."""
-    with connected(server_in(video) or server, config, as_json=as_json) as client:
+    with connected(server, config, address=video, as_json=as_json) as client:
         _print(client.video(video), as_json)
     return OK
 
@@ -48,7 +48,7 @@ def show(video: str, as_json: bool, config: Path | None, server: str | None) -> 
 def remove(videos: tuple[str, ...], as_json: bool, config: Path | None, server: str | None) -> int:
     """Delete stored files, without asking."""
     errors = []
-    with connected(server_in(videos[0]) or server, config, as_json=as_json) as client:
+    with connected(server, config, address=videos[0], as_json=as_json) as client:
         for video in videos:
             try:
                 client.remove(video)

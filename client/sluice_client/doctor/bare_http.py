@@ -10,6 +10,7 @@ from types import TracebackType
 from urllib.parse import SplitResult, urlsplit
 
 from sluice_client.errors import ConnectionFailed
+from sluice_client.options import Options
 
 TIMEOUT_SECONDS = 15.0
 MOST_HEAD_BYTES = 64 * 1024
@@ -26,10 +27,11 @@ class Answer:
 
 
 class BareConnection:
-    """One connection to the server of an address; a context manager."""
+    """One connection to the server; a context manager."""
 
-    def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
+    def __init__(self, options: Options) -> None:
+        parts = urlsplit(options.server)
+        self._key = options.api_key
         self._path = parts.path.rstrip("/")
         self._host = parts.netloc.rpartition("@")[2]
         self._received = b""
@@ -60,6 +62,8 @@ class BareConnection:
     def send_head(self, method: str, path: str, **headers: str) -> None:
         """The request line and headers; underscores in names stand for dashes."""
         lines = [f"{method} {self._path}{path} HTTP/1.1", f"Host: {self._host}"]
+        if self._key:
+            lines.append(f"Authorization: Bearer {self._key}")
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.send("\r\n".join([*lines, "", ""]).encode())
 
@@ -71,7 +75,7 @@ class BareConnection:
             raise ConnectionFailed(f"The connection broke while sending: {error}") from error
 
     def has_news(self, seconds: float) -> bool:
-        """Whether an answer, or the end of the connection, comes within so many seconds."""
+        """Whether an answer, or the end of the connection, comes within `seconds`."""
         if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
             return True
         return bool(self._received) or bool(select.select([self.socket], [], [], seconds)[0])

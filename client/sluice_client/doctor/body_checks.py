@@ -1,4 +1,4 @@
-"""What shows only with a body: whether it streams, how large it may be, how long it may pause."""
+"""What only a body shows: whether it streams, how large it may be, how long it may pause."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from sluice_client.doctor.bare_http import BareConnection
 from sluice_client.doctor.findings import Finding, Level
+from sluice_client.options import Options
 from sluice_client.spans import Spans
 from sluice_client.transport import Transport
 
@@ -39,10 +40,10 @@ def check_streaming(
 ) -> Iterator[Finding]:
     """Send a slow body and look from beside whether the server sees it; then let it pause."""
     if largest_body < PROBE_BYTES:
-        text = f"cannot be told as long as bodies above {_mebibytes(largest_body)} are refused"
+        text = f"unknown, as bodies above {_mebibytes(largest_body)} are refused"
         yield Finding("request buffering", Level.NOTE, text)
         return
-    with _probe_upload(transport) as upload_id, BareConnection(transport.base_url) as slow:
+    with _probe_upload(transport) as upload_id, BareConnection(transport.options) as slow:
         slow.send_head(
             "POST",
             f"/upload?{_fields(upload_id)}",
@@ -100,9 +101,9 @@ def _streaming(is_seen: bool, seconds: float) -> Finding:
     return Finding(
         "request buffering",
         Level.CHANGE,
-        f"a proxy holds bodies back: after {SEEN_WITHIN_SECONDS:g} s the server had seen nothing",
+        f"a proxy buffers request bodies: the server had nothing after {SEEN_WITHIN_SECONDS:g} s",
         (
-            "What is held back is lost with the connection, and the progress shown is not true.",
+            "Buffered bytes are lost with the connection, and the progress shown is wrong.",
             "In the location block of nginx:",
             *(f"    {line}" for line in NGINX_STREAMING),
         ),
@@ -113,12 +114,12 @@ def _pause(slow: BareConnection, silent_since: float, seconds: float) -> Finding
     """A body that stops for a while, as on a train."""
     left = max(0.0, silent_since + seconds - time.monotonic())
     if not slow.has_news(left):
-        return Finding("pause in a body", Level.OK, f"{seconds:g} s of silence are endured")
+        return Finding("pause in a body", Level.OK, f"{seconds:g} s without data are accepted")
     waited = time.monotonic() - silent_since
     answer = slow.answer()
     how = "without an answer" if answer is None else f"with status {answer.status}"
-    text = f"within {waited:.0f} s of silence the request is ended {how}"
-    advice = ("A short pause costs the chunk under way. In nginx: client_body_timeout 120s;",)
+    text = f"the request is ended {how} after {waited:.0f} s without data"
+    advice = ("A short pause costs the chunk in flight. In nginx: client_body_timeout 120s;",)
     return Finding("pause in a body", Level.CHANGE, text, advice)
 
 
@@ -130,18 +131,18 @@ class BodyLimit:
     refused: int | None
 
 
-def find_body_limit(server: str, chunk_bytes: int) -> BodyLimit:
+def find_body_limit(options: Options, chunk_bytes: int) -> BodyLimit:
     """What the strictest of those on the way lets through, found without sending any body."""
     passes, refused = 0, None
     for size in sorted({*SIZES, chunk_bytes}):
-        if not _lets_through(server, size):
+        if not _lets_through(options, size):
             refused = size
             break
         passes = size
     if refused is not None:
         for _ in range(BISECTIONS):
             middle = (passes + refused) // 2
-            if _lets_through(server, middle):
+            if _lets_through(options, middle):
                 passes = middle
             else:
                 refused = middle
@@ -151,14 +152,14 @@ def find_body_limit(server: str, chunk_bytes: int) -> BodyLimit:
 def body_size_finding(limit: BodyLimit, chunk_bytes: int) -> Finding:
     """What a limit means for those who send."""
     if limit.refused is None:
-        return Finding("body size", Level.OK, f"bodies of {_mebibytes(limit.passes)} pass")
+        return Finding("body size", Level.OK, f"bodies of {_mebibytes(limit.passes)} are accepted")
     text = f"bodies above about {_mebibytes(limit.passes)} are refused with 413"
     if limit.passes >= ENOUGH_BYTES:
-        return Finding("body size", Level.OK, f"{text}; this client sends none so large")
+        return Finding("body size", Level.OK, f"{text}; this client sends none that large")
     if limit.refused > chunk_bytes:
-        hurts = "whole files sent by a form or another client do not pass"
+        hurts = "whole files from forms or other clients are refused"
     else:
-        hurts = f"the chunks of the page ({_mebibytes(chunk_bytes)}) do not pass"
+        hurts = f"the chunks of the page ({_mebibytes(chunk_bytes)}) are refused"
     advice = (
         f"This client makes its chunks smaller, but {hurts}. In nginx:",
         *(f"    {line}" for line in NGINX_SIZE),
@@ -166,13 +167,13 @@ def body_size_finding(limit: BodyLimit, chunk_bytes: int) -> Finding:
     return Finding("body size", Level.CHANGE, text, advice)
 
 
-def _lets_through(server: str, size: int) -> bool:
+def _lets_through(options: Options, size: int) -> bool:
     """Whether a body of that size is asked for, or refused by the server itself.
 
     `Expect: 100-continue` makes proxies judge by the headers alone. The request has none of the
     fields a chunk needs, so that the server, if it is asked, makes nothing of it.
     """
-    with BareConnection(server) as connection:
+    with BareConnection(options) as connection:
         connection.send_head(
             "POST",
             "/upload",

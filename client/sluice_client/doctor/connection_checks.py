@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from sluice_client.doctor.bare_http import Answer, BareConnection
 from sluice_client.doctor.findings import Finding, Level
 from sluice_client.errors import ConnectionFailed
+from sluice_client.options import Options
 
 SKEW_SECONDS = 30.0
 """Beyond it dates in logs and on pages mislead; nothing of the transfer itself depends on it."""
@@ -19,13 +20,13 @@ SKEW_SECONDS = 30.0
 PROXY_HEADERS = ("via", "cf-ray", "x-cache", "x-amz-cf-id", "x-served-by")
 
 
-def check_way(server: str) -> Iterator[Finding]:
+def check_way(options: Options) -> Iterator[Finding]:
     """Encryption, HTTP version, and who answers. Raises `ConnectionFailed` if nobody does."""
-    with BareConnection(server) as connection:
+    with BareConnection(options) as connection:
         asked_at, began = time.time(), time.monotonic()
         answer = _ask(connection)
         took = time.monotonic() - began
-        yield _encryption(server, connection.tls)
+        yield _encryption(options.server, connection.tls)
     yield _version(answer)
     yield _who(answer)
     yield Finding("round trip", Level.OK, f"{took * 1000:.0f} ms for a small request")
@@ -49,7 +50,7 @@ def _encryption(server: str, tls: str | None) -> Finding:
         return Finding("encryption", Level.OK, f"TLS: {tls}; the certificate is valid")
     host = urlsplit(server).hostname or ""
     if host in {"localhost", "::1"} or host.startswith("127."):
-        return Finding("encryption", Level.OK, "none, and none is needed on one machine")
+        return Finding("encryption", Level.OK, "none, and none is needed within one machine")
     advice = ("Use https: on plain http anyone on the way can read and change what is sent.",)
     return Finding("encryption", Level.CHANGE, "none", advice)
 
@@ -57,25 +58,25 @@ def _encryption(server: str, tls: str | None) -> Finding:
 def _version(answer: Answer) -> Finding:
     if answer.version == "HTTP/1.1":
         return Finding("HTTP version", Level.OK, "HTTP/1.1, with connections that stay open")
-    advice = ("Connections are made anew for each request. In nginx: proxy_http_version 1.1;",)
+    advice = ("Every request opens a new connection. In nginx: proxy_http_version 1.1;",)
     return Finding("HTTP version", Level.CHANGE, answer.version, advice)
 
 
 def _who(answer: Answer) -> Finding:
     signs = [f"{name}: {answer.headers[name]}" for name in PROXY_HEADERS if name in answer.headers]
-    name = answer.headers.get("server", "nothing that gives its name")
+    name = answer.headers.get("server", "a server that does not give its name")
     return Finding("who answers", Level.OK, "; ".join([name, *signs]))
 
 
 def _clock(answer: Answer, here: float) -> Finding:
     there = _server_time(answer)
     if there is None:
-        return Finding("clock", Level.NOTE, "the server does not tell its time")
+        return Finding("clock", Level.NOTE, "the server does not say what time it has")
     skew = there.timestamp() - here
     if abs(skew) <= SKEW_SECONDS:
         return Finding("clock", Level.OK, f"{abs(skew):.1f} s apart")
     where = "ahead of" if skew > 0 else "behind"
-    advice = ("Set the clock of one of the two by NTP: the dates shown are wrong by so much.",)
+    advice = ("Synchronize both clocks by NTP: dates shown are wrong by this much.",)
     text = f"the server is {abs(skew):.0f} s {where} this machine"
     return Finding("clock", Level.CHANGE, text, advice)
 
@@ -92,15 +93,15 @@ def _server_time(answer: Answer) -> datetime | None:
         return None
 
 
-def check_idle_connection(server: str, seconds: float) -> Finding:
-    """Whether a connection without requests stays open so long."""
-    with BareConnection(server) as connection:
+def check_idle_connection(options: Options, seconds: float) -> Finding:
+    """Whether a connection without requests stays open for `seconds`."""
+    with BareConnection(options) as connection:
         _ask(connection)
         began = time.monotonic()
         if not connection.has_news(seconds):
-            text = f"a connection at rest is open after {seconds:g} s"
+            text = f"still open after {seconds:g} s"
             return Finding("idle connection", Level.OK, text)
         waited = time.monotonic() - began
-    text = f"a connection at rest is closed after {waited:.0f} s"
-    advice = ("Costs a new connection after each pause. In nginx: keepalive_timeout 300s;",)
+    text = f"closed after {waited:.0f} s"
+    advice = ("Every pause costs a new connection. In nginx: keepalive_timeout 300s;",)
     return Finding("idle connection", Level.NOTE, text, advice)

@@ -1,4 +1,4 @@
-"""All checks, in the order in which one would look."""
+"""All checks, in the order in which a person would make them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def examine(transport: Transport, pause_seconds: float = PAUSE_SECONDS) -> Itera
     Sends some megabytes to an upload of its own, which is cancelled at the end, and waits twice
     for `pause_seconds`.
     """
-    server = transport.base_url
-    yield from check_way(server)
+    options = transport.options
+    yield from check_way(options)
     chunk_bytes = int(transport.json("GET", "/api/server")["chunk_bytes"])
-    limit = find_body_limit(server, chunk_bytes)
+    limit = find_body_limit(options, chunk_bytes)
     yield body_size_finding(limit, chunk_bytes)
     try:
         yield from check_streaming(transport, pause_seconds, limit.passes)
-        yield check_idle_connection(server, pause_seconds)
+        yield check_idle_connection(options, pause_seconds)
     except (ConnectionFailed, Refused) as error:
         yield Finding("examination", Level.CHANGE, f"ended early: {error}")
