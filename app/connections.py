@@ -39,7 +39,13 @@ class Connection(TConn):  # type: ignore[misc]
         self._worker = worker
         self.address = ""
         """Under what it is counted; empty where it is not, as those of trusted proxies are not."""
+        self.idle_since = time.monotonic()
         self.is_closed = False
+
+    def set_timeout(self) -> None:
+        """Its last request was answered just now."""
+        super().set_timeout()
+        self.idle_since = time.monotonic()
 
     def close(self, graceful: bool = False) -> None:
         """Closed now, or `graceful` once its client has had time to read the last answer."""

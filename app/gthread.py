@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import errno
 import gc
+import math
 import os
 import select
 import selectors
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterable
 from concurrent.futures import Executor
@@ -37,8 +39,12 @@ HEADER_SECONDS = 30.0
 its first byte. A client that drips headers, a byte every few seconds, would hold its thread for
 ever: gunicorn itself has no such limit."""
 
+RECEIVE_TIME_OUT = struct.pack("@ll", math.ceil(2 * HEADER_SECONDS), 0)
+"""Never reached while headers have their deadline and bodies theirs."""
+
 PROMPT_SECONDS = 1.0
-"""Clients send their headers in less. One that takes longer makes room when the worker is full."""
+"""Clients send the first bytes of a connection, and their headers, in less. One that takes longer
+makes room when the worker is full."""
 
 SILENT_STOP_SECONDS = 2.0
 """A worker that stops gives a new connection so long for its first byte, as gunicorn gives kept
@@ -152,6 +158,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         except OSError as error:
             self._not_accepted(error)
             return
+        # The listener's is for gunicorn's own worker: here it would log a traceback first.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
         conn = Connection(self, sock, client, listener.getsockname())
         conn.data_ready = True
         self.nr_conns += 1
@@ -215,15 +223,17 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def _close_idle(self, address: str | None = None) -> bool:
         """Make room: close the idlest connection, of one address or of any; whether there was one.
 
-        One that lingers has its answer, and one that has never sent a byte asks for none.
+        One that lingers has its answer, and one that has never sent a byte asks for none. But a
+        new one is given time for its first bytes.
         """
+        latest = time.monotonic() - PROMPT_SECONDS
         for conns, close in (
             (self._lingering, self._lingering.end),
             (self._silent, self._close_silent),
             (self.keepalived_conns, self._close_kept),
         ):
             for conn in conns:
-                if address is None or conn.address == address:
+                if conn.idle_since < latest and address in {None, conn.address}:
                     close(conn)
                     return True
         return False

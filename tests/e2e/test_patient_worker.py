@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import socket
 import time
@@ -18,7 +20,7 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import ThreadWorker
 
 from app import gthread
-from app.gthread import PatientWorker
+from app.gthread import PROMPT_SECONDS, PatientWorker
 from tests.dropzone_client import random_bytes
 from tests.server import Server
 
@@ -129,3 +131,106 @@ def _worker(folder: Path) -> PatientWorker:
     config: Any = Config()
     config.set("worker_tmp_dir", str(folder))
     return PatientWorker(1, os.getpid(), [], None, 30, config, Logger(config))
+
+
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), BlockingIOError(11, "again")])
+def test_a_client_that_takes_nothing_of_its_answer_is_one_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    worker, said = _worker_that_fails(tmp_path, monkeypatch, error)
+    with closing(worker.tmp):
+        assert worker.handle_request(_Request(), None) is False
+    (record,) = said
+    assert "GET /film" in record.getMessage()
+    assert record.exc_info is None
+
+
+def test_a_disk_that_fails_in_mid_answer_is_not_the_clients_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, _ = _worker_that_fails(tmp_path, monkeypatch, OSError(errno.EIO, "broken"))
+    with closing(worker.tmp), pytest.raises(OSError, match="broken"):
+        worker.handle_request(_Request(), None)
+
+
+class _Request:
+    method, path = "GET", "/film"
+
+
+def _worker_that_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> tuple[PatientWorker, list[logging.LogRecord]]:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ThreadWorker, "handle_request", fail)
+    worker, said = _worker(folder), list[logging.LogRecord]()
+    monkeypatch.setattr(worker.log.error_log, "handle", said.append)
+    return worker, said
+
+
+@pytest.mark.e2e
+def test_headers_that_stop_halfway_are_no_traceback(start_server: Callable[..., Server]) -> None:
+    server = start_server(SLUICE_BODY_IDLE_SECONDS="1")
+    with server.connect() as connection:
+        connection.sendall(b"GET / HT")
+        time.sleep(3)
+        connection.sendall(b"TP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 "), "30 s are for headers"
+    assert "raceback" not in server.log
+
+
+@pytest.mark.e2e
+def test_an_address_has_its_share_of_the_connections_and_no_more(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(SLUICE_WORKERS="1", SLUICE_CONNECTIONS_PER_ADDRESS="3")
+    with ExitStack() as stack:
+        idle = [stack.enter_context(_from("127.0.0.2", server)) for _ in range(3)]
+        time.sleep(PROMPT_SECONDS + 0.5)
+        busy = [stack.enter_context(_from("127.0.0.2", server, b"GET / HT")) for _ in range(3)]
+        assert [connection.recv(10) for connection in idle] == [b""] * 3, "they made room"
+        refused = stack.enter_context(_from("127.0.0.2", server))
+        assert _is_closed(refused)
+        for connection in (*busy, stack.enter_context(_from("127.0.0.3", server, b"GET / HT"))):
+            connection.sendall(b"TP/1.1\r\nHost: a\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert "SLUICE_CONNECTIONS_PER_ADDRESS" in server.log
+        assert [server.get("/healthz").status_code for _ in range(5)] == [200] * 5
+
+
+def _from(address: str, server: Server, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(
+        ("127.0.0.1", server.port), timeout=60, source_address=(address, 0)
+    )
+    connection.sendall(sent)
+    return connection
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(10) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.e2e
+def test_a_full_worker_closes_its_idlest_connection(
+    start_server: Callable[..., Server],
+) -> None:
+    """Instead of letting visitors wait."""
+    server = start_server(
+        SLUICE_WORKERS="1", SLUICE_THREADS="2", GUNICORN_CMD_ARGS="--worker-connections 10"
+    )
+    with ExitStack() as stack:
+        idle = [stack.enter_context(server.connect()) for _ in range(30)]
+        assert [
+            server.get(
+                "/healthz",
+            ).status_code
+            for _ in range(3)
+        ] == [200] * 3
+        assert all(map(_is_closed, idle[:15]))
+        slow = [stack.enter_context(_from("127.0.0.1", server, b"GET / HT")) for _ in range(15)]
+        assert [server.get("/healthz").status_code for _ in range(3)] == [200] * 3
+        assert all(map(_is_closed, slow[:5]))

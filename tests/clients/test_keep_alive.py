@@ -1,0 +1,86 @@
+"""Node's keep-alive agent, which believes an answer that does not say `Connection: close`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.architecture.test_javascript import node
+from tests.server import Server
+
+SCRIPT = Path(__file__).with_name("keep_alive.mjs")
+ROUNDS = 2
+SECONDS = 100
+LARGE = 40_000_000
+"""More than the server reads of a body that it does not want."""
+
+TUS = {
+    "Tus-Resumable": "1.0.0",
+    "Upload-Offset": "5",
+    "Content-Type": "application/offset+octet-stream",
+}
+FORM = {"Content-Type": "multipart/form-data; boundary=x"}
+JSON = {"Content-Type": "application/json"}
+CREATED = {
+    "method": "POST",
+    "path": "/tus/",
+    "headers": {"Tus-Resumable": "1.0.0", "Upload-Length": "9"},
+}
+
+pytestmark = pytest.mark.e2e
+
+
+def failing_requests(upload_id: str) -> list[tuple[int, dict[str, Any]]]:
+    """Each with its status."""
+    patch: dict[str, Any] = {"method": "PATCH", "path": f"/tus/{upload_id}", "headers": TUS}
+    at_start = {**patch, "headers": {**TUS, "Upload-Offset": "0"}}
+    return [
+        (408, {**at_start, "length": 2000, "at_first": 0}),
+        (408, {"method": "POST", "path": "/upload", "headers": FORM, "length": 99, "at_first": 9}),
+        (409, {**patch, "length": 2000}),
+        (409, {**patch, "length": LARGE}),
+        (409, {**patch, "length": 2000, "at_first": 20}),
+        (413, {"method": "POST", "path": "/api/uploads", "headers": JSON, "length": 100_000}),
+        (413, {"method": "POST", "path": "/api/uploads", "headers": JSON, "length": LARGE}),
+        (400, {"method": "POST", "path": "/upload", "headers": FORM, "length": 200_000}),
+        (400, {"method": "POST", "path": "/batch", "headers": FORM, "length": LARGE}),
+        (404, {"method": "POST", "path": "/nothing", "length": 200_000}),
+        (404, {**patch, "path": "/tus/nothing", "length": LARGE}),
+        (405, {"method": "PUT", "path": "/healthz", "length": LARGE}),
+        (
+            403,
+            {"method": "POST", "path": "/upload", "headers": {"Origin": "http://b"}, "length": 9},
+        ),
+        (200, {"method": "GET", "path": "/healthz", "length": 200_000}),
+        (200, {"method": "GET", "path": "/healthz", "length": LARGE, "at_first": 10}),
+    ]
+
+
+def test_the_next_request_never_fails(start_server: Callable[..., Server]) -> None:
+    server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_MIN_BYTES_PER_SECOND="0")
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Length": str(LARGE)}
+    location = server.post("/tus/", headers=headers).headers["Location"]
+    expected = failing_requests(location.rpartition("/")[2])
+    task = {
+        "url": server.url,
+        "rounds": ROUNDS,
+        "failing": [request for _, request in expected],
+        "posted": CREATED,
+    }
+    finished = subprocess.run(
+        [node(), SCRIPT, json.dumps(task)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    outcome = json.loads(finished.stdout)
+    assert outcome["failures"] == []
+    assert outcome["statuses"] == [status for status, _ in expected] * ROUNDS
+    assert outcome["reused"] >= ROUNDS, "a short rest is read, and the connection kept"
