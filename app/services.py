@@ -18,6 +18,7 @@ from app.settings import Settings
 from app.storage.base import Durability, Inspectable
 from app.storage.boot_marker import after_restart_of_machine
 from app.storage.folder import disk_errors, make_private_folder
+from app.storage.idle_clock import IdleClock
 from app.storage.local import LocalStore
 from app.uploads.completion import Completion
 from app.uploads.housekeeping import Housekeeping
@@ -96,6 +97,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
             store,
             completion,
             clock=_now,
+            idle_clock=IdleClock(settings.data_dir / "clock"),
             expiry=timedelta(seconds=settings.expiry_seconds),
         ),
         store=store,

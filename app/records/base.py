@@ -63,6 +63,13 @@ class UploadRecords(Protocol):
         """
         ...
 
+    def shift_activity(self, later: timedelta, now: datetime) -> None:
+        """Move the last activity of all uploads but complete ones so much `later`, or not at all.
+
+        None is then later than `now`.
+        """
+        ...
+
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
 

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
@@ -124,6 +124,13 @@ class MemoryRecords:
                 self._uploads[upload.id] = replace(
                     upload, received=RangeSet(), state=UploadState.RECEIVING
                 )
+
+    def shift_activity(self, later: timedelta, now: datetime) -> None:
+        """See `UploadRecords.shift_activity`."""
+        with self._lock:
+            for upload in self._where(lambda u: u.state is not UploadState.COMPLETE):
+                active_at = min(upload.active_at + later, now)
+                self._uploads[upload.id] = replace(upload, active_at=active_at)
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """See `UploadRecords.declare_length`."""

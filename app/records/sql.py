@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, literal, select, tuple_, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Select,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    type_coerce,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadNotFound
@@ -29,6 +42,8 @@ from app.records.statements import (
 )
 from app.records.tables import Instant, uploads
 from app.records.tables import parts as parts_table
+
+_NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
 
 COLUMNS = tuple(uploads.columns.keys())
 
@@ -134,6 +149,17 @@ class SqlRecords:
                 .where(uploads.c.state.in_([UploadState.HELD, UploadState.VERIFYING]))
                 .values(state=UploadState.RECEIVING)
             )
+
+    def shift_activity(self, later: timedelta, now: datetime) -> None:
+        """See `UploadRecords.shift_activity`."""
+        active_at = uploads.c.active_at
+        change = update(uploads).where(uploads.c.state.in_(_NOT_COMPLETE))
+        if not later:
+            change = change.where(active_at > now)
+        shifted = type_coerce(active_at, BigInteger) + later // timedelta(microseconds=1)
+        latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
+        with self._database.write() as connection:
+            connection.execute(change.values(active_at=latest))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """See `UploadRecords.declare_length`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from io import RawIOBase
 from typing import Protocol
@@ -165,6 +166,10 @@ class Inspectable(Protocol):
 
     def staged(self) -> Iterator[StagedFile]:
         """Unpublished files."""
+        ...
+
+    def shift_activity(self, later: timedelta) -> None:
+        """Move the time at which each unpublished file was written, but not beyond now."""
         ...
 
     def published(self) -> Iterator[str]:

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -190,6 +191,13 @@ class Folder:
                 yield from (entry for entry in found if entry.is_file(follow_symlinks=False))
         finally:
             os.close(descriptor)
+
+    def shift_times(self, seconds: float) -> None:
+        """Move the time at which each file was last written, but not beyond now."""
+        for entry in self.entries():
+            with suppress(FileNotFoundError):
+                written = min(entry.stat().st_mtime + max(seconds, 0.0), time.time())
+                os.utime(entry.name, (written, written), dir_fd=self.descriptor)
 
 
 def _no_room() -> NoRoom:

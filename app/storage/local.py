@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from io import FileIO
 from pathlib import Path
 
@@ -175,6 +176,11 @@ class LocalStore:
         for entry in self._staging.entries():
             with suppress(FileNotFoundError):
                 yield StagedFile(entry.name, now - entry.stat().st_mtime)
+
+    def shift_activity(self, later: timedelta) -> None:
+        """See `Inspectable.shift_activity`."""
+        with disk_errors():
+            self._staging.shift_times(later.total_seconds())
 
     def published(self) -> Iterator[str]:
         """See `Inspectable.published`."""

@@ -15,6 +15,7 @@ from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import digest_of
 from app.records.base import UploadRecords
 from app.storage.base import Inspectable, UploadStore
+from app.storage.idle_clock import IdleClock
 from app.uploads.completion import Completion
 
 BATCH = 100
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 class Housekeeping:
     """Each method does one job once; the background worker repeats them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         records: UploadRecords,
         store: UploadStore,
@@ -41,6 +42,7 @@ class Housekeeping:
         completion: Completion,
         *,
         clock: Callable[[], datetime],
+        idle_clock: IdleClock,
         expiry: timedelta,
     ) -> None:
         self._records = records
@@ -48,6 +50,7 @@ class Housekeeping:
         self._inspectable = inspectable
         self._completion = completion
         self._clock = clock
+        self._idle_clock = idle_clock
         self._expiry = expiry
         self._unreadable: set[UploadId] = set()
 
@@ -55,17 +58,44 @@ class Housekeeping:
         """Expire idle uploads, finish interrupted ones, remove what no record wants.
 
         Each of the four is tried, as a full disk may keep one of them from its end, and not
-        another that makes room.
+        another that makes room. None is where a jump of the clock cannot be allowed for.
         """
-        for job in (self.expire, self.finish_stuck, self.remove_orphans, self.forget):
+        now = self.allow_for_clock()
+        jobs: dict[str, Callable[[], None]] = {
+            "expiry": lambda: self.expire(now),
+            "publishing what was interrupted": lambda: self.finish_stuck(now),
+            "removing orphans": self.remove_orphans,
+            "forgetting old records": lambda: self.forget(now),
+        }
+        for name, job in jobs.items():
             try:
                 job()
             except UploadError as error:
-                log.error("%s has failed: %s", job.__name__, error)
+                log.error("%s failed: %s", name, error)
 
-    def expire(self) -> None:
-        """End every upload without activity for the expiry time, and free its room."""
-        cutoff = self._clock() - self._expiry
+    def allow_for_clock(self) -> datetime:
+        """The time now, after no upload looks idle for time that did not pass or does not count.
+
+        See `IdleClock`. Where the clock was set back, nothing is left that was active later than
+        now: it would live until the clock is there again.
+        """
+        reading, uncounted = self._idle_clock.look()
+        if uncounted:
+            log.warning(
+                "the clock was set, or the server was off: %+.0f s do not count as idle time",
+                uncounted.total_seconds(),
+            )
+            self._inspectable.shift_activity(uncounted)
+        self._records.shift_activity(max(uncounted, timedelta(0)), reading.wall)
+        self._idle_clock.keep(reading)
+        return reading.wall
+
+    def expire(self, now: datetime | None = None) -> None:
+        """End every upload without activity for the expiry time, and free its room.
+
+        `now`, here and below, is the clock's time unless it is given.
+        """
+        cutoff = (now or self._clock()) - self._expiry
         for state in (UploadState.RECEIVING, UploadState.HELD):
             while found := self._records.in_state(state, BATCH, idle_since=cutoff):
                 for upload in found:
@@ -100,9 +130,9 @@ class Housekeeping:
         self._store.delete(upload_id)
         log.info("upload expired", extra={"upload_id": upload_id})
 
-    def finish_stuck(self) -> None:
+    def finish_stuck(self, now: datetime | None = None) -> None:
         """Publish uploads whose publisher was killed."""
-        cutoff = self._clock() - STUCK_AFTER
+        cutoff = (now or self._clock()) - STUCK_AFTER
         for upload in self._records.in_state(UploadState.VERIFYING, BATCH, idle_since=cutoff):
             try:
                 self._completion.publish(upload)
@@ -132,9 +162,9 @@ class Housekeeping:
             if state in GONE:
                 self._store.delete(key)
 
-    def forget(self) -> None:
+    def forget(self, now: datetime | None = None) -> None:
         """Drop the records of uploads that ended long ago."""
-        cutoff = self._clock() - REMEMBER_GONE
+        cutoff = (now or self._clock()) - REMEMBER_GONE
         for state in GONE:
             for upload in self._records.in_state(state, BATCH, idle_since=cutoff):
                 self._records.remove(upload.id)

@@ -48,7 +48,7 @@ def status_document() -> dict[str, Any]:
     return {
         "version": __version__,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
-        "uptime_seconds": round(time.time() - started, 3),
+        "uptime_seconds": round(max(0.0, time.time() - started), 3),  # The clock may be set.
         "requests": _requests(counts),
         "transfers": _transfers(counts),
         "uploads": _uploads(counts),

@@ -1,6 +1,6 @@
 """What every kind of records promises: lists of uploads."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -133,3 +133,15 @@ def test_states_are_told_of_the_uploads_that_exist(records: UploadRecords) -> No
         other.id: UploadState.EXPIRED,
     }
     assert records.states([]) == {}
+
+
+@pytest.mark.parametrize("later", [0, 3600])
+def test_activity_is_moved_but_not_beyond_now(records: UploadRecords, later: float) -> None:
+    old, recent, future = (
+        records.add(new_upload(created_at=at(seconds)))[0] for seconds in (-10_000, -10, 10_000)
+    )
+    records.shift_activity(timedelta(seconds=later), NOW)
+    assert records.get(old.id).active_at == at(later - 10_000)
+    assert records.get(recent.id).active_at == (NOW if later else at(-10))
+    assert records.get(future.id).active_at == NOW
+    assert records.get(old.id).created_at == at(-10_000)

@@ -17,6 +17,7 @@ from app.ingest.copy import BodyLimits
 from app.records.base import UploadRecords
 from app.records.memory import MemoryRecords
 from app.storage.base import Durability
+from app.storage.idle_clock import IdleClock, Reading
 from app.storage.local import LocalStore
 from app.uploads.completion import Completion, Listener
 from app.uploads.housekeeping import Housekeeping
@@ -49,6 +50,8 @@ class World:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
         self._policy = UploadPolicy(max_length)
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
+        self.boot_id, self.since_boot = "first boot", 1000.0
+        self._clock_file = folder / "clock"
         self.events: list[UploadCompleted] = []
         self.records: UploadRecords = MemoryRecords() if records is None else records
         self.store = LocalStore(self.staging, self.videos, Durability.NONE)
@@ -71,6 +74,7 @@ class World:
             self.store,
             self.completion,
             clock=lambda: self.now,
+            idle_clock=self.new_idle_clock(),
             expiry=EXPIRY,
         )
 
@@ -86,8 +90,17 @@ class World:
         )
 
     def later(self, **delta: float) -> None:
-        """Turn the clock."""
+        """Let time pass."""
+        self.set_clock(**delta)
+        self.since_boot += timedelta(**delta).total_seconds()
+
+    def set_clock(self, **delta: float) -> None:
+        """Turn the clock alone."""
         self.now += timedelta(**delta)
+
+    def new_idle_clock(self) -> IdleClock:
+        """As the next process has it."""
+        return IdleClock(self._clock_file, lambda: Reading(self.boot_id, self.since_boot, self.now))
 
     def create(
         self,

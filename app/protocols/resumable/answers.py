@@ -48,7 +48,8 @@ def _lifetime(upload: Upload | None, settings: Settings) -> int:
     """Whole seconds from now until the upload expires, if nothing more is heard of it."""
     lifetime = timedelta(seconds=settings.expiry_seconds)
     if upload is not None:
-        lifetime -= datetime.now(UTC) - upload.active_at
+        idle = datetime.now(UTC) - upload.active_at
+        lifetime -= max(idle, timedelta(0))  # Negative where the clock was set back just now.
     return max(0, int(lifetime.total_seconds()))
 
 

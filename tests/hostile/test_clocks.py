@@ -1,0 +1,118 @@
+"""A server whose clock is set while it runs, and between two starts."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.dropzone_client import ChunkedFile, random_bytes, send_chunk, stored_sha256
+from tests.hostile.conftest import Scaled
+from tests.server import Server, running_server
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.e2e
+
+SWEEP_SECONDS = "0.3"
+A_FEW_SWEEPS = 1.5
+DAY = 24 * 3600
+
+
+@dataclass
+class MovedClock:
+    """What all processes of a server take for the time of day; nothing else of them is changed."""
+
+    file: Path
+    library: Path
+
+    def set(self, days: int) -> None:
+        """So far from the real one, at once."""
+        with self.file.open("r+b") as file:
+            file.write(struct.pack("=q", days * DAY))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The environment of a server that goes by it."""
+        return {"LD_PRELOAD": str(self.library), "MOVED_CLOCK_FILE": str(self.file)}
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> MovedClock:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("moving a server's clock takes a C compiler")
+    library, source = tmp_path / "moved_clock.so", Path(__file__).with_name("moved_clock.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    (tmp_path / "offset").write_bytes(bytes(8))
+    return MovedClock(tmp_path / "offset", library)
+
+
+@pytest.fixture
+def server(tmp_path: Path, clock: MovedClock) -> Iterator[Server]:
+    with running_server(tmp_path, **clock.options, SLUICE_SWEEP_SECONDS=SWEEP_SECONDS) as running:
+        yield running
+
+
+def server_time(server: Server) -> datetime:
+    return datetime.fromisoformat(server.get("/api/server").json()["time"])
+
+
+def check_alive(server: Server, upload_id: str, offset: int) -> None:
+    """It is there, and its client is told a time to come at which it expires."""
+    document = server.get(f"/api/uploads/{upload_id}").json()
+    assert (document.get("state"), document.get("offset")) == ("receiving", offset), document
+    assert datetime.fromisoformat(document["expires"]) > server_time(server)
+
+
+def test_no_upload_is_lost_to_a_clock_that_is_set(
+    server: Server, clock: MovedClock, scaled: Scaled
+) -> None:
+    jumps = [8, 0, -8, 8, 20_000, 0] * scaled(short=1, long=10)
+    file = ChunkedFile(random_bytes(1000 * (len(jumps) + 1)), 1000)
+    upload_id = send_chunk(server, file, 0).json()["id"]
+    real = server_time(server)
+    for number, jump in enumerate(jumps, start=1):
+        clock.set(jump)
+        time.sleep(A_FEW_SWEEPS)
+        check_alive(server, upload_id, 1000 * number)
+        assert send_chunk(server, file, number).status_code == 200
+    assert abs((server_time(server) - real).total_seconds()) < 3600, "the clock is right again"
+    assert server.get(f"/api/videos/{upload_id}").status_code == 200
+    assert stored_sha256(server, upload_id) == file.sha256
+    assert "the clock was set" in server.log
+
+
+@pytest.mark.parametrize("wrong", [-20_000, 8])
+def test_no_upload_is_lost_to_a_start_with_a_wrong_clock_that_is_set_right(
+    server: Server, clock: MovedClock, wrong: int
+) -> None:
+    file = ChunkedFile(random_bytes(3000), 1000)
+    upload_id = send_chunk(server, file, 0).json()["id"]
+    time.sleep(A_FEW_SWEEPS)
+    server.stop()
+    clock.set(wrong)
+    server.start()
+    time.sleep(A_FEW_SWEEPS)
+    check_alive(server, upload_id, 1000)
+    assert send_chunk(server, file, 1).status_code == 200
+    clock.set(0)
+    time.sleep(A_FEW_SWEEPS)
+    check_alive(server, upload_id, 2000)
+    assert send_chunk(server, file, 2).json()["complete"] is True
+
+
+def test_with_the_clock_set_back_uploads_still_expire(server: Server, clock: MovedClock) -> None:
+    server.options["SLUICE_EXPIRY_SECONDS"] = "3"
+    server.restart()
+    upload_id = send_chunk(server, ChunkedFile(random_bytes(3000), 1000), 0).json()["id"]
+    clock.set(-8)
+    wait_until(
+        lambda: server.get(f"/api/uploads/{upload_id}").status_code == 410, "the upload expires"
+    )

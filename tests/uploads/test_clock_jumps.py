@@ -1,0 +1,204 @@
+"""Clocks that are set, and servers that were off: no upload expires by that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import NoRoom
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload
+from app.records.base import UploadRecords
+from app.records.engine import Database
+from app.records.sql import SqlRecords
+from app.storage import idle_clock
+from app.uploads.housekeeping import Housekeeping
+from tests.uploads.world import EXPIRY, World
+
+DAY = 24 * 3600
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def swept(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    """A world whose clocks were looked at before, and are twice a day."""
+    monkeypatch.setattr(idle_clock, "COUNTED_GAP", timedelta(hours=12))
+    with closing(Database(f"sqlite:///{tmp_path}/sluice.db", synced=False)) as database:
+        records: UploadRecords | None = None
+        if request.param == "sqlite":
+            database.migrate()
+            records = SqlRecords(database)
+        world = World(tmp_path, records=records)
+        world.housekeeping.sweep()
+        yield world
+
+
+def begun(world: World) -> Upload:
+    """An upload with some of its bytes."""
+    return world.send(world.create(1000), 0, 10)
+
+
+def let_days_pass(world: World, days: float) -> None:
+    """With the background worker at work."""
+    for _ in range(round(days * 2)):
+        world.later(hours=12)
+        world.housekeeping.sweep()
+
+
+def start_again(world: World) -> None:
+    """Housekeeping in a new process."""
+    world.housekeeping = Housekeeping(
+        world.records,
+        world.store,
+        world.store,
+        world.completion,
+        clock=lambda: world.now,
+        idle_clock=world.new_idle_clock(),
+        expiry=EXPIRY,
+    )
+
+
+def set_right(world: World) -> None:
+    world.set_clock(days=365 * 56)
+
+
+def set_ahead(world: World) -> None:
+    world.set_clock(days=8)
+
+
+def set_ahead_and_restarted(world: World) -> None:
+    world.set_clock(days=8)
+    start_again(world)
+
+
+def machine_off_for_weeks(world: World) -> None:
+    world.set_clock(days=21)
+    world.boot_id, world.since_boot = "second boot", 10.0
+    start_again(world)
+
+
+def server_off_for_weeks(world: World) -> None:
+    world.later(days=21)
+    start_again(world)
+
+
+def asleep_for_weeks(world: World) -> None:
+    """A laptop: the time since the boot goes on."""
+    world.later(days=21)
+
+
+@pytest.mark.parametrize(
+    "jump",
+    [
+        set_right,
+        set_ahead,
+        set_ahead_and_restarted,
+        machine_off_for_weeks,
+        server_off_for_weeks,
+        asleep_for_weeks,
+    ],
+)
+def test_time_in_which_no_client_could_return_is_no_idle_time(
+    swept: World, jump: Callable[[World], None]
+) -> None:
+    upload = begun(swept)
+    let_days_pass(swept, 5)
+    jump(swept)
+    swept.housekeeping.sweep()
+    let_days_pass(swept, 1)
+    assert swept.state(upload) is UploadState.RECEIVING
+    assert swept.records.get(upload.id).active_at <= swept.now
+    assert swept.send(upload, 10, 20).offset == 20
+    let_days_pass(swept, 6.5)
+    assert swept.state(upload) is UploadState.RECEIVING
+    let_days_pass(swept, 1)
+    assert swept.state(upload) is UploadState.EXPIRED
+
+
+def test_what_was_idle_before_a_jump_expires_on_time_after_it(swept: World) -> None:
+    upload = begun(swept)
+    let_days_pass(swept, 5)
+    set_ahead(swept)
+    let_days_pass(swept, 2.5)
+    assert swept.state(upload) is UploadState.EXPIRED
+
+
+def test_an_upload_active_after_the_jump_and_before_it_was_noticed_does_not_live_longer(
+    swept: World,
+) -> None:
+    swept.set_clock(days=8)
+    upload = begun(swept)
+    swept.housekeeping.sweep()
+    assert swept.records.get(upload.id).active_at == swept.now
+
+
+def test_a_clock_set_back_makes_nothing_live_for_ever(swept: World) -> None:
+    upload = begun(swept)
+    swept.later(minutes=1)
+    swept.housekeeping.sweep()
+    swept.set_clock(days=-8)
+    swept.housekeeping.sweep()
+    assert swept.records.get(upload.id).active_at == swept.now
+    let_days_pass(swept, 6.5)
+    assert swept.state(upload) is UploadState.RECEIVING
+    let_days_pass(swept, 1)
+    assert swept.state(upload) is UploadState.EXPIRED
+
+
+def test_ahead_and_back_between_two_looks_leaves_nothing_in_the_future(swept: World) -> None:
+    swept.set_clock(days=400)
+    upload = begun(swept)
+    swept.set_clock(days=-400)
+    swept.housekeeping.sweep()
+    assert swept.records.get(upload.id).active_at == swept.now
+
+
+def test_ended_uploads_are_remembered_as_long_as_before(swept: World) -> None:
+    upload = begun(swept)
+    swept.service.cancel(upload.owner, upload.id)
+    swept.set_clock(days=40)
+    swept.housekeeping.sweep()
+    assert swept.state(upload) is UploadState.CANCELLED
+
+
+def test_a_file_without_a_record_is_not_taken_for_old(swept: World) -> None:
+    swept.staging.mkdir(exist_ok=True)
+    foreign = swept.staging / ("f" * 32)
+    foreign.write_bytes(b"another server's")
+    os.utime(foreign, (0, foreign.stat().st_mtime - 8 * DAY))  # As it looks 8 days ahead.
+    swept.set_clock(days=8)
+    swept.housekeeping.sweep()
+    assert foreign.exists()
+
+
+def test_nothing_expires_while_a_jump_cannot_be_recorded(
+    swept: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = begun(swept)
+    set_ahead(swept)
+
+    def refuse(*_: object) -> None:
+        raise NoRoom("The disk of the database has no free space.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(swept.records, "shift_activity", refuse)
+        for _ in range(2):
+            with pytest.raises(NoRoom):
+                swept.housekeeping.sweep()
+    swept.housekeeping.sweep()
+    assert swept.state(upload) is UploadState.RECEIVING
+
+
+def test_what_the_file_of_the_clock_says_is_not_trusted(swept: World, tmp_path: Path) -> None:
+    upload = begun(swept)
+    for content in ("", "[]", '["first boot", "x", 3]', '{"a": 1}', "\0"):
+        (tmp_path / "clock").write_text(content)
+        start_again(swept)
+        swept.housekeeping.sweep()
+        assert swept.state(upload) is UploadState.RECEIVING
