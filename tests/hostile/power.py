@@ -1,0 +1,83 @@
+"""A disk whose power can be cut: what the kernel had in memory only is then gone.
+
+An ext4 file system in a file, on a loop device that passes everything on at once (direct I/O). A
+copy of the file is the disk as the machine would find it when it starts again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.hostile.disks import run
+from tests.server import Server
+
+MEGABYTES = 512
+COMMIT_SECONDS = 600
+"""By itself the file system writes nothing before; the kernel's own limit for data is 30 s."""
+QUIET_SECONDS = 0.2
+WRITTEN_SECTORS = 6
+"""The column of /sys/block/*/stat."""
+
+
+@dataclass
+class PoweredDisk:
+    """An image, and the folder at which it is mounted from `device`."""
+
+    image: Path
+    folder: Path
+    device: str
+
+    def image_after_power_cut(self, server: Server, target: Path) -> None:
+        """Copy the disk as it is at this instant, at which the server stands still."""
+        for process in server.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+        written = -1
+        while written != self._written_sectors():  # A sync may still be on its way.
+            written = self._written_sectors()
+            time.sleep(QUIET_SECONDS)
+            subprocess.run(["cp", "--sparse=always", self.image, target], check=True)
+
+    def _written_sectors(self) -> int:
+        text = Path("/sys/block", Path(self.device).name, "stat").read_text()
+        return int(text.split()[WRITTEN_SECTORS])
+
+
+def new_image(path: Path) -> Path:
+    """An empty file system; the test is skipped where there cannot be one."""
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("mkfs.ext4 is not installed")
+    with path.open("wb") as file:
+        file.truncate(MEGABYTES << 20)
+    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(path))
+    return path
+
+
+@contextmanager
+def powered_disk(image: Path, folder: Path) -> Iterator[PoweredDisk]:
+    """The disk of an image, mounted at a folder; one that lost its power recovers its journal."""
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        device = _attach(image)
+        stack.callback(subprocess.run, ["losetup", "-d", device], check=True)
+        run("mount", "-o", f"commit={COMMIT_SECONDS}", device, str(folder))
+        stack.callback(subprocess.run, ["umount", str(folder)], check=True)
+        yield PoweredDisk(image, folder, device)
+
+
+def _attach(image: Path) -> str:
+    run("losetup", "--find")
+    words = ["losetup", "--direct-io=on", "--find", "--show", str(image)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no loop device: {done.stderr.strip()}")
+    return done.stdout.strip()

@@ -1,0 +1,322 @@
+"""Files on their way to a server by each protocol, over lines that break.
+
+Each sender notes what the server has acknowledged, and fails as soon as the server knows less.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from threading import Event
+from urllib.parse import urlencode
+
+import requests
+
+from tests.dropzone_client import BOUNDARY, ChunkedFile, form_headers
+from tests.resumable_client import Answer, read_answer, request_bytes
+from tests.server import Server
+
+MOST_BYTES = 700_000
+CHUNK_BYTES = 100_000
+CUT_SHARE = 0.3
+"""Of the requests over a bad line."""
+STALL_SECONDS = 0.3
+FINISH_SECONDS = 120
+"""After it a sender that still has no answer over a good line is stuck."""
+
+BUSY = {409, 503}
+"""An earlier request of the same sender may still be at the bytes."""
+
+
+@dataclass
+class Line:
+    """The way to a server; a bad one breaks off some requests in the middle of their body."""
+
+    server: Server
+    is_bad: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def ask(
+        self, rng: Random, method: str, path: str, body: bytes = b"", **headers: str
+    ) -> Answer | None:
+        """The answer to a request; None where the connection broke, for whatever reason."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = request_bytes(self.server, method, path, body, named)
+        is_cut = self.is_bad and rng.random() < CUT_SHARE
+        try:
+            with self.server.connect() as connection:
+                if is_cut:
+                    self.counts["cuts"] += 1
+                    connection.sendall(request[: rng.randrange(len(request))])
+                    time.sleep(rng.choice([0, rng.uniform(0, STALL_SECONDS)]))
+                    return None
+                connection.sendall(request)
+                return read_answer(connection, method)
+        except OSError:
+            time.sleep(0.02)
+            return None
+
+
+class Sender:
+    """One file. `step` sends one request; acknowledged bytes are counted from the first one on."""
+
+    def __init__(self, line: Line, seed: int) -> None:
+        self.rng = Random(seed)
+        self.line = line
+        self.content = self.rng.randbytes(self.rng.randrange(MOST_BYTES))
+        self.id = ""
+        self.acknowledged = 0
+        self.is_complete = False
+        self.files: dict[str, str] = {}
+
+    def step(self) -> None:
+        """One request more, or two."""
+        if not self.id:
+            self.create()
+            return
+        offset = self.known_offset()
+        if offset is not None and not self.is_complete:
+            self.send(offset)
+
+    def create(self) -> None:
+        """Ask for an upload."""
+        raise NotImplementedError
+
+    def look(self) -> int | None:
+        """The offset that the server tells; None where it did not answer."""
+        raise NotImplementedError
+
+    def send(self, offset: int) -> None:
+        """Send bytes from there on."""
+        raise NotImplementedError
+
+    def known_offset(self) -> int | None:
+        """The same, which is never before what was acknowledged."""
+        offset = self.look()
+        if offset is not None:
+            assert offset >= self.acknowledged, f"{self}: {offset} < {self.acknowledged}"
+            self.acknowledge(offset)
+        return offset
+
+    def acknowledge(self, offset: int) -> None:
+        """The server has said that it has so many bytes."""
+        self.acknowledged = max(self.acknowledged, offset)
+        if offset == len(self.content) and not self.is_complete:
+            self.is_complete = True
+            self.files[self.id] = hashlib.sha256(self.content).hexdigest()
+
+    def forget_unfinished(self) -> None:
+        """After a power cut, where only finished files were promised to survive it."""
+        if not self.is_complete:
+            self.acknowledged = 0
+
+    def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer | None:
+        """The answer; never one that tells of a fault of the server's."""
+        answer = self.line.ask(self.rng, method, path, body, **headers)
+        if answer is not None:
+            assert answer.status < 400 or answer.status in BUSY, f"{self}: {answer}"
+        return answer if answer is not None and answer.status < 400 else None
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} {self.id} of {len(self.content)} bytes"
+
+
+class Tus(Sender):
+    """tus 1.0.0."""
+
+    VERSION = "1.0.0"
+
+    def create(self) -> None:
+        """An empty file needs a request with no bytes besides."""
+        length = str(len(self.content))
+        answer = self.ask("POST", "/tus/", Tus_Resumable=self.VERSION, Upload_Length=length)
+        if answer is not None:
+            self.id = answer.upload_id
+
+    def look(self) -> int | None:
+        """HEAD."""
+        answer = self.ask("HEAD", f"/tus/{self.id}", Tus_Resumable=self.VERSION)
+        return None if answer is None else int(answer.headers["upload-offset"])
+
+    def send(self, offset: int) -> None:
+        """PATCH."""
+        end = offset + self.rng.randint(1, 2 * CHUNK_BYTES)
+        answer = self.ask(
+            "PATCH",
+            f"/tus/{self.id}",
+            self.content[offset:end],
+            Tus_Resumable=self.VERSION,
+            Upload_Offset=str(offset),
+            Content_Type="application/offset+octet-stream",
+        )
+        if answer is not None:
+            self.acknowledge(int(answer.headers["upload-offset"]))
+
+
+class Draft(Sender):
+    """The IETF's resumable uploads."""
+
+    def create(self) -> None:
+        """Without bytes."""
+        length = str(len(self.content))
+        answer = self.ask("POST", "/resumable/", Upload_Complete="?0", Upload_Length=length)
+        if answer is not None:
+            self.id = answer.upload_id
+
+    def look(self) -> int | None:
+        """HEAD."""
+        answer = self.ask("HEAD", f"/resumable/{self.id}")
+        return None if answer is None else int(answer.headers["upload-offset"])
+
+    def send(self, offset: int) -> None:
+        """PATCH."""
+        end = offset + self.rng.randint(1, 2 * CHUNK_BYTES)
+        is_last = end >= len(self.content)
+        answer = self.ask(
+            "PATCH",
+            f"/resumable/{self.id}",
+            self.content[offset:end],
+            Upload_Offset=str(offset),
+            Upload_Complete="?1" if is_last else "?0",
+            Content_Type="application/partial-upload",
+        )
+        if answer is not None:
+            self.acknowledge(min(end, len(self.content)))
+
+
+class Form(Sender):
+    """Dropzone's form, a chunk a request."""
+
+    def __init__(self, line: Line, seed: int) -> None:
+        super().__init__(line, seed)
+        self.file = ChunkedFile(self.content, CHUNK_BYTES)
+
+    def create(self) -> None:
+        """The first chunk does."""
+        self.send(0)
+
+    def look(self) -> int | None:
+        """What the page asks."""
+        answer = self.ask("GET", f"/api/uploads/{self.id}")
+        return None if answer is None else int(answer.json()["offset"])
+
+    def send(self, offset: int) -> None:
+        """The chunk with the byte at the offset; a part of it may be there already."""
+        answer = self.post(offset // CHUNK_BYTES)
+        if answer is not None:
+            self.id = answer.json()["id"]
+            self.acknowledge(answer.json()["received"])
+
+    def post(self, index: int) -> Answer | None:
+        """One chunk."""
+        return self.ask("POST", "/upload", self.file.body(index), **form_headers())
+
+
+class Raw(Form):
+    """Dropzone's `binaryBody`: the fields in the query, the bytes as they are."""
+
+    def post(self, index: int) -> Answer | None:
+        """One chunk."""
+        query = urlencode({**self.file.fields(index), "filename": "film.mp4"})
+        return self.ask("POST", f"/upload?{query}", self.file.chunk(index))
+
+
+class Batch(Sender):
+    """Some whole files in one request, sent again until there are receipts."""
+
+    def step(self) -> None:
+        """All of them."""
+        pieces = [self.content[start : start + 50_000] for start in range(0, MOST_BYTES, 50_000)]
+        body = b"".join(self.part(number, piece) for number, piece in enumerate(pieces))
+        boundary = f"--{BOUNDARY}--\r\n".encode()
+        answer = self.ask("POST", "/batch", body + boundary, **form_headers())
+        if answer is None:
+            return
+        receipts = answer.json()["files"]
+        assert len(receipts) == len(pieces), json.dumps(receipts)
+        for receipt, piece in zip(receipts, pieces, strict=True):
+            assert "id" in receipt, receipt
+            self.files[receipt["id"]] = hashlib.sha256(piece).hexdigest()
+        self.is_complete = True
+
+    def part(self, number: int, piece: bytes) -> bytes:
+        """A file after its fingerprint, by which one that is stored is not stored again."""
+        digest = hashlib.sha256(piece).hexdigest()
+        disposition = f"--{BOUNDARY}\r\nContent-Disposition: form-data; name="
+        fields = f'{disposition}"fingerprint"\r\n\r\n{digest}\r\n'
+        file = f'{disposition}"file"; filename="{number}.mp4"\r\n\r\n'
+        return (fields + file).encode() + piece + b"\r\n"
+
+
+PROTOCOLS = (Form, Raw, Tus, Draft, Batch)
+
+
+@dataclass
+class Crowd:
+    """Senders of every protocol at once, each with one file after another."""
+
+    line: Line
+    seed: int = 0
+    senders: list[Sender] = field(default_factory=list)
+
+    @contextmanager
+    def running(self, *, clients: int = len(PROTOCOLS)) -> Iterator[None]:
+        """Until the context ends; then some files are under way."""
+        stop = Event()
+        with ThreadPoolExecutor(clients) as pool:
+            tasks = [pool.submit(self._send_until, stop, number) for number in range(clients)]
+            try:
+                yield
+            finally:
+                stop.set()
+            for task in tasks:
+                task.result()
+
+    def finish(self) -> None:
+        """Send the rest of every file over a good line."""
+        self.line.is_bad = False
+        for sender in self.senders:
+            deadline = time.monotonic() + FINISH_SECONDS
+            while not sender.is_complete:
+                assert time.monotonic() < deadline, f"{sender} is stuck at {sender.acknowledged}"
+                sender.step()
+
+    def check(self) -> None:
+        """Every file is what was sent."""
+        for sender in self.senders:
+            for upload_id, sha256 in sender.files.items():
+                answer = self._fetch(upload_id)
+                assert answer.status_code == 200, f"{sender}: {answer.text}"
+                assert hashlib.sha256(answer.content).hexdigest() == sha256, str(sender)
+
+    def _fetch(self, upload_id: str) -> requests.Response:
+        """A kill between the last byte and publication leaves the rest to whoever comes next.
+
+        That is the background worker, a minute later, or a client.
+        """
+        server = self.line.server
+        answer = server.get(f"/media/{upload_id}")
+        if answer.status_code == 404:
+            document = server.get(f"/api/uploads/{upload_id}").json()
+            assert document["state"] == "verifying", document
+            fields = {"Content-Type": "application/offset+octet-stream"}
+            fields |= {"Upload-Offset": str(document["length"]), "Tus-Resumable": Tus.VERSION}
+            requests.patch(f"{server.url}/tus/{upload_id}", headers=fields, timeout=60)
+            answer = server.get(f"/media/{upload_id}")
+        return answer
+
+    def _send_until(self, stop: Event, number: int) -> None:
+        kind, rng = PROTOCOLS[number % len(PROTOCOLS)], Random(f"{self.seed} {number}")
+        while not stop.is_set():
+            sender = kind(self.line, rng.getrandbits(64))
+            self.senders.append(sender)
+            while not stop.is_set() and not sender.is_complete:
+                sender.step()
+            self.line.counts[kind.__name__] += sender.is_complete

@@ -1,0 +1,49 @@
+"""Killed workers, killed servers, cut and stalled lines: no acknowledged byte is ever lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+from random import Random
+
+import psutil
+import pytest
+
+from tests.hostile.conftest import Scaled
+from tests.hostile.senders import PROTOCOLS, Crowd, Line
+from tests.server import Server, running_server
+
+pytestmark = pytest.mark.e2e
+
+SERVER_SHARE = 0.1
+"""Of the kills hit every process of the server, which is then started again."""
+
+
+def test_nothing_acknowledged_is_lost_however_often_workers_and_lines_die(
+    tmp_path_factory: pytest.TempPathFactory, scaled: Scaled
+) -> None:
+    """The senders look after every broken request, and compare with what they were told."""
+    rng = Random(29)
+    with running_server(tmp_path_factory.mktemp("killed"), SLUICE_WORKERS="3") as server:
+        crowd = Crowd(Line(server, is_bad=True))
+        clients = len(PROTOCOLS) * scaled(short=1, long=3)
+        with crowd.running(clients=clients):
+            for _ in range(scaled(short=5, long=2500)):
+                time.sleep(rng.uniform(0.1, 0.9))
+                kill_something(server, rng)
+        assert crowd.line.counts["cuts"] > 0
+        crowd.finish()
+        crowd.check()
+        assert {type(sender) for sender in crowd.senders} == {*PROTOCOLS}
+
+
+def kill_something(server: Server, rng: Random) -> None:
+    """One worker, or all of them with the supervisor."""
+    if rng.random() < SERVER_SHARE:
+        server.restart(signal.SIGKILL)
+        return
+    with suppress(psutil.NoSuchProcess):
+        workers = server.web_workers()
+        if workers:
+            rng.choice(workers).kill()
