@@ -11,7 +11,7 @@ from io import RawIOBase
 from typing import Any
 
 from app.domain.errors import BodyStalled, UploadError, UploadGone
-from app.domain.lifecycle import UploadState
+from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
@@ -105,14 +105,14 @@ class WholeFiles(Receiver):
         try:
             # Before its record: a power cut must not leave one that claims what is not there.
             self._store.harden([file.id for file in files])
-            added = self._records.add_all([self._upload_of(file) for file in files])
+            stored = self._add_all([self._upload_of(file) for file in files])
         except BaseException as error:
             for file in files:
                 self.drop(file)
             if isinstance(error, BytesLost):
                 raise _removed() from error
             raise
-        return self._finish(files, [upload for upload, _ in added])
+        return self._finish(files, stored)
 
     def open(self, file: ReceivedFile) -> RawIOBase:
         """Its bytes, from the first."""
@@ -176,6 +176,19 @@ class WholeFiles(Receiver):
             received=RangeSet.of([ByteRange(0, file.length)]),
             sha256=_awaited(file.sha256),
         )
+
+    def _add_all(self, uploads: Sequence[Upload]) -> list[Upload]:
+        """The uploads as they stand in the records, each new or the earlier one of its key.
+
+        One whose bytes a power cut took (see `boot_marker.py`) gives way to the new one.
+        """
+        stored = [upload for upload, _ in self._records.add_all(uploads)]
+        lost = [upload for upload in stored if upload.state is UploadState.RECEIVING]
+        for upload in lost:
+            with suppress(IllegalTransition):  # Another has done it.
+                self._records.move(upload.id, UploadState.EXPIRED, self._clock())
+            self._store.delete(upload.id)
+        return [upload for upload, _ in self._records.add_all(uploads)] if lost else stored
 
     def _finish(
         self, files: Sequence[ReceivedFile], stored: Sequence[Upload]

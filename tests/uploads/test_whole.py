@@ -168,6 +168,18 @@ def test_a_file_left_by_a_killed_request_is_finished_by_the_next(world: World) -
     assert world.files() == {file.id}
 
 
+def test_a_file_whose_bytes_a_power_cut_took_is_stored_when_it_comes_again(world: World) -> None:
+    """Its record says that it is to be received; nobody but this client will send it."""
+    (file,) = fingerprinted(world, "a")
+    world.records.add_all([world.whole._upload_of(file)])
+    world.records.forget_received()
+    first, second = kept(world.whole.keep_all(fingerprinted(world, "a", "b")))
+    assert [first.upload.state, second.upload.state] == [UploadState.COMPLETE] * 2
+    assert world.content(first.upload) == pattern(0, 100)
+    assert world.state(world.records.get(file.id)) is UploadState.EXPIRED
+    assert world.files() == {first.upload.id, second.upload.id}
+
+
 def test_one_that_is_cancelled_meanwhile_does_not_harm_the_others(world: World) -> None:
     files = fingerprinted(world, "a", "b", "c")
     add_all = world.records.add_all
