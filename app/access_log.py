@@ -1,4 +1,7 @@
-"""Logs as JSON, one object a line: requests, with the ids that tie them together, and all else."""
+"""The log: requests, with the ids that tie them together, and all else.
+
+One JSON object a line, for programs; lines to be read at a terminal, where the output is one.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,25 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TextIO
 
 from gunicorn.glogging import Logger
 
+AUTO, JSON, TEXT = "auto", "json", "text"
+
 _EXTRA = ("upload_id",)
+
+_UNSAFE = (
+    *range(0x20),
+    *range(0x7F, 0xA0),  # DEL, and C1: terminals take some for the beginning of a command.
+    0x061C,
+    *(0x200E, 0x200F),
+    *(0x2028, 0x2029),  # Line breaks to some programs.
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),  # Marks of direction: what follows is shown in another order.
+)
+_ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
+_TEXT_ESCAPES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "\n\t"}
 
 
 class JsonFormatter(logging.Formatter):
@@ -27,29 +44,58 @@ class JsonFormatter(logging.Formatter):
         entry.update({name: getattr(record, name) for name in _EXTRA if hasattr(record, name)})
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return _to_json(entry)
 
 
-def configure_logging(level: str) -> None:
-    """Send every log of this process to standard error as JSON."""
+class TextFormatter(logging.Formatter):
+    """A log record for a person, with its traceback below it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time of day, level and message."""
+        return super().format(record).translate(_TEXT_ESCAPES)
+
+
+def is_text(log_format: str, stream: TextIO) -> bool:
+    """Whether what is written to a stream is for a person."""
+    return log_format == TEXT or (log_format == AUTO and stream.isatty())
+
+
+def configure_logging(level: str, log_format: str = JSON) -> None:
+    """Send every log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(_formatter(log_format))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
+def _formatter(log_format: str) -> logging.Formatter:
+    return TextFormatter() if is_text(log_format, sys.stderr) else JsonFormatter()
+
+
 class AccessLogger(Logger):  # type: ignore[misc]
-    """gunicorn's logger, writing JSON."""
+    """gunicorn's logger, writing as we do; a subclass may name another format."""
+
+    log_format = JSON
 
     def setup(self, cfg: Any) -> None:
         """Configure as gunicorn does, then put our format in place of its own."""
         super().setup(cfg)
-        configure_logging(cfg.loglevel)
+        configure_logging(cfg.loglevel, self.log_format)
         for handler in [*self.error_log.handlers, *self.access_log.handlers]:
-            handler.setFormatter(JsonFormatter())
+            handler.setFormatter(_formatter(self.log_format))
+        self._print = _to_text if is_text(self.log_format, sys.stdout) else _to_json
+        if is_text(self.log_format, sys.stderr) and self.loglevel == logging.INFO:
+            self.error_log.setLevel(logging.WARNING)  # Of its start and end a person is told by us.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        """One line for a request. Its query is left out: it may carry what is nobody's business."""
+        """One line for a request. Its query is left out: it may carry what is nobody's business.
+
+        `received` and `sent` are bytes of the bodies that came and went, whatever was announced.
+        """
+        path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "level": "info",
@@ -58,12 +104,32 @@ class AccessLogger(Logger):  # type: ignore[misc]
             "upload_id": environ.get("sluice.upload_id"),
             "client": environ.get("REMOTE_ADDR"),
             "method": environ.get("REQUEST_METHOD"),
-            "path": environ.get("PATH_INFO"),
+            "path": path.decode("utf-8", "backslashreplace"),
             "status": getattr(resp, "status_code", None),
-            "received": int(environ.get("CONTENT_LENGTH") or 0),
-            "sent": getattr(resp, "sent", None),
+            "received": environ.get("sluice.received", 0),
+            "sent": _sent_bytes(resp, environ),
             "seconds": round(request_time.total_seconds(), 4),
         }
         # One write for a line: lines of several processes do not mix.
-        sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        sys.stdout.write(self._print(entry) + "\n")
         sys.stdout.flush()
+
+
+def _sent_bytes(resp: Any, environ: dict[str, Any]) -> int | None:
+    """What a file that is sent says: gunicorn 27 does not count what goes by sendfile()."""
+    file = environ.get("sluice.sent_file")
+    sent: int | None = getattr(resp, "sent", None)
+    return sent if file is None else file.sent_bytes
+
+
+def _to_json(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False).translate(_ESCAPES)
+
+
+def _to_text(entry: dict[str, Any]) -> str:
+    now = datetime.now().astimezone().strftime("%H:%M:%S")
+    line = (
+        f"{now} {entry['status']} {entry['method']} {entry['path']} "
+        f"in {entry['received']} out {entry['sent']} bytes, {entry['seconds']:.3f} s"
+    )
+    return line.translate(_ESCAPES)

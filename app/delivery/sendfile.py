@@ -20,6 +20,9 @@ from app.wire.context import SENDING_KEY, Sending
 READ_BYTES = 1024 * 1024
 """Block for servers and transports that cannot sendfile (TLS, HTTP/2)."""
 
+SENT_FILE_KEY = "sluice.sent_file"
+"""Where the access log finds the file that is sent, and asks it how far that went."""
+
 IDLE_SECONDS = 60.0
 """A client that takes nothing for so long loses its connection, and can resume with a Range."""
 
@@ -36,6 +39,11 @@ class SpanFile:
         if sending is not None:
             sending.began()
 
+    @property
+    def sent_bytes(self) -> int:
+        """How many of its bytes have gone out."""
+        return self._sent_to - self._start
+
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end of the span."""
         block = self._file.read(min(size, self._left)) or b""
@@ -51,7 +59,7 @@ class SpanFile:
     def close(self) -> None:
         """Close the file; the server does so whether all was sent or not."""
         if self._sending is not None and not self._file.closed:
-            self._sending.ended(self._sent_to - self._start)
+            self._sending.ended(self.sent_bytes)
         self._file.close()
 
 
@@ -60,6 +68,7 @@ def send_span(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Resp
     bound_sending(environ, IDLE_SECONDS)
     wrap = environ.get("wsgi.file_wrapper", FileWrapper)
     spanned = SpanFile(file, span, environ.get(SENDING_KEY))
+    environ[SENT_FILE_KEY] = spanned
     response = Response(wrap(spanned, READ_BYTES), direct_passthrough=True)
     response.content_length = span.length
     return response

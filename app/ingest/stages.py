@@ -47,14 +47,22 @@ class StageClock:
     `tell`.
     """
 
-    __slots__ = ("_now_in", "_since", "_told_at", "_untold", "on_arrival", "seconds", "started")
+    __slots__ = (
+        *("_now_in", "_since", "_told_at", "_told", "_untold"),
+        *("on_arrival", "seconds", "started"),
+    )
 
     def __init__(self) -> None:
         self.on_arrival: Callable[[int], None] | None = None
         self.seconds: dict[Stage, float] = {}
         self.started = self._since = self._told_at = time.perf_counter()
         self._now_in: Stage | None = None
-        self._untold = 0
+        self._told = self._untold = 0
+
+    @property
+    def arrived(self) -> int:
+        """Bytes of the body that have arrived."""
+        return self._told + self._untold
 
     @property
     def elapsed(self) -> float:
@@ -79,6 +87,7 @@ class StageClock:
     def tell(self) -> None:
         """Tell of the bytes that were not told of yet."""
         untold, self._untold = self._untold, 0
+        self._told += untold
         if untold and self.on_arrival is not None:
             self.on_arrival(untold)
 

@@ -13,6 +13,9 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 TOTAL = "total"
 
+RECEIVED_KEY = "sluice.received"
+"""Where the access log finds how many bytes of the body have arrived."""
+
 
 def init_app(app: Flask) -> None:
     """Time every request, from before anything else of the application sees it."""
@@ -40,6 +43,7 @@ def _stop(_error: BaseException | None) -> None:
     token = g.pop("stage_clock_token", None)
     if token is not None:  # Else the request ended before it began.
         stages.stop(token)
+        request.environ[RECEIVED_KEY] = current_clock().arrived
 
 
 def _tell(response: Response) -> Response:
