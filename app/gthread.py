@@ -199,6 +199,17 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self.nr_conns -= 1
         conn.close()
 
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """A worker that stops lets the port go at once.
+
+        gunicorn 27 keeps it until the last request has ended: connections would wait there for
+        nobody, and a new server could not have it.
+        """
+        super().set_accept_enabled(enabled)
+        if not enabled and not self.alive:
+            for listener in self.sockets:
+                listener.close()
+
     def murder_pending(self) -> None:
         """Runs after each round of events, and about once a second without any."""
         if self.nr_conns >= self.worker_connections and not self._close_idle():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import resource
@@ -10,8 +11,11 @@ import socket
 import struct
 from typing import Any
 
-from app.metrics.folder import MetricsFolder
+from app.access_log import AccessLogger
+from app.metrics.folder import MetricsFolder, name_process
+from app.parent import end_with_parent, end_with_supervisor
 from app.settings import from_env
+from app.terminal import greet
 
 settings = from_env(os.environ)
 _metrics = MetricsFolder(settings.data_dir)
@@ -38,7 +42,8 @@ def _descriptors() -> int:
     return most
 
 
-bind = f"{settings.host}:{settings.port}"
+_is_bare_ipv6 = ":" in settings.host and "[" not in settings.host
+bind = f"{f'[{settings.host}]' if _is_bare_ipv6 else settings.host}:{settings.port}"
 workers = settings.workers
 # Threads, since the sync worker is killed in mid-body by its own time-out.
 worker_class = "app.gthread.PatientWorker"
@@ -58,7 +63,12 @@ secure_scheme_headers: dict[str, str] = {}  # Of several that differ it makes a 
 control_socket_disable = True  # Its path is the user's: two servers would share it.
 accesslog = "-"
 loglevel = settings.log_level
-logger_class = "app.access_log.AccessLogger"
+
+
+class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
+    """Writes in the format that the settings name."""
+
+    log_format = settings.log_format
 
 
 def when_ready(server: Any) -> None:
@@ -78,18 +88,36 @@ def when_ready(server: Any) -> None:
         if listener.sock.family in {socket.AF_INET, socket.AF_INET6}:
             listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    greet(settings)
 
 
 def on_starting(_server: Any) -> None:
     """Runs before anything imports prometheus-client, which looks for the folder just once."""
+    end_with_supervisor()
     _metrics.open()
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Give a new worker the first number that no living one has: it goes on with its counts."""
+    taken = {other.number for other in server.WORKERS.values()}
+    worker.number = next(number for number in itertools.count() if number not in taken)
+
+
+def post_fork(_server: Any, worker: Any) -> None:
+    """Runs in the worker, before it loads the application."""
+    end_with_parent(worker.ppid)
+    name_process(_name_of(worker))
 
 
 def child_exit(_server: Any, worker: Any) -> None:
     """What a worker had in progress ended with it, however it ended."""
     from app.metrics.reading import forget_process  # noqa: PLC0415 - see on_starting
 
-    forget_process(worker.pid)
+    forget_process(_name_of(worker))
+
+
+def _name_of(worker: Any) -> str:
+    return f"web{worker.number}"
 
 
 def on_exit(_server: Any) -> None:

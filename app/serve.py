@@ -5,6 +5,7 @@ python -m app.serve
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -12,37 +13,49 @@ import sys
 import time
 from types import FrameType
 
+from app.access_log import configure_logging
+from app.background import KeptRunning, describe_status
 from app.metrics.folder import MetricsFolder
+from app.parent import SUPERVISOR_VARIABLE
 from app.services import build_services
-from app.settings import Settings, SettingsError, from_env
-
-RESTART_SECONDS = 1.0
-"""Pause before a background worker that ended by itself is started again."""
+from app.settings import PREFIX, Settings, SettingsError, from_env
+from app.start_checks import (
+    StartRefused,
+    lock_data_folder,
+    require_free_address,
+    require_own_folders,
+)
+from app.terminal import say_goodbye, say_stopping
 
 POLL_SECONDS = 0.2
 
 WEB = [sys.executable, "-m", "gunicorn", "-c", "python:app.gunicorn_conf", "wsgi:app"]
 WORKER = [sys.executable, "-m", "app.worker"]
 
+log = logging.getLogger(__name__)
+
 
 class Supervisor:
     """Runs both processes; the end of gunicorn, or a signal, ends all."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._is_stopping = False
 
     def run(self) -> int:
         """Serve; gunicorn's exit status, 0 after a signal."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        web, worker = subprocess.Popen(WEB), subprocess.Popen(WORKER)
+        web, worker = subprocess.Popen(WEB), KeptRunning(WORKER)
         while not self._is_stopping and web.poll() is None:
-            if worker.poll() is not None:
-                time.sleep(RESTART_SECONDS)
-                worker = subprocess.Popen(WORKER)
+            worker.look_after()
             time.sleep(POLL_SECONDS)
-        for process in (web, worker):
-            process.terminate()
+        if self._is_stopping:
+            say_stopping(self._settings)
+        else:
+            log.error("the web server ended with %s", describe_status(web.wait()))
+        web.terminate()
+        worker.stop()
         status = web.wait()
         worker.wait()
         return 0 if self._is_stopping else status
@@ -53,20 +66,34 @@ class Supervisor:
 
 
 def main() -> int:
-    """Check the settings, then serve."""
+    """Check the settings and what they name, then serve."""
     try:
         settings = from_env(os.environ)
-    except SettingsError as error:
+        configure_logging(settings.log_level, settings.log_format)
+        require_own_folders(settings)
+        lock = lock_data_folder(settings.data_dir)
+        require_free_address(settings.host, settings.port)
+    except (SettingsError, StartRefused) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     _report_folders(settings)
+    _tell_children(settings)
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
     try:
-        return Supervisor().run()
+        return Supervisor(settings).run()
     finally:
         metrics.close()
         build_services(settings).database.checkpoint()
+        if lock is not None:
+            os.close(lock)
+        say_goodbye()
+
+
+def _tell_children(settings: Settings) -> None:
+    """Who started them, and the staging folder: its default depends on what is there."""
+    os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
+    os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
 
 
 def _report_folders(settings: Settings) -> None:

@@ -22,6 +22,8 @@ MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years; dates before the calendar begins cannot be computed with."""
 
 
+STAGING = Path("/tmp/sluice")
+
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
@@ -128,6 +130,15 @@ def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
     )
 
 
+def default_staging(path: Path = STAGING) -> Path:
+    """The folder in /tmp, which is everyone's; one with our number where that is another user's."""
+    try:
+        is_others = path.lstat().st_uid != os.geteuid()
+    except OSError:
+        is_others = False
+    return path.with_name(f"{path.name}-{os.geteuid()}") if is_others else path
+
+
 def _cores() -> str:
     return str(max(2, len(os.sched_getaffinity(0))))
 
@@ -138,8 +149,14 @@ class Settings:
 
     host: str = _option(str, "127.0.0.1", "Address to serve on.")
     port: int = _option(_port, "8000", "Port to serve on.")
-    staging_dir: Path = _option(
-        _path, "/tmp/sluice", "Folder where chunks are written; best on the disk of the data."
+    staging_dir: Path = field(
+        default_factory=default_staging,
+        metadata={
+            "parse": _path,
+            "default": f"{STAGING}",
+            "help": "Folder where chunks are written; best on the disk of the data. "
+            "`/tmp/sluice-UID` where the default is another user's.",
+        },
     )
     data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
     chunk_bytes: int = _option(_positive, "20971520", "Size of the chunks the page sends.")
@@ -214,6 +231,11 @@ class Settings:
     )
     log_level: str = _option(
         _one_of("debug", "info", "warning", "error"), "info", "What the log says."
+    )
+    log_format: str = _option(
+        _one_of("auto", "json", "text"),
+        "auto",
+        "`json` for programs, `text` for people; `auto` writes text to a terminal, JSON elsewhere.",
     )
 
     @property

@@ -14,7 +14,9 @@ from collections.abc import Callable
 
 from app.access_log import configure_logging
 from app.domain.errors import UploadError
+from app.metrics.folder import name_process
 from app.metrics.instruments import Instruments
+from app.parent import end_with_supervisor
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
 
@@ -33,17 +35,21 @@ END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 log = logging.getLogger(__name__)
 
 
+def attempt(job: Callable[[], None]) -> bool:
+    """Run `job`; whether it went well. A failure is logged, and is no reason to end."""
+    try:
+        job()
+    except Exception as error:
+        is_known = isinstance(error, UploadError)  # A full disk is no bug.
+        log.error("background job failed: %s", error, exc_info=None if is_known else error)
+        return False
+    return True
+
+
 def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> None:
     """Run `job` every so many seconds until `stop`; a failure is logged and tried again."""
     while not stop.is_set():
-        pause = every
-        try:
-            job()
-        except Exception as error:
-            is_known = isinstance(error, UploadError)  # A full disk is no bug.
-            log.error("background job failed: %s", error, exc_info=None if is_known else error)
-            pause = max(every, FAILED_SECONDS)
-        stop.wait(pause)
+        stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
 
 
 def run(services: Services) -> None:
@@ -57,7 +63,7 @@ def run(services: Services) -> None:
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs
     ]
-    housekeeping.remove_deleted()
+    attempt(housekeeping.remove_deleted)
     for thread in threads:
         thread.daemon = True  # A digest of a long file is begun again after a restart.
         thread.start()
@@ -73,10 +79,16 @@ def main() -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     os.nice(BACKGROUND_NICENESS)
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # In all threads that begin later, too.
-    run(build_services(settings, Instruments().count_upload))
+    end_with_supervisor()
+    name_process("background")
+    try:
+        run(build_services(settings, Instruments().count_upload))
+    except Exception:
+        log.exception("the background worker cannot run")
+        return 1
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.ranges import RangeSet
-from app.settings import Settings, SettingsError, from_env
+from app.settings import Settings, SettingsError, default_staging, from_env
 
 GOOD = {
     "SLUICE_HOST": "::1",
@@ -26,6 +26,7 @@ GOOD = {
     "SLUICE_GRACEFUL_SECONDS": "3",
     "SLUICE_ACCEL_REDIRECT": "/protected/",
     "SLUICE_LOG_LEVEL": "debug",
+    "SLUICE_LOG_FORMAT": "text",
 }
 
 BAD = [
@@ -58,13 +59,14 @@ BAD = [
     ("SLUICE_ACCEL_REDIRECT", "/a/../b/"),
     ("SLUICE_ACCEL_REDIRECT", "/a b/"),
     ("SLUICE_LOG_LEVEL", "loud"),
+    ("SLUICE_LOG_FORMAT", "xml"),
 ]
 
 
 def test_defaults_are_those_of_the_contract() -> None:
     settings = from_env({})
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
-    assert settings.staging_dir == Path("/tmp/sluice")
+    assert settings.staging_dir in {Path("/tmp/sluice"), Path(f"/tmp/sluice-{os.geteuid()}")}
     assert settings.data_dir == Path.cwd() / "data"
     assert settings.chunk_bytes == 20 * 1024 * 1024
     assert settings.max_upload_bytes == 1024**4
@@ -88,6 +90,7 @@ def test_every_variable_is_read() -> None:
     assert (settings.body_idle_seconds, settings.min_bytes_per_second) == (2.0, 0.0)
     assert settings.graceful_seconds == 3.0
     assert settings.accel_redirect == "/protected/"
+    assert settings.log_format == "text"
 
 
 def test_the_policy_has_the_operators_limits() -> None:
@@ -136,6 +139,17 @@ def test_folders_are_absolute_whatever_becomes_of_the_working_folder(
     settings = from_env({"SLUICE_DATA_DIR": "videos", "SLUICE_STAGING_DIR": "~/staging"})
     assert settings.data_dir == tmp_path / "videos"
     assert settings.staging_dir == Path.home() / "staging"
+
+
+def test_the_staging_folder_is_ones_own_where_the_usual_one_is_another_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = tmp_path / "sluice"
+    assert default_staging(usual) == usual, "nobody has it"
+    usual.mkdir()
+    assert default_staging(usual) == usual, "it is ours"
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert default_staging(usual) == tmp_path / "sluice-4711"
 
 
 def test_there_are_as_many_workers_as_cores_and_two_at_least() -> None:

@@ -29,10 +29,15 @@ STARTED = "started"
 FREE_BYTES = 32 * 1024 * 1024
 """Less than this in memory, as containers may have, and the folder goes to the data."""
 
-FILE_KINDS = ("counter", "histogram", "gauge_livesum")
+IN_PROGRESS_KIND = "gauge_livesum"
+FILE_KINDS = ("counter", "histogram", IN_PROGRESS_KIND)
 RESERVED_BYTES = 256 * 1024
 """A file a process for each kind. The largest, the histograms, hold half of this when every
 protocol has been used."""
+
+
+_names: dict[int, str] = {}
+"""By process id: a process that is forked has no name at first."""
 
 
 class MetricsFolder:
@@ -73,12 +78,33 @@ class MetricsFolder:
 
 
 def reserve_files(path: Path) -> None:
-    """Take the room of this process's files; to be called before it makes any metric."""
+    """Take the room of this process's files; to be called before it makes any metric.
+
+    Those of counts may be there already, from a process that had its name; what that one had in
+    progress has ended.
+    """
     path.mkdir(mode=0o700, exist_ok=True)  # A clean-up of the machine's may have taken it.
     for kind in FILE_KINDS:
-        name = path / f"{kind}_{os.getpid()}.db"
-        with suppress(OSError), name.open("ab") as file:
-            os.posix_fallocate(file.fileno(), 0, RESERVED_BYTES)
+        name = path / f"{kind}_{process_name()}.db"
+        with suppress(OSError):
+            if kind == IN_PROGRESS_KIND:
+                name.unlink(missing_ok=True)
+            with name.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, RESERVED_BYTES)
+
+
+def name_process(name: str) -> None:
+    """Call this process so. One that takes the place of another goes on in its files.
+
+    Else each that is killed would leave its own until the server ends, and a name must not be that
+    of another living process.
+    """
+    _names[os.getpid()] = name
+
+
+def process_name() -> str:
+    """What this process is called; by its number unless it was given a name."""
+    return _names.get(os.getpid()) or str(os.getpid())
 
 
 def _best_parent(data: Path) -> Path:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 
 from app.domain.lifecycle import GONE, UploadState
 from app.ingest.stages import Stage
-from app.metrics.folder import VARIABLE, reserve_files
+from app.metrics.folder import VARIABLE, process_name, reserve_files
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -38,6 +40,7 @@ class Instruments:
         self.registry = CollectorRegistry()
         self.started = time.time()
         if VARIABLE in os.environ:
+            values.ValueClass = _shared_value_class()
             reserve_files(Path(os.environ[VARIABLE]))
         self._make_for_requests()
         self._make_for_uploads()
@@ -86,6 +89,12 @@ class Instruments:
     def _live_gauge(self, name: str, text: str, *labels: str) -> Gauge:
         """Summed over the processes that live: one that is killed leaves nothing in progress."""
         return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
+
+
+@cache
+def _shared_value_class() -> Any:
+    """prometheus-client's, whose files have the names of our processes; one in a process."""
+    return values.MultiProcessValue(process_name)  # type: ignore[no-untyped-call]
 
 
 def known_method(method: str) -> str:

@@ -40,10 +40,10 @@ def start_time(instruments: Instruments) -> float:
     return mark.stat().st_mtime if mark.is_file() else instruments.started
 
 
-def forget_process(pid: int) -> None:
+def forget_process(name: str) -> None:
     """Drop what a process that has ended had in progress; its counts stay."""
     if VARIABLE in os.environ:
-        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        mark_process_dead(name)  # type: ignore[no-untyped-call]
 
 
 class Snapshot:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 
@@ -46,11 +47,9 @@ def upload_to_each_worker(server: Server) -> int:
 
 
 def counting(server: Server) -> list[Path]:
-    """Files of living workers that have had an upload."""
-    pids = {str(worker.pid) for worker in server.web_workers()}
-    files = metrics_folder(server).glob("histogram_*.db")
-    living = (path for path in files if path.stem.partition("_")[2] in pids)
-    return [path for path in living if b'"upload"' in path.read_bytes()]
+    """Files of workers that have had an upload, or whose predecessor has."""
+    files = metrics_folder(server).glob("histogram_web*.db")
+    return [path for path in files if b'"upload"' in path.read_bytes()]
 
 
 def metrics_folder(server: Server) -> Path:
@@ -194,6 +193,30 @@ def test_a_killed_worker_takes_nothing_along_but_what_it_had_in_progress(
     assert counts.total("sluice_requests_total", protocol="upload") == 3 * files
     assert counts.by("event", "sluice_uploads_total")["complete"] == files
     upload_to_each_worker(server)
+
+
+def test_a_worker_that_takes_the_place_of_a_killed_one_goes_on_in_its_files(
+    start_server: StartServer,
+) -> None:
+    server = start_server(SLUICE_WORKERS="3")
+    upload_to_each_worker(server)
+    folder, before = metrics_folder(server), files_of_counts(server)
+    for _ in range(3):
+        killed = server.web_workers()
+        for worker in killed:
+            worker.kill()
+        psutil.wait_procs(killed, 30)
+        wait_until(lambda: answers(server), "others answer")
+    wait_until(lambda: len(server.web_workers()) == 3, "all have their places")
+    assert metrics_folder(server) == folder
+    assert files_of_counts(server) == before
+    assert scrape(server).total("sluice_requests_total", protocol="health") >= 3
+
+
+def files_of_counts(server: Server) -> set[str]:
+    """Names of all but those of what is in progress."""
+    files = metrics_folder(server).glob("*.db")
+    return {path.name for path in files if "livesum" not in path.name}
 
 
 def test_a_file_that_a_killed_process_had_only_begun_is_passed_over(server: Server) -> None:

@@ -1,0 +1,116 @@
+"""What keeps a server from starting, each in words that say what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import pwd
+import socket
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from app.settings import PREFIX, Settings
+
+LOCK_NAME = "server.lock"
+
+RELEASE_SECONDS = 1.0
+"""How long to wait for a port: the processes of a server that was killed a moment ago let it go."""
+
+log = logging.getLogger(__name__)
+
+
+class StartRefused(Exception):
+    """The message says why, and what to do."""
+
+
+def lock_data_folder(folder: Path) -> int | None:
+    """A descriptor that holds the data folder for this process; raises `StartRefused`.
+
+    None where the folder cannot hold a lock: what else is wrong with it, `/readyz` tells.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(folder / LOCK_NAME, flags, 0o600)
+    except OSError as error:
+        log.warning("cannot lock the data folder %s: %s", folder, error.strerror)
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise StartRefused(
+            f"Another server, process {holder or 'unknown'}, uses the data folder {folder}. "
+            f"Stop it, or set {PREFIX}DATA_DIR to another folder."
+        ) from None
+    except OSError as error:
+        log.warning("cannot lock the data folder %s: %s", folder, error.strerror)
+    with suppress(OSError):  # A full disk: the lock holds without the number.
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def require_own_folders(settings: Settings) -> None:
+    """Raise `StartRefused` where a folder is a link or another user's: it would not be used."""
+    for path, variable in (
+        (settings.staging_dir, "STAGING_DIR"),
+        (settings.library_dir, "DATA_DIR"),
+    ):
+        with suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISLNK(found.st_mode):
+                raise StartRefused(
+                    f"{path} is a symbolic link. Set {PREFIX}{variable} to a folder that is none."
+                )
+            if found.st_uid not in {os.geteuid(), 0}:
+                raise StartRefused(
+                    f"{path} belongs to {_user_name(found.st_uid)}, and would be closed to this "
+                    f"server. Set {PREFIX}{variable} to a folder of your own."
+                )
+
+
+def require_free_address(host: str, port: int) -> None:
+    """Raise `StartRefused` unless this process may listen there."""
+    deadline = time.monotonic() + RELEASE_SECONDS
+    while (error := _bind_error(host, port)) is not None:
+        if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+            raise StartRefused(_explain(error, host, port))
+        time.sleep(0.05)
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+            probe.listen()
+        except OSError as error:
+            return error
+    return None
+
+
+def _explain(error: OSError, host: str, port: int) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine. Set {PREFIX}HOST to one that is."
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} is in use. Stop the program that uses it "
+            f"(`ss -ltnp 'sport = :{port}'` shows which), or set {PREFIX}PORT to another port."
+        )
+    if error.errno == errno.EACCES:
+        return f"This user may not listen on port {port}. Set {PREFIX}PORT to one above 1023."
+    return f"Cannot listen on {host}, port {port}: {error.strerror}."
+
+
+def _user_name(number: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"

@@ -1,0 +1,186 @@
+"""The processes of a server belong together, and two servers do not share a data folder."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.server import ROOT, STOP_SECONDS, Server, free_port
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.e2e
+
+StartServer = Callable[..., Server]
+
+HEAD = (
+    b"POST /upload?dzuuid=half&dzchunkindex=0&dztotalfilesize=100000&dzchunksize=100000"
+    b"&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=half.mp4 HTTP/1.1\r\n"
+    b"Host: a\r\nContent-Length: 100000\r\n\r\n"
+)
+
+
+def kill_top(server: Server) -> list[psutil.Process]:
+    """Kill the supervisor alone; the processes it had."""
+    assert server.process is not None
+    _, *below = server.processes()
+    server.process.kill()
+    server.process.wait()
+    return below
+
+
+def is_refused(server: Server) -> bool:
+    """Whether nobody listens on the port."""
+    try:
+        server.connect().close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def run_server(folder: Path, **options: str) -> subprocess.CompletedProcess[str]:
+    """A server that is expected not to start."""
+    server = Server(folder, options)
+    return subprocess.run(
+        [sys.executable, "-m", "app.serve"],
+        cwd=ROOT,
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_without_its_supervisor_a_server_finishes_what_runs_and_ends(tmp_path: Path) -> None:
+    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40"})
+    server.start()
+    with server.connect() as connection:
+        connection.sendall(HEAD + bytes(50_000))
+        wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+        below = kill_top(server)
+        wait_until(lambda: is_refused(server), "the port is free while the request still runs")
+        server.start()
+        try:
+            connection.sendall(bytes(50_000))
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+            assert not psutil.wait_procs(below, STOP_SECONDS)[1]
+            assert len(server.get("/api/videos").json()["videos"]) == 1
+        finally:
+            server.stop()
+            for process in below:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def test_a_request_that_does_not_end_does_not_keep_an_orphan(tmp_path: Path) -> None:
+    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600"})
+    server.start()
+    with server.connect() as connection:
+        connection.sendall(HEAD + bytes(50_000))
+        wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+        below = kill_top(server)
+        try:
+            assert not psutil.wait_procs(below, STOP_SECONDS)[1]
+        finally:
+            for process in below:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def test_a_background_worker_that_ends_is_named_in_the_log(start_server: StartServer) -> None:
+    server = start_server()
+
+    def workers() -> list[psutil.Process]:
+        return [one for one in server.processes() if "app.worker" in " ".join(one.cmdline())]
+
+    (first,) = workers()
+    first.send_signal(signal.SIGKILL)
+    wait_until(lambda: "the background worker ended with SIGKILL" in server.log, "it is told")
+    wait_until(lambda: workers() and first not in workers(), "another has its place")
+
+
+def test_a_second_server_on_one_data_folder_is_refused(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server()
+    assert server.process is not None
+    data = server.environment["SLUICE_DATA_DIR"]
+    second = run_server(tmp_path, SLUICE_DATA_DIR=data)
+    assert second.returncode == 2
+    (line,) = second.stderr.splitlines()
+    assert data in line
+    assert f"process {server.process.pid}" in line
+    assert server.get("/readyz").ok
+
+
+def test_a_port_in_use_is_told_in_one_line(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server()
+    second = run_server(tmp_path, SLUICE_PORT=str(server.port))
+    assert second.returncode == 2
+    assert re.fullmatch(f"Port {server.port} is in use.*\n", second.stderr)
+
+
+class Terminal:
+    """A server whose output is a terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = Server(folder, {"SLUICE_WORKERS": "1"}, free_port())
+        self._reader, terminal = pty.openpty()
+        os.set_blocking(self._reader, False)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "app.serve"],
+            cwd=ROOT,
+            env=self.server.environment,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+        os.close(terminal)
+        self._text = ""
+
+    @property
+    def text(self) -> str:
+        """What has been written so far."""
+        with suppress(BlockingIOError, OSError):
+            while more := os.read(self._reader, 65536):
+                self._text += more.decode()
+        return self._text
+
+    def close(self) -> None:
+        """End the server, if it still runs."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._reader)
+
+
+def test_a_person_at_a_terminal_is_greeted_and_told_goodbye(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    try:
+        wait_until(lambda: "Press Ctrl-C to stop" in terminal.text, "it is ready")
+        assert f"open http://127.0.0.1:{terminal.server.port}" in terminal.text
+        assert str(terminal.server.staging) in terminal.text
+        assert terminal.server.get("/healthz").ok
+        wait_until(lambda: " 200 GET /healthz " in terminal.text, "the request is logged")
+        os.killpg(terminal.process.pid, signal.SIGINT)  # What Ctrl-C does.
+        assert terminal.process.wait(STOP_SECONDS) == 0
+        time.sleep(0.1)
+        assert terminal.text.rstrip().endswith("Sluice has stopped.")
+        assert "Traceback" not in terminal.text
+        assert '"level"' not in terminal.text
+    finally:
+        terminal.close()
