@@ -167,6 +167,9 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self._report_crowd(conn.address)
             self._let_go(conn)
             return
+        if _has_begun(conn):
+            self.enqueue_req(conn)
+            return
         self._silent[conn] = time.monotonic() + HEADER_SECONDS
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
 
@@ -285,6 +288,14 @@ def _is_of_client(error: OSError) -> bool:
     """Whether it tells of the connection or of the client behind it, and not of a file."""
     kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
     return isinstance(error, kinds) or error.errno in GONE
+
+
+def _has_begun(conn: Any) -> bool:
+    """Whether the first bytes of a new connection have come with it, as they mostly have."""
+    try:
+        return bool(conn.sock.recv(1, socket.MSG_PEEK))
+    except OSError:  # Not yet, or it is broken: the poller will tell.
+        return False
 
 
 def _stop_reading(conn: Any) -> None:
