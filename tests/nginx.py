@@ -42,15 +42,30 @@ def deployed_nginx(
 
     From `library` it sends files itself.
     """
+    port = free_port()
+    with _nginx(folder, _adapted(port, target, prefix, library), port, prefix) as url:
+        yield url
+
+
+@contextmanager
+def bare_nginx(folder: Path, target: int, words: str = "") -> Iterator[str]:
+    """One that nobody has set up: `proxy_pass` and nothing else but `words`."""
+    port = free_port()
+    place = f"location / {{ proxy_pass http://127.0.0.1:{target}; {words} }}"
+    with _nginx(folder, f"server {{ listen 127.0.0.1:{port}; {place} }}", port, "") as url:
+        yield url
+
+
+@contextmanager
+def _nginx(folder: Path, site: str, port: int, prefix: str) -> Iterator[str]:
     program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if program is None:
         pytest.skip("nginx is not installed")
     folder.mkdir()
-    port = free_port()
     # Started by root it would work as another user, to whom pytest's folders are closed.
     user_line = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(FRAME.format(user_line=user_line, folder=folder))
-    (folder / "sluice.conf").write_text(_adapted(port, target, prefix, library))
+    (folder / "sluice.conf").write_text(site)
     words = [program, "-c", f"{folder}/nginx.conf", "-p", str(folder), "-e", f"{folder}/errors"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -16,7 +16,7 @@ from app.settings import from_env
 from app.wire.proxy import TrustedProxies
 from tests.conformance.tus_client import CHUNK_TYPE, Tus
 from tests.dropzone_client import random_bytes, read_response
-from tests.nginx import deployed_nginx
+from tests.nginx import bare_nginx, deployed_nginx
 from tests.resumable_client import read_answer, request_bytes
 from tests.server import Server, running_server
 
@@ -287,6 +287,22 @@ def test_an_upload_goes_through_nginx(
             assert tus.patch(upload, 0, content).status == 204
             assert "checksum-trailer" not in tus.extensions
             assert requests.get(upload, timeout=60).content == content
+
+
+@pytest.mark.e2e
+def test_behind_an_nginx_that_tells_nothing_a_location_is_a_path(
+    server: Server, tmp_path: Path
+) -> None:
+    """It puts the service's own address into Host, and would send the client there."""
+    with bare_nginx(tmp_path / "nginx", server.port) as url:
+        assert location(url) == "/tus"
+    with bare_nginx(
+        tmp_path / "other", server.port, "proxy_set_header X-Real-IP $remote_addr;"
+    ) as url:
+        assert location(url) == "/tus"
+    scheme = "proxy_set_header X-Forwarded-Proto $scheme;"
+    with bare_nginx(tmp_path / "scheme", server.port, f"proxy_http_version 1.1; {scheme}") as url:
+        assert location(url) == "/tus"
 
 
 @pytest.mark.e2e
