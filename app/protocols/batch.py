@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
+from flask import Blueprint, Response, jsonify, request
 
 from app.domain.errors import (
     BodyStalled,
@@ -28,6 +28,7 @@ from app.domain.errors import (
     InvalidRequest,
     MalformedBody,
     TooLarge,
+    UnknownChunkFields,
     UploadError,
 )
 from app.domain.lifecycle import UploadState
@@ -36,6 +37,7 @@ from app.ingest.form import FilePart
 from app.ingest.stages import Stage, stage
 from app.ingest.turns import aside
 from app.uploads.whole import Kept, ReceivedFile
+from app.wire.chunk_signs import chunk_signs
 from app.wire.context import current_owner, current_services
 from app.wire.problems import Problem, answer_json, report
 from app.wire.request_body import open_form
@@ -51,6 +53,8 @@ GROUP_SECONDS = 0.2
 """Whichever comes first ends a group: on a slow line a file does not wait for the next one. It is
 kept while the next group arrives, so a crash costs two groups of what no receipt tells of yet."""
 
+OWN_FIELDS = {"fingerprint", "length"}
+
 _LENGTH = re.compile(r"[0-9]{1,18}")
 
 BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
@@ -61,6 +65,7 @@ Receipt = dict[str, Any]
 @blueprint.post("/batch")
 def batch() -> Response:
     """Store every file of the form; receipts in the order of the parts."""
+    _refuse_chunk({}, request.headers.keys())
     with ThreadPoolExecutor(1, thread_name_prefix="batch") as keeper:
         files = _Batch(keeper)
         try:
@@ -112,6 +117,8 @@ class _Batch:
             return
         if len(self._receipts) == MAX_FILES:
             raise TooLarge(f"A batch has at most {MAX_FILES} files; this many are stored.")
+        if others := fields.keys() - OWN_FIELDS:
+            _refuse_chunk({name: fields[name] for name in others})
         receipt: Receipt = {"name": part.filename}
         try:
             file = _received(part, fields)
@@ -162,6 +169,12 @@ def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Kept | UploadE
     except UploadError as error:
         for receipt in receipts:
             receipt["error"] = Problem.of(error).to_json()
+
+
+def _refuse_chunk(fields: dict[str, str], headers: Iterable[str] = ()) -> None:
+    """Raise `UnknownChunkFields` where names of another protocol tell of a chunk."""
+    if signs := chunk_signs(fields, headers, None):
+        raise UnknownChunkFields.of(signs)
 
 
 def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:

@@ -39,6 +39,18 @@ def test_every_file_gets_a_receipt_in_order(server: Server) -> None:
         assert hashlib.sha256(stored).hexdigest() == receipt["sha256"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "headers"),
+    [({"chunk": "0", "chunks": "3"}, {}), ({}, {"Content-Range": "bytes 0-4/20"})],
+)
+def test_a_chunk_of_a_larger_file_is_refused(
+    server: Server, fields: dict[str, str], headers: dict[str, str]
+) -> None:
+    body = form_body(fields, [("a.mp4", b"chunk")])
+    response = server.post("/batch", data=body, headers={**form_headers(), **headers})
+    assert (response.status_code, response.json()["code"]) == (400, "unknown_chunk_fields")
+
+
 def test_one_bad_file_does_not_spoil_the_rest(server: Server) -> None:
     files = [("a.mp4", b"first"), ("x" * 2000, b"refused" * 1000), ("b.mp4", b"second")]
     answer = server.post("/batch", data=form_body({}, files), headers=form_headers()).json()
