@@ -101,8 +101,11 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close all idle connections."""
+        """Close all connections: the idle ones now, the others as soon as they are given back."""
+        pool = self._engine.pool
         self._engine.dispose()
+        # SQLAlchemy 2.0 gives those back to the old pool, which would keep them open.
+        event.listen(pool, "checkin", lambda _, record: record.invalidate())
 
     def checkpoint(self) -> None:
         """Move what the write-ahead log holds into the database, for when no process is left.

@@ -6,6 +6,7 @@ from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -88,6 +89,17 @@ def test_a_new_database_that_another_process_writes_to_is_waited_for(tmp_path: P
         migration.join(30)
     database.close()
     assert errors == []
+
+
+def test_a_connection_in_use_is_closed_as_it_comes_back_after_the_others(
+    database: Database,
+) -> None:
+    with database.read() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        database.close()
+        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        driver.execute("SELECT 1")
 
 
 def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
