@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from types import FrameType
 
 from app.access_log import configure_logging
 from app.background import KeptRunning, describe_status
+from app.domain.errors import UploadError
 from app.metrics.folder import MetricsFolder
 from app.parent import SUPERVISOR_VARIABLE
 from app.services import build_services
@@ -73,7 +75,8 @@ def main() -> int:
         require_own_folders(settings)
         lock = lock_data_folder(settings.data_dir)
         require_free_address(settings.host, settings.port)
-    except (SettingsError, StartRefused) as error:
+        _prepare(settings)
+    except (SettingsError, StartRefused, UploadError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     _report_folders(settings)
@@ -94,6 +97,13 @@ def _tell_children(settings: Settings) -> None:
     """Who started them, and the staging folder: its default depends on what is there."""
     os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
     os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
+
+
+def _prepare(settings: Settings) -> None:
+    """Here, before any worker does: what is wrong with the database is said once, in one line."""
+    services = build_services(settings)
+    with closing(services.database):
+        services.prepare()
 
 
 def _report_folders(settings: Settings) -> None:

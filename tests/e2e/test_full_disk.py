@@ -103,3 +103,16 @@ def test_a_folder_that_cannot_be_written_is_reported(
     assert f"staging: {tmp_path / 'file' / 'staging'}" in server.log, "the operator is told where"
     created = server.post("/api/uploads", json={"name": "a.mp4", "size": 10})
     assert (created.status_code, created.json()["code"]) == (500, "storage_failed")
+
+
+def test_a_database_that_cannot_be_used_is_told_of_in_one_line(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    data = Path(server.environment["SLUICE_DATA_DIR"])
+    data.mkdir()
+    (data / "sluice.db").write_bytes(b"this is no database" * 1000)
+    with pytest.raises(RuntimeError, match="did not start"):
+        server.start()
+    assert "The database failed: file is not a database." in server.log
+    assert "Traceback" not in server.log
+    assert server.process is not None
+    assert server.process.wait(60) == 2
