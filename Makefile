@@ -7,7 +7,7 @@ SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile
 TYPED = $(wildcard app client bench tests scripts/*.py wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run test test-fast attack lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev run test test-fast attack check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,12 @@ test-fast: setup-dev ## the tests that start neither a server nor a browser
 
 attack: setup-dev ## tests/hostile at full length: many kills, cuts, fuzzed bodies, silent clients; about an hour
 	@$(PYTHON) -m pytest tests/hostile --long --timeout=1800 $(ARGS)
+
+check-unit: ## the steps of deploy/ec2.md, run and checked on a fresh Debian with systemd in a container; needs root
+	@scripts/check-unit
+
+check-image: ## the container image, built over a fresh Debian and used; needs root
+	@scripts/check-image
 
 lint: setup-dev ## formatter, linter, types, import rules, spelling, lock files; changes nothing
 	@scripts/lint $(SOURCES) -- $(TYPED)
