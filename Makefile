@@ -18,7 +18,7 @@ setup: ## everything `run` needs; does nothing when all is in place
 setup-dev: ## the same for `test` and `lint`
 	@scripts/setup dev
 
-run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; SLUICE_ variables as in README.md
+run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; SLUICE_ variables as in docs/settings.md
 	@exec $(PYTHON) -m app.serve
 
 test: setup-dev ## all tests; ARGS="-k name" narrows them

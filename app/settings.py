@@ -172,7 +172,9 @@ class Settings:
             "help": "Worker processes.",
         },
     )
-    threads: int = _option(_positive, "64", "Threads a worker process; one a running request.")
+    threads: int = _option(
+        _positive, "64", "Threads per worker process, one for each running request."
+    )
     connections_per_address: int = _option(
         _count,
         "512",
@@ -185,17 +187,15 @@ class Settings:
         "What is on the disk before it is acknowledged: each `chunk`, each finished `file`, "
         "or `none`.",
     )
-    expiry_seconds: float = _option(
-        _seconds, "604800", "An upload without activity for so long is removed."
-    )
+    expiry_seconds: float = _option(_seconds, "604800", "Uploads idle this long are deleted.")
     sweep_seconds: float = _option(
         _seconds, "60", "How often the background worker looks for expired uploads."
     )
     body_idle_seconds: float = _option(
-        _seconds, "30", "A request body of which no byte comes for so long is ended with 408."
+        _seconds, "30", "A request body that stays idle this long ends with 408."
     )
     min_bytes_per_second: float = _option(
-        _rate, "1024", "A request body that comes more slowly is ended with 408; 0 for any rate."
+        _rate, "1024", "A request body that arrives more slowly ends with 408; 0 for any rate."
     )
     graceful_seconds: float = _option(
         _seconds, "30", "How long running requests may take to finish when the server stops."
@@ -230,7 +230,7 @@ class Settings:
         "`/protected/`; empty to send them from here.",
     )
     log_level: str = _option(
-        _one_of("debug", "info", "warning", "error"), "info", "What the log says."
+        _one_of("debug", "info", "warning", "error"), "info", "Lowest level of what is logged."
     )
     log_format: str = _option(
         _one_of("auto", "json", "text"),

@@ -1,4 +1,4 @@
-"""The README's settings table and the code say the same."""
+"""The settings table of the docs and the code say the same."""
 
 import re
 from dataclasses import fields
@@ -11,8 +11,8 @@ CLIENT_VARIABLES = {"SLUICE_URL"}
 
 
 def documented() -> dict[str, str]:
-    """Variable to default as in the rows ``| `SLUICE_PORT` | `8000` | meaning |`` of README.md."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Variable to default as in the rows ``| `SLUICE_PORT` | `8000` | meaning |`` of the docs."""
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     rows = {name: default.strip("`") for name, default in ROW.findall(text)}
     return {name: rows[name] for name in rows.keys() - CLIENT_VARIABLES}
 
@@ -24,7 +24,7 @@ def declared() -> dict[str, str]:
     }
 
 
-def test_readme_has_every_setting_with_its_default() -> None:
+def test_docs_have_every_setting_with_its_default() -> None:
     assert documented() == declared()
 
 
