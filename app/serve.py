@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from types import FrameType
 
 from app.access_log import configure_logging
@@ -104,6 +104,9 @@ def _prepare(settings: Settings) -> None:
     services = build_services(settings)
     with closing(services.database):
         services.prepare()
+        # From here on the clock may be set. Where the look fails, the worker has to take one first.
+        with suppress(UploadError):
+            services.housekeeping.allow_for_clock()
 
 
 def _report_folders(settings: Settings) -> None:

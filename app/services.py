@@ -57,7 +57,7 @@ class Services:
         after_restart_of_machine(
             self.settings.data_dir / BOOT_MARKER,
             Durability(self.settings.durability),
-            self.records.forget_received,
+            self.housekeeping.forget_unsynced,
         )
 
 

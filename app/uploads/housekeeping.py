@@ -158,8 +158,20 @@ class Housekeeping:
         Reads the whole library, so it runs only when the worker starts. Files without any record
         are left alone.
         """
+        self._remove_published(GONE)
+
+    def forget_unsynced(self) -> None:
+        """After a power cut: all unfinished uploads start again, as their bytes may be gone.
+
+        So do those that were published and not yet recorded as complete: a file in the library
+        would keep their clients from sending it again.
+        """
+        self._records.forget_received()
+        self._remove_published(ACTIVE)
+
+    def _remove_published(self, states: frozenset[UploadState]) -> None:
         for key, state in self._states(self._inspectable.published()):
-            if state in GONE:
+            if state in states:
                 self._store.delete(key)
 
     def forget(self, now: datetime | None = None) -> None:

@@ -354,7 +354,7 @@ def test_what_is_to_be_one_file_lives_as_long_as_any_of_it_is_active(world: Worl
     for day in range(5, 30, 5):
         world.later(days=5)
         world.send_next(parts[2], 350 + day, 355 + day)
-        world.housekeeping.sweep()
+        world.housekeeping.expire()
     assert world.state(alone) is UploadState.EXPIRED
     assert [world.state(upload) for upload in (whole, *parts)] == [
         UploadState.RECEIVING,
@@ -363,7 +363,7 @@ def test_what_is_to_be_one_file_lives_as_long_as_any_of_it_is_active(world: Worl
         UploadState.RECEIVING,
     ]
     world.later(days=8)
-    world.housekeeping.sweep()
+    world.housekeeping.expire()
     assert {world.state(upload) for upload in (whole, *parts)} == {UploadState.EXPIRED}
     assert world.files() == set()
 

@@ -166,6 +166,18 @@ def test_published_files_of_deleted_videos_are_removed_after_a_crash(world: Worl
     assert world.files() == {kept.id}
 
 
+def test_what_a_power_cut_caught_between_its_name_and_its_record_is_received_again(
+    world: World,
+) -> None:
+    upload, kept = world.create(100), world.completed()
+    world.send(upload, 0, 90)
+    world.store.publish(upload.id, 100)
+    world.housekeeping.forget_unsynced()
+    assert world.files() == {kept.id}
+    world.send(upload, 0, 100)
+    assert state_of(world, upload) is UploadState.COMPLETE
+
+
 def test_ended_uploads_are_remembered_and_then_forgotten(world: World) -> None:
     upload = world.create(1)
     world.service.cancel(ME, upload.id)

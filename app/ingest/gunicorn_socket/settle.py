@@ -33,12 +33,21 @@ def settle(environ: dict[str, Any], start_response: Any) -> None:
     To be called between the application and the first byte of its answer. RFC 9112, section 9.6:
     a client that is not told sends its next request into a connection that is being closed.
     """
+    if "gunicorn.socket" not in environ:
+        _drain_elsewhere(environ)
+        return
     response: Any = getattr(start_response, "__self__", None)
     if type(response) is not Response or response.should_close() or _is_read(response.req.body):
         return
     has_given_up = getattr(response, "status_code", None) == HTTPStatus.REQUEST_TIMEOUT
     if has_given_up or not _drain(environ) or not _is_read(response.req.body):
         response.force_close()
+
+
+def _drain_elsewhere(environ: dict[str, Any]) -> None:
+    """Werkzeug's server waits, before it closes a connection, for up to 10 MB of the body."""
+    if environ.get("CONTENT_LENGTH", "").isdecimal():
+        _drain(environ)
 
 
 def _is_read(body: Body) -> bool:
