@@ -25,6 +25,10 @@ events {{ }}
 http {{
     access_log {folder}/access;
     client_body_temp_path {folder}/temporary;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
     client_max_body_size 0;
     {body_buffer_line}
     sendfile on;
