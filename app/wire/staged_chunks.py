@@ -9,14 +9,18 @@ files are ever mixed:
   end, or is there already.
 - Afterwards the stored bytes of that place are compared with the chunk's, whoever brought them.
   A client that is told success for each of its chunks knows its own file to be there.
-- An upload that is complete does not stand for the next file of its name: a first chunk begins
-  anew.
+- An upload that has ended does not stand for the next file of its name: a first chunk begins
+  anew. Only who sent that chunk can go on with the new upload. Anyone else who sends a later one
+  means the upload before, to which he has sent its start.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
+from typing import NamedTuple
+
+from flask import request
 
 from app.domain.errors import OffsetMismatch, UploadConflict, UploadGone
 from app.domain.lifecycle import UploadState
@@ -33,6 +37,14 @@ from app.wire.context import current_owner, current_services, note_upload
 
 BARE_BLOB = "blob"
 """What browsers call a part of a file, to which its sender gives no name."""
+
+
+class _Keys(NamedTuple):
+    """Under what an upload may be found: `shared` by all, or, one begun anew, by its sender."""
+
+    own: str
+    shared: str
+
 
 _CHUNK_BYTES = re.compile(r"(?:^|,)chunkbytes ([A-Za-z0-9+/=]+)")
 
@@ -64,12 +76,12 @@ def place_piece(piece: Piece, file: ReceivedFile) -> Upload:
 def _upload_and_place(piece: Piece, file: ReceivedFile) -> tuple[Upload, ByteRange]:
     filename = piece.filename or ("" if file.filename in {BARE_BLOB, UNNAMED} else file.filename)
     size = piece.count if piece.total is None else piece.total
-    key = derived_key(piece.dialect, "\0".join(piece.identity), size, filename)
+    keys = _keys(piece, size, filename)
     if piece.is_named and piece.total is not None:
         span = piece.span(file.length, None)
-        chunk = Chunk(key, span.start, span.length, piece.total, filename, piece.identity[0])
+        chunk = Chunk(keys.own, span.start, span.length, piece.total, filename, piece.identity[0])
         return renewable_upload_of_chunk(chunk, filename), span
-    upload = _first_upload(piece, key, filename, file.length) if piece.is_first else _called(key)
+    upload = _first_upload(piece, keys, filename, file.length) if piece.is_first else _called(keys)
     span = piece.span(file.length, _chunk_bytes(upload) if piece.needs_chunk_size else None)
     is_next = span.start == upload.offset or upload.received.covers(span)
     if not is_next and not piece.is_named:
@@ -79,24 +91,41 @@ def _upload_and_place(piece: Piece, file: ReceivedFile) -> tuple[Upload, ByteRan
     return upload, span
 
 
-def _called(key: str) -> Upload:
-    upload = current_services().uploads.called(current_owner(), key)
+def _keys(piece: Piece, size: int, filename: str) -> _Keys:
+    key = derived_key(piece.dialect, "\0".join(piece.identity), size, filename)
+    if piece.is_named:
+        return _Keys(key, key)
+    sender = (*piece.identity, request.remote_addr or "", request.user_agent.string)
+    return _Keys(derived_key(piece.dialect, "\0".join(sender), size, filename), key)
+
+
+def _find(keys: _Keys) -> Upload | None:
+    """The sender's own upload, or else the one of all; raises `UploadGone`."""
+    uploads, owner = current_services().uploads, current_owner()
+    return uploads.called(owner, keys.own) or uploads.called(owner, keys.shared)
+
+
+def _called(keys: _Keys) -> Upload:
+    upload = _find(keys)
     if upload is None:
         raise UploadConflict("The first chunk of this file has not arrived, so none can follow.")
     return upload
 
 
-def _first_upload(piece: Piece, key: str, filename: str, length: int) -> Upload:
+def _first_upload(piece: Piece, keys: _Keys, filename: str, length: int) -> Upload:
     """The upload under way, or a new one where none is or the last one has ended."""
     uploads, owner = current_services().uploads, current_owner()
+    key = keys.own
     try:
-        upload = uploads.called(owner, key)
-        if upload is not None and (piece.is_named or upload.state is UploadState.RECEIVING):
+        upload = _find(keys)
+        if upload is None:
+            key = keys.shared
+        elif piece.is_named or upload.state is UploadState.RECEIVING:
             return upload
-        if upload is not None:
+        elif upload.client_key == keys.own:
             uploads.forget_key(upload)
     except UploadGone:
-        uploads.release_key(owner, key)
+        uploads.release_key(owner, keys.own)
     new = NewUpload(
         owner=owner,
         filename=filename,

@@ -26,6 +26,7 @@ class LibraryFile:
     filename: str
     more: tuple[tuple[str, str], ...] = ()
     """Fields, or headers, that the page adds."""
+    browser: str = "a browser"
 
     @property
     def sha256(self) -> str:
@@ -41,7 +42,8 @@ class LibraryFile:
     def send(self, server: Server, index: int) -> requests.Response:
         fields, headers, name = LIBRARIES[self.library](self, index)
         body = form_body(fields, [(name, self.chunk(index))])
-        return server.post("/upload", data=body, headers={**form_headers(), **headers})
+        headers = {**form_headers(), **headers, "User-Agent": self.browser}
+        return server.post("/upload", data=body, headers=headers)
 
     def send_all(self, server: Server) -> requests.Response:
         responses = [self.send(server, index) for index in range(self.count)]

@@ -165,6 +165,30 @@ def test_an_upload_that_was_cancelled_begins_anew(server: Server, library: str) 
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
+@pytest.mark.parametrize("library", ONE_AFTER_THE_OTHER)
+@pytest.mark.parametrize("end", ["complete", "cancelled"])
+def test_a_late_chunk_does_not_get_into_the_next_file_of_its_name(
+    server: Server, library: str, end: str
+) -> None:
+    name = f"{uuid.uuid4().hex}.mp4"
+    first, second = (
+        a_file(library, 2 * CHUNK, seed=seed, filename=name, browser=f"browser {seed}")
+        for seed in (1, 2)
+    )
+    upload = first.send(server, 0).json()["id"]
+    if end == "complete":
+        first.send(server, 1)
+    else:
+        server.delete(f"/api/uploads/{upload}")
+    began = second.send(server, 0).json()["id"]
+    late = first.send(server, 1)
+    assert late.status_code == (200 if end == "complete" else 410)
+    assert end == "cancelled" or late.json()["id"] == upload
+    answer = second.send(server, 1).json()
+    assert (answer["id"], answer["complete"]) == (began, True)
+    assert stored_sha256(server, began) == second.sha256
+
+
 @pytest.mark.parametrize("library", ["plupload", "huge_uploader", "webuploader"])
 def test_a_chunk_of_an_odd_size_is_refused(server: Server, library: str) -> None:
     file = a_file(library)
