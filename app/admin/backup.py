@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from app.records.engine import Database
 from app.records.sql import SqlRecords
 from app.records.tables import uploads
 from app.services import BOOT_MARKER, Services
+
+_OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
+"""Files that a backup puts into its library, whole or not yet."""
 
 
 class FolderInUse(Exception):
@@ -101,8 +105,9 @@ class Backup:
         database.checkpoint()
 
     def _remove_all_but(self, names: set[str]) -> None:
+        """Of what a backup made: the folder may have had files of somebody's in it before."""
         for path in self._library.iterdir():
-            if path.name not in names:
+            if path.name not in names and _OWN_NAME.fullmatch(path.name):
                 path.unlink()
                 self.removed += 1
 

@@ -97,6 +97,21 @@ def test_the_next_backup_takes_what_is_new_and_drops_what_was_deleted(
     assert "1 kept from an earlier backup, 1 removed" in result.stdout
 
 
+def test_what_no_backup_has_put_into_the_folder_stays(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server, library = start_server(), tmp_path / "home" / "library"
+    video = upload(server, b"film")
+    (library / "books").mkdir(parents=True)
+    (library / "novel.txt").write_text("mine")
+    (library / f".{'0' * 32}.partial").write_text("of a backup that was interrupted")
+
+    result = back_up(server, library.parent)
+
+    assert result.returncode == 0, result.stderr
+    assert sorted(os.listdir(library)) == sorted([video, "books", "novel.txt"])
+
+
 def test_a_video_that_comes_and_goes_during_a_backup_is_not_missing_from_it(
     start_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
