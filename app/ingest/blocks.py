@@ -37,7 +37,8 @@ class BlockPool:
         try:
             return self._kept.pop()
         except IndexError:
-            return memoryview(mmap.mmap(-1, self._size))
+            # Private: a shared one, as is the default, would be one memory for forked processes.
+            return memoryview(mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE))
 
     def give_back(self, block: memoryview) -> None:
         """Keep it for the next, unless there are enough."""
@@ -67,7 +68,11 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
     def __enter__(self) -> memoryview:
         is_small = self._wanted is not None and self._wanted <= SMALL_BLOCK_BYTES
         self._is_small = is_small or not _has_free_block()
-        self._block = (_small_blocks if self._is_small else _blocks).take()
+        try:
+            self._block = (_small_blocks if self._is_small else _blocks).take()
+        except BaseException:
+            self._let_next()
+            raise
         return self._block[: self._wanted]
 
     def __exit__(
@@ -76,10 +81,11 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._is_small:
-            _small_blocks.give_back(self._block)
-        else:
-            _blocks.give_back(self._block)
+        (_small_blocks if self._is_small else _blocks).give_back(self._block)
+        self._let_next()
+
+    def _let_next(self) -> None:
+        if not self._is_small:
             _free_blocks.append(0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -55,6 +57,36 @@ def test_a_block_is_used_again_even_after_an_error() -> None:
         fail()
     with borrowed_block(None) as block:
         assert bytes(block[:4]) == b"mark"
+
+
+def test_a_block_that_could_not_be_had_is_free_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, pool: BlockPool
+) -> None:
+    def fail() -> memoryview:
+        raise MemoryError
+
+    with monkeypatch.context() as full:
+        full.setattr(pool, "take", fail)
+        for _ in range(MOST_BLOCKS):
+            with pytest.raises(MemoryError), borrowed_block(None):
+                pass
+    with borrowed_block(None) as block:
+        assert len(block) == BLOCK_BYTES
+
+
+def test_processes_do_not_share_a_block() -> None:
+    script = (
+        "import os\n"
+        "from app.ingest.blocks import borrowed_block\n"
+        "with borrowed_block(None) as block:\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        block[:4] = b'mark'\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
+        "    assert bytes(block[:4]) == bytes(4)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_of_many_blocks_used_at_once_a_few_are_kept(pool: BlockPool) -> None:
