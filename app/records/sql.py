@@ -59,16 +59,22 @@ class SqlRecords:
     ) -> tuple[Upload, bool]:
         """See `UploadRecords.add`."""
         try:
-            with self._database.write() as connection:
-                if renews_key:
-                    _release_key(connection, upload.owner, upload.client_key)
-                connection.execute(INSERT_UPLOAD, _to_row(upload))
-                _store_parts(connection, upload, parts)
+            return self._add(upload, parts, renews_key=renews_key)
         except IntegrityError:
             existing = self.find(upload.owner, upload.client_key)
-            if existing is None:
-                raise
+        if existing is not None:
             return existing, False
+        # It was removed since, as there was no room for it: the key is free.
+        return self._add(upload, parts, renews_key=renews_key)
+
+    def _add(
+        self, upload: Upload, parts: Sequence[Part], *, renews_key: bool
+    ) -> tuple[Upload, bool]:
+        with self._database.write() as connection:
+            if renews_key:
+                _release_key(connection, upload.owner, upload.client_key)
+            connection.execute(INSERT_UPLOAD, _to_row(upload))
+            _store_parts(connection, upload, parts)
         return upload, True
 
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.domain.errors import NoRoom, ServerBusy, StorageFailed
+from app.domain.upload import Upload
 from app.records import engine
 from app.records.engine import Database
 from app.records.errors import as_upload_error
@@ -191,3 +192,18 @@ def test_a_database_that_others_could_read_is_closed_to_them(tmp_path: Path) -> 
             newer.migrate()
         assert {mode(tmp_path / name) for name in names} == {0o600}
         SqlRecords(older).add(new_upload())
+
+
+def test_a_key_that_is_free_again_can_be_had_at_once(database: Database) -> None:
+    """Who has it is forgotten, for want of room, just after it was in the way."""
+    in_the_way, upload = new_upload(key="same"), new_upload(key="same")
+
+    class Records(SqlRecords):
+        def find(self, owner: str, client_key: str) -> Upload | None:
+            self.remove(in_the_way.id)
+            return super().find(owner, client_key)
+
+    records = Records(database)
+    records.add(in_the_way)
+    assert records.add(upload) == (upload, True)
+    assert records.get(upload.id) == upload
