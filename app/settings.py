@@ -189,7 +189,9 @@ class Settings:
     )
     expiry_seconds: float = _option(_seconds, "604800", "Uploads idle this long are deleted.")
     sweep_seconds: float = _option(
-        _seconds, "60", "How often the background worker looks for expired uploads."
+        _seconds,
+        "60",
+        "How often the background worker looks for expired uploads; at least every half hour.",
     )
     body_idle_seconds: float = _option(
         _seconds, "30", "A request body that stays idle this long ends with 408."

@@ -19,9 +19,14 @@ from app.metrics.instruments import Instruments
 from app.parent import end_with_supervisor
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
+from app.storage.idle_clock import COUNTED_GAP
 
 DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
+
+LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
+"""The clocks are looked at in each sweep, and of the time between two looks no more than this gap
+counts: with longer pauses uploads would live for weeks."""
 
 FAILED_SECONDS = 2.0
 """Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
@@ -52,12 +57,17 @@ def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> N
         stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
 
 
+def sweep_pause(wanted: float) -> float:
+    """How many seconds there are between two sweeps."""
+    return min(wanted, LONGEST_SWEEP_SECONDS)
+
+
 def run(services: Services) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
     stop = threading.Event()
     services.prepare()
     housekeeping = services.housekeeping
-    jobs = [(housekeeping.sweep, services.settings.sweep_seconds)]
+    jobs = [(housekeeping.sweep, sweep_pause(services.settings.sweep_seconds))]
     jobs.append((housekeeping.digest, DIGEST_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})

@@ -18,6 +18,7 @@ from app.records.engine import Database
 from app.records.sql import SqlRecords
 from app.storage import idle_clock
 from app.uploads.housekeeping import Housekeeping
+from app.worker import sweep_pause
 from tests.uploads.world import EXPIRY, World
 
 DAY = 24 * 3600
@@ -202,3 +203,18 @@ def test_what_the_file_of_the_clock_says_is_not_trusted(swept: World, tmp_path: 
         start_again(swept)
         swept.housekeeping.sweep()
         assert swept.state(upload) is UploadState.RECEIVING
+
+
+@pytest.mark.parametrize("wanted", [60.0, 24 * 3600.0])
+def test_however_seldom_sweeps_are_wanted_uploads_expire_in_time(
+    tmp_path: Path, wanted: float
+) -> None:
+    world = World(tmp_path)
+    world.housekeeping.sweep()
+    upload = begun(world)
+    pause = sweep_pause(wanted)
+    assert pause <= wanted
+    for _ in range(int(EXPIRY.total_seconds() // pause) + 1):
+        world.later(seconds=pause)
+        world.housekeeping.sweep()
+    assert world.records.get(upload.id).state is UploadState.EXPIRED
