@@ -193,9 +193,12 @@ class Folder:
             os.close(descriptor)
 
     def shift_times(self, seconds: float) -> None:
-        """Move the time at which each file was last written, but not beyond now."""
+        """Move the time at which each file was last written, but not beyond now.
+
+        Another user's file keeps its own: it is none of ours.
+        """
         for entry in self.entries():
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, PermissionError):
                 written = min(entry.stat().st_mtime + max(seconds, 0.0), time.time())
                 os.utime(entry.name, (written, written), dir_fd=self.descriptor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -176,6 +177,26 @@ def test_a_file_without_a_record_is_not_taken_for_old(swept: World) -> None:
     swept.set_clock(days=8)
     swept.housekeeping.sweep()
     assert foreign.exists()
+
+
+def test_a_file_of_another_user_does_not_end_sweeping(
+    swept: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As is left where the service ran as root at first."""
+
+    def set_times(name: str, times: tuple[float, float], *, dir_fd: int) -> None:
+        if name == others.name:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        set_own_times(name, times, dir_fd=dir_fd)
+
+    upload = begun(swept)
+    others = swept.staging / ("f" * 32)
+    others.touch()
+    set_own_times = os.utime
+    monkeypatch.setattr(os, "utime", set_times)
+    set_ahead(swept)
+    let_days_pass(swept, 7.5)
+    assert swept.state(upload) is UploadState.EXPIRED
 
 
 def test_nothing_expires_while_a_jump_cannot_be_recorded(
