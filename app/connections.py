@@ -67,13 +67,13 @@ class Lingering:
     def __init__(self, poller: selectors.BaseSelector, close: Callable[[Any], None]) -> None:
         self._poller = poller
         self._close = close
-        self._deadlines: dict[Any, float] = {}  # The oldest comes first.
+        self._began_at: dict[Any, float] = {}  # The oldest comes first.
         self._last_arrivals: dict[Any, float] = {}
         self._dropped = bytearray(DROP_BYTES)
 
     def __iter__(self) -> Iterator[Any]:
         """The one that has lingered longest comes first."""
-        return iter(self._deadlines)
+        return iter(self._began_at)
 
     def add(self, conn: Any) -> None:
         """Say that nothing more follows, and wait for the client to say the same."""
@@ -85,25 +85,25 @@ class Lingering:
         except (OSError, ValueError, KeyError):  # It is closed already.
             self._close(conn)
             return
-        now = time.monotonic()
-        self._deadlines[conn], self._last_arrivals[conn] = now + LINGER_SECONDS, now
+        self._began_at[conn] = self._last_arrivals[conn] = time.monotonic()
 
-    def sweep(self) -> None:
+    def sweep(self, longest_seconds: float = LINGER_SECONDS) -> None:
         """Close those whose time is over."""
         now = time.monotonic()
-        for conn, deadline in list(self._deadlines.items()):
-            if now > min(deadline, self._last_arrivals[conn] + LINGER_IDLE_SECONDS):
+        for conn, began_at in list(self._began_at.items()):
+            idle_until = self._last_arrivals[conn] + LINGER_IDLE_SECONDS
+            if now > min(began_at + longest_seconds, idle_until):
                 self.end(conn)
 
     def end(self, conn: Any) -> None:
         """Close it now."""
-        del self._deadlines[conn], self._last_arrivals[conn]
+        del self._began_at[conn], self._last_arrivals[conn]
         with suppress(OSError, KeyError, ValueError):
             self._poller.unregister(conn.sock)
         self._close(conn)
 
     def _drop(self, conn: Any, _socket: Any) -> None:
-        if conn not in self._deadlines:
+        if conn not in self._began_at:
             return
         try:
             count = conn.sock.recv_into(self._dropped)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.connections import AddressLimit, Connection, Lingering
+from app.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
 from app.ingest.turns import Turns, turn
 from app.request_threads import RequestThreads
 from app.settings import from_env
@@ -48,7 +48,7 @@ makes room when the worker is full."""
 
 SILENT_STOP_SECONDS = 2.0
 """A worker that stops gives a new connection so long for its first byte, as gunicorn gives kept
-ones."""
+ones, and a client that still sends so long after its last answer."""
 
 SWEEP_SECONDS = 0.25
 """How often deadlines are looked at."""
@@ -221,7 +221,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         if now < self._swept_at + SWEEP_SECONDS:
             return
         self._swept_at = now
-        self._lingering.sweep()
+        self._lingering.sweep(LINGER_SECONDS if self.alive else SILENT_STOP_SECONDS)
         self._close_silent_since(now)
         for conn, deadline in list(self._reading_headers.items()):
             if now > deadline:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import psutil
 import pytest
 
+from app.connections import LINGER_SECONDS
 from tests.server import ROOT, STOP_SECONDS, Server, free_port
 from tests.waiting import wait_until
 
@@ -73,3 +77,30 @@ def test_a_clean_stop_leaves_the_database_in_one_file(tmp_path: Path) -> None:
     assert [path.name for path in server.database.parent.glob("sluice.db*")] == ["sluice.db"]
     with closing(sqlite3.connect(server.database)) as database:
         assert database.execute("SELECT filename FROM uploads").fetchall() == [("film.mp4",)]
+
+
+def test_a_client_that_sends_on_after_its_last_answer_does_not_hold_up_the_end(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    is_over = Event()
+
+    def send_on() -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as client, suppress(OSError):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            client.recv(65536)
+            answered.set()
+            while not is_over.wait(0.2):
+                client.sendall(b"x")
+
+    answered = Event()
+    client = Thread(target=send_on)
+    client.start()
+    try:
+        assert answered.wait(10)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 0.7 * LINGER_SECONDS
+    finally:
+        is_over.set()
+        client.join()
