@@ -76,6 +76,12 @@ class Piece:
             return self.start == 0 and length == self.total
         return self.count <= 1
 
+    def check_whole(self, length: int) -> None:
+        """Raise `ChunkMismatch` where the fields tell of more bytes, or of fewer."""
+        for told in (self.length, self.total):
+            if told not in {None, length}:
+                raise ChunkMismatch(f"The file has {length} bytes, not {told} as it says.")
+
     def is_last(self, length: int) -> bool:
         """Whether the file ends with it."""
         if self.start is not None:

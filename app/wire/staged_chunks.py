@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from flask import request
 
-from app.domain.errors import OffsetMismatch, UploadConflict, UploadGone
+from app.domain.errors import ChunkMismatch, OffsetMismatch, UploadConflict, UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.policy import UNNAMED
 from app.domain.ranges import ByteRange
@@ -57,7 +57,7 @@ def place_piece(piece: Piece, file: ReceivedFile) -> Upload:
     """
     whole_files = current_services().whole_files
     if piece.is_whole(file.length):
-        return note_upload(whole_files.keep(file))
+        return _keep_whole(piece, file)
     try:
         upload, span = _upload_and_place(piece, file)
         with whole_files.open(file) as stream:
@@ -71,6 +71,16 @@ def place_piece(piece: Piece, file: ReceivedFile) -> Upload:
         return upload
     finally:
         whole_files.drop(file)
+
+
+def _keep_whole(piece: Piece, file: ReceivedFile) -> Upload:
+    whole_files = current_services().whole_files
+    try:
+        piece.check_whole(file.length)
+    except ChunkMismatch:
+        whole_files.drop(file)
+        raise
+    return note_upload(whole_files.keep(file))
 
 
 def _upload_and_place(piece: Piece, file: ReceivedFile) -> tuple[Upload, ByteRange]:

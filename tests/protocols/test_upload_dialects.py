@@ -109,6 +109,22 @@ def test_the_page_may_tell_huge_uploader_the_name_and_the_size(server: Server) -
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
+@pytest.mark.parametrize(
+    ("fields", "headers"),
+    [
+        ({"id": "WU_FILE_0", "name": "short.mp4", "size": "60", "chunks": "1", "chunk": "0"}, {}),
+        ({}, {"Content-Range": "bytes 0-49/50"}),
+    ],
+)
+def test_a_whole_file_of_another_length_than_it_says_is_refused(
+    server: Server, fields: dict[str, str], headers: dict[str, str]
+) -> None:
+    body = form_body(fields, [("short.mp4", bytes(40))])
+    response = server.post("/upload", data=body, headers={**form_headers(), **headers})
+    assert response.status_code == 400
+    assert videos(server, "short.mp4") == []
+
+
 @pytest.mark.parametrize("library", [*ONE_AFTER_THE_OTHER, "webuploader"])
 def test_two_files_of_one_name_are_never_mixed(server: Server, library: str) -> None:
     name = f"{uuid.uuid4().hex}.mp4"
