@@ -40,8 +40,20 @@ def await_idle(family: Callable[[], list[psutil.Process]]) -> None:
         processes = family()
         before, known, pids = cpu_seconds_of(processes), pids, {one.pid for one in processes}
         time.sleep(LOOK_SECONDS)
-        if pids == known and cpu_seconds_of(processes) - before < IDLE_SHARE * LOOK_SECONDS:
+        used = cpu_seconds_of(processes) - before
+        if (
+            pids == known
+            and used < IDLE_SHARE * LOOK_SECONDS
+            and not any(map(_wants_cpu, processes))
+        ):
             return
+
+
+def _wants_cpu(process: psutil.Process) -> bool:
+    """Whether it runs, or would if the machine were not busy with others."""
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() == psutil.STATUS_RUNNING)
+    return False
 
 
 def _clock_id(pid: int) -> int:
