@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.errors import NoRoom
 from app.factory import create_app
+from app.protocols import batch
 from app.protocols.batch import GROUP_FILES
 from app.services import Services, build_services
 from app.settings import Settings
@@ -28,6 +29,12 @@ def services(tmp_path: Path) -> Iterator[Services]:
     with closing(services.database):
         services.prepare()
         yield services
+
+
+@pytest.fixture(autouse=True)
+def groups_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a group would be kept for its time before it has all its files."""
+    monkeypatch.setattr(batch, "GROUP_SECONDS", 60.0)
 
 
 def post(services: Services, count: int) -> Any:
