@@ -13,7 +13,7 @@ from app.request_threads import RequestThreads
 from tests.waiting import wait_until
 
 
-def request_threads() -> set[threading.Thread]:
+def threads_of_pools() -> set[threading.Thread]:
     """Those of all pools of this process, of which other tests may have left some."""
     return {thread for thread in threading.enumerate() if thread.name == "request"}
 
@@ -39,12 +39,12 @@ def test_one_call_after_another_runs_in_one_thread() -> None:
 
 def test_idle_threads_end() -> None:
     pool, go = RequestThreads(), Event()
-    before = request_threads()
+    before = threads_of_pools()
     for _ in range(20):
         pool.submit(go.wait, 30)
-    assert len(request_threads() - before) == 20
+    assert len(threads_of_pools() - before) == 20
     go.set()
-    wait_until(lambda: request_threads() <= before, "idle threads have ended", 30)
+    wait_until(lambda: threads_of_pools() <= before, "idle threads have ended", 30)
     assert pool.submit(int, "5").result(30) == 5
 
 
@@ -73,10 +73,10 @@ def test_where_no_thread_is_to_be_had_the_call_fails_and_the_caller_lives(
 
 def test_a_pool_that_is_shut_down_waits_for_nobody() -> None:
     pool, go = RequestThreads(), Event()
-    before = request_threads()
+    before = threads_of_pools()
     busy = pool.submit(go.wait, 30)
     pool.submit(int).result(30)
     pool.shutdown()
-    wait_until(lambda: len(request_threads() - before) == 1, "only the busy one is left", 30)
+    wait_until(lambda: len(threads_of_pools() - before) == 1, "only the busy one is left", 30)
     go.set()
     assert busy.result(30)
