@@ -121,7 +121,7 @@ def problem_codes() -> list[str]:
 
 
 def test_every_code_in_the_protocol_document_is_in_the_description() -> None:
-    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").partition("\n## Errors")[2]
+    text = (ROOT / "docs/http-api.md").read_text(encoding="utf-8").partition("\n## Errors")[2]
     rows = re.findall(r"^\| [0-9]{3} \| ([^|]+) \|", text, re.MULTILINE)
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
     assert documented
