@@ -63,6 +63,13 @@ class UploadRecords(Protocol):
         """
         ...
 
+    def touch(self, upload_id: UploadId, now: datetime) -> None:
+        """Note that an upload under way was active at `now`, unless it was active since then.
+
+        Harmless where it has ended, or is unknown.
+        """
+        ...
+
     def shift_activity(self, later: timedelta, now: datetime) -> None:
         """Move the last activity of all uploads but complete ones so much `later`, or not at all.
 

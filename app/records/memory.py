@@ -125,6 +125,13 @@ class MemoryRecords:
                     upload, received=RangeSet(), state=UploadState.RECEIVING
                 )
 
+    def touch(self, upload_id: UploadId, now: datetime) -> None:
+        """See `UploadRecords.touch`."""
+        with self._lock:
+            for upload in self._where(lambda u: u.id == upload_id and u.state in ACTIVE):
+                active_at = max(upload.active_at, now)
+                self._uploads[upload_id] = replace(upload, active_at=active_at)
+
     def shift_activity(self, later: timedelta, now: datetime) -> None:
         """See `UploadRecords.shift_activity`."""
         with self._lock:

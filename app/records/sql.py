@@ -156,6 +156,19 @@ class SqlRecords:
                 .values(state=UploadState.RECEIVING)
             )
 
+    def touch(self, upload_id: UploadId, now: datetime) -> None:
+        """See `UploadRecords.touch`."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(uploads)
+                .where(
+                    uploads.c.id == upload_id,
+                    uploads.c.state.in_(ACTIVE),
+                    uploads.c.active_at < now,
+                )
+                .values(active_at=now)
+            )
+
     def shift_activity(self, later: timedelta, now: datetime) -> None:
         """See `UploadRecords.shift_activity`."""
         active_at = uploads.c.active_at

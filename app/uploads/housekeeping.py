@@ -106,7 +106,7 @@ class Housekeeping:
         """What is to be one file lives as long as any of it is active."""
         last = max((member.active_at for member in self._family(upload)), default=cutoff)
         if last > cutoff:
-            self._records.add_received(upload.id, ByteRange(0, 0), last)
+            self._records.touch(upload.id, last)
         else:
             self.expire_one(upload.id, idle_since=cutoff)
 

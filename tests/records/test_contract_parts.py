@@ -217,13 +217,24 @@ def held_whole(records: UploadRecords) -> Upload:
     return records.move(whole.id, UploadState.COMPLETE, NOW)
 
 
-def test_activity_of_a_held_part_moves_it_nowhere(records: UploadRecords) -> None:
-    """An empty range notes activity alone."""
-    part, whole = held(records), records.add(new_whole())[0]
-    for upload in (part, whole):
-        after = records.add_received(upload.id, ByteRange(0, 0), at(9))
-        assert after == replace(upload, active_at=at(9))
-        assert records.get(upload.id) == after
+def test_activity_without_bytes_changes_nothing_else(records: UploadRecords) -> None:
+    empty_part = records.add(new_part(0))[0]
+    for upload in (held(records), records.add(new_whole())[0], empty_part):
+        records.touch(upload.id, at(9))
+        assert records.get(upload.id) == replace(upload, active_at=at(9))
+
+
+def test_earlier_activity_does_not_hide_later_one(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload(created_at=at(5)))
+    records.touch(upload.id, at(2))
+    assert records.get(upload.id) == upload
+
+
+def test_an_upload_that_has_ended_is_not_active_again(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload())
+    ended = records.move(upload.id, UploadState.CANCELLED, at(1))
+    records.touch(upload.id, at(9))
+    assert records.get(upload.id) == ended
 
 
 def test_states_know_of_parts(records: UploadRecords) -> None:
