@@ -7,10 +7,10 @@ from pathlib import Path
 from flask import Flask, Response
 
 from app.admin import commands
+from app.api import openapi as api_openapi
 from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
-from app.api.openapi import blueprint as api_openapi
 from app.delivery import blueprint as delivery
 from app.metrics.instruments import Instruments
 from app.protocols import batch

@@ -1,4 +1,4 @@
-"""The application in this process, over folders of its own."""
+"""The application in this process, with its own folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.services import build_services
 from app.settings import Settings
 
 MAX_UPLOAD_BYTES = 1024 * 1024
-"""Small, so that no request that somebody made up reserves much room."""
+"""Small, so that no generated request reserves much room."""
 
 
 @contextmanager
 def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> Iterator[Flask]:
-    """What gunicorn serves, taking files with these name extensions, or any."""
+    """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
         staging_dir=folder / "staging",
         data_dir=folder / "data",

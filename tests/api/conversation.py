@@ -1,4 +1,4 @@
-"""One run through the API that gets every answer a client can bring about."""
+"""One run through the API that gets every answer a client can cause."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREIGN = {"Origin": "https://elsewhere.example"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A real one, and the operation it is of."""
+    """A real answer, and the operation that gave it."""
 
     method: str
     path: str
@@ -38,13 +38,13 @@ class Answer:
 
 @dataclass
 class Conversation:
-    """Requests so far, with their answers."""
+    """The requests so far, with their answers."""
 
     client: FlaskClient
     _answers: list[Answer] = field(default_factory=list)
 
     def ask(self, method: str, path: str, upload_id: str = "", **request: Any) -> Any:
-        """Send a request; the JSON of its answer, if that is what it is."""
+        """Send a request; the JSON of its answer, if it is JSON."""
         response = self.client.open(
             path.format(upload_id=upload_id), method=method, buffered=True, **request
         )
@@ -56,12 +56,12 @@ class Conversation:
         return self.ask("post", path, data=body, headers={**form_headers(), **headers})
 
     def answers(self, method: str, path: str, status: int) -> list[Answer]:
-        """Those of one operation with that status."""
+        """The answers of one operation with that status."""
         wanted = (method, path, status)
         return [answer for answer in self._answers if _key(answer) == wanted]
 
     def all(self) -> list[Answer]:
-        """Every one."""
+        """Every answer so far."""
         return list(self._answers)
 
 
@@ -70,7 +70,7 @@ def _key(answer: Answer) -> tuple[str, str, int]:
 
 
 def hold_conversation(app: Flask) -> Conversation:
-    """Every answer an application that takes mp4 and txt files gives to some request."""
+    """Every answer of an application that accepts mp4 and txt files only."""
     conversation = Conversation(app.test_client())
     _look_around(conversation)
     _create(conversation)
@@ -84,9 +84,9 @@ def hold_conversation(app: Flask) -> Conversation:
 
 
 def _look_around(conversation: Conversation) -> None:
-    for path in ("/api/server", "/api/status", "/healthz", "/readyz", "/openapi.json"):
+    for path in ("/api/server", "/api/status", "/healthz", "/readyz"):
         conversation.ask("get", path)
-    for path in (VIDEOS, UPLOADS):
+    for path in (VIDEOS, UPLOADS, "/openapi.json", "/openapi.yaml"):
         conversation.ask("get", path)
     for path in (UPLOAD, VIDEO, MEDIA):
         conversation.ask("get", path, UNKNOWN)

@@ -1,4 +1,4 @@
-"""The description of the API against the routes, the errors and real answers."""
+"""openapi.yaml against the routes, the error tree and real answers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import schemathesis
+import yaml
 from flask import Flask
 from schemathesis import checks
 from schemathesis.schemas import BaseSchema
 from werkzeug.routing import Rule
 
-from app.api.openapi.document import openapi_document
+from app import __version__
 from app.domain.errors import UploadError
+from app.domain.lifecycle import UploadState
+from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
+from app.ingest.stages import Stage
+from app.uploads.library import MAX_PAGE
 from app.wire.problems import Problem
 from tests.api.application import application
 from tests.api.conversation import Answer, Conversation, hold_conversation
+from tests.api.description import (
+    DOCUMENT,
+    OPERATIONS,
+    SCHEMAS,
+    described_codes,
+    described_response,
+)
 from tests.architecture.sources import ROOT
 from tests.server import Server
 
@@ -34,19 +47,10 @@ DESCRIBED_BLUEPRINTS = {
 }
 
 RARE = {"408", "500", "503", "507"}
-"""A client that stalls, a disk that is broken, held up or full: tests/e2e has some of them."""
+"""They need a client that stalls, or a broken, slow or full disk: tests/e2e has some of them."""
 
 TOO_COSTLY = {("post", "/batch", "413")}
 """20,001 files."""
-
-PATHS: dict[str, dict[str, Any]] = openapi_document()["paths"]
-
-OPERATIONS = {
-    (method, path): operation
-    for path, operations in PATHS.items()
-    for method, operation in operations.items()
-    if method != "parameters"
-}
 
 REACHABLE = [
     (method, path, status)
@@ -54,6 +58,15 @@ REACHABLE = [
     for status in operation["responses"]
     if status not in RARE and (method, path, status) not in TOO_COSTLY
 ]
+
+PROBLEMS = [
+    (method, path, status)
+    for (method, path), operation in OPERATIONS.items()
+    for status in operation["responses"]
+    if described_codes(method, path, status)
+]
+
+WITH_EXAMPLES = [name for name, schema in SCHEMAS.items() if "examples" in schema]
 
 CHECKS = [
     checks.status_code_conformance,
@@ -80,12 +93,16 @@ def conversation(app: Flask) -> Conversation:
     return hold_conversation(app)
 
 
-def test_the_description_is_served_and_valid_openapi(server: Server, schema: BaseSchema) -> None:
-    response = server.get("/openapi.json")
-    assert response.headers["Content-Type"] == "application/json"
-    assert response.json() == openapi_document()
-    assert response.json()["openapi"].startswith("3.1.")
+def test_the_description_is_valid_openapi(schema: BaseSchema) -> None:
+    assert DOCUMENT["openapi"].startswith("3.1.")
     schema.validate()
+
+
+def test_the_description_is_served_as_json_and_as_yaml(server: Server) -> None:
+    as_json, as_yaml = server.get("/openapi.json"), server.get("/openapi.yaml")
+    assert as_json.headers["Content-Type"] == "application/json"
+    assert as_yaml.headers["Content-Type"] == "application/yaml"
+    assert as_json.json() == yaml.safe_load(as_yaml.text) == DOCUMENT
 
 
 def test_every_route_is_described_and_nothing_else(app: Flask) -> None:
@@ -101,23 +118,50 @@ def routed(rule: Rule) -> set[tuple[str, str]]:
     return {(method, path) for method in methods if method != "head" or path.startswith("/media")}
 
 
-def test_every_error_of_ours_has_its_code_in_the_description() -> None:
-    def tree(error: type[UploadError]) -> set[str]:
-        below = (tree(item) for item in error.__subclasses__())
-        own = {error.code} if error.__module__ == UploadError.__module__ != "" else set()
-        return own.union(*below)
+def test_limits_and_names_agree_with_the_code() -> None:
+    assert DOCUMENT["info"]["version"] == __version__
+    assert SCHEMAS["UploadState"]["enum"] == [state.value for state in UploadState]
+    assert SCHEMAS["Stage"]["properties"]["stage"]["enum"] == [stage.value for stage in Stage]
+    assert SCHEMAS["Filename"]["maxLength"] == MAX_FILENAME_CHARACTERS
+    assert SCHEMAS["Fingerprint"]["maxLength"] == MAX_KEY_CHARACTERS
+    assert f"{{1,{MAX_KEY_CHARACTERS}}}" in SCHEMAS["ClientKey"]["pattern"]
+    [limit, *_] = OPERATIONS["get", "/api/videos"]["parameters"]
+    assert f"as {MAX_PAGE} if it is more" in limit["description"]
 
-    codes = problem_codes()
-    assert len(codes) == len(set(codes))
-    known = set().union(*(tree(item) for item in UploadError.__subclasses__()))
-    assert known <= set(codes)
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_examples_fit_their_schema(name: str) -> None:
+    validator = jsonschema_rs.validator_for({**DOCUMENT, "$ref": f"#/components/schemas/{name}"})
+    for example in SCHEMAS[name]["examples"]:
+        validator.validate(example)
+
+
+def known_errors(error: type[UploadError] = UploadError) -> dict[str, int]:
+    """Each code of the error tree with its HTTP status."""
+    known: dict[str, int] = {}
+    for child in error.__subclasses__():
+        if child.__module__ == UploadError.__module__:
+            known |= {child.code: child.status_hint, **known_errors(child)}
+    return known
 
 
 def problem_codes() -> list[str]:
-    codes: list[str] = openapi_document()["components"]["schemas"]["Problem"]["properties"]["code"][
-        "enum"
-    ]
+    codes: list[str] = SCHEMAS["Problem"]["properties"]["code"]["enum"]
     return codes
+
+
+def test_every_error_has_its_code_in_the_description() -> None:
+    codes = problem_codes()
+    assert len(codes) == len(set(codes))
+    assert known_errors().keys() <= set(codes)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), PROBLEMS)
+def test_a_described_code_exists_and_has_that_status(method: str, path: str, status: str) -> None:
+    known = known_errors()
+    for code in described_codes(method, path, status):
+        assert code in problem_codes()
+        assert known.get(code, int(status)) == int(status)
 
 
 def test_every_code_in_the_protocol_document_is_in_the_description() -> None:
@@ -128,7 +172,7 @@ def test_every_code_in_the_protocol_document_is_in_the_description() -> None:
     assert documented <= set(problem_codes())
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_each_operation_has_its_own_name() -> None:
     names = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(names) == len(set(names))
 
@@ -138,30 +182,34 @@ def test_a_real_answer_is_as_described(
     schema: BaseSchema, conversation: Conversation, method: str, path: str, status: str
 ) -> None:
     answers = conversation.answers(method, path, int(status))
-    assert answers, "no request of the conversation is answered so"
+    assert answers, "no request of the conversation gets this answer"
     for answer in answers:
         case = schema[path][method.upper()].Case(path_parameters={"upload_id": "0" * 32})
         case.validate_response(answer.response, checks=CHECKS)
+        if codes := described_codes(method, path, status):
+            assert answer.json()["code"] in codes
 
 
-@pytest.mark.parametrize("name", ["Upload", "Video", "Receipt", "BatchReceipt", "Server", "Ready"])
-def test_a_real_answer_has_no_member_that_is_not_described(
-    conversation: Conversation, name: str
-) -> None:
-    reference = f"#/components/schemas/{name}"
-    described = set(openapi_document()["components"]["schemas"][name]["properties"])
+@pytest.mark.parametrize("name", ["Upload", "Video", "BatchReceipt", "Server", "Ready", "Status"])
+def test_a_real_answer_has_no_undescribed_member(conversation: Conversation, name: str) -> None:
     given: set[str] = set()
     for answer in conversation.all():
-        if documented_schema(answer) == {"$ref": reference}:
+        if documented_schema(answer) == {"$ref": f"#/components/schemas/{name}"}:
             given |= answer.json().keys()
-    assert given == described
+    assert given == set(SCHEMAS[name]["properties"])
+
+
+def test_a_real_receipt_has_no_undescribed_member(conversation: Conversation) -> None:
+    receipts = conversation.answers("post", "/upload", 200)
+    described = SCHEMAS["Receipt"]["properties"] | SCHEMAS["StoredUpload"]["properties"]
+    assert {name for answer in receipts for name in answer.json()} == described.keys()
 
 
 def documented_schema(answer: Answer) -> Any:
-    response = OPERATIONS[answer.method, answer.path]["responses"][str(answer.status)]
+    response = described_response(answer.method, answer.path, answer.status)
     return response.get("content", {}).get("application/json", {}).get("schema")
 
 
 def test_a_problem_has_the_described_members() -> None:
-    described = openapi_document()["components"]["schemas"]["Problem"]["properties"]
+    described = SCHEMAS["Problem"]["properties"]
     assert list(Problem(400, "", "", "", retryable=False).to_json()) == list(described)
