@@ -14,19 +14,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import (
-    browser,
-    download,
-    flat,
-    many_files,
-    many_uploaders,
-    upload,
-    visitors,
-    write_path,
-    zero_copy,
-)
-from bench.harness import Benchmark, NotRunnable, prepared_lab
-from bench.report import (
+from bench.cases import all_benchmarks
+from bench.lib.harness import Benchmark, NotRunnable, prepared_lab
+from bench.lib.report import (
     Run,
     as_markdown,
     as_text,
@@ -37,20 +27,7 @@ from bench.report import (
     update_document,
 )
 
-BENCHMARKS = [
-    module.BENCHMARK
-    for module in (
-        write_path,
-        upload,
-        download,
-        zero_copy,
-        many_files,
-        many_uploaders,
-        visitors,
-        flat,
-        browser,
-    )
-]
+BENCHMARKS = all_benchmarks()
 
 RESULTS = Path(__file__).parent / "results"
 QUICK_RESULTS = RESULTS / "quick"

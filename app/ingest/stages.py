@@ -3,7 +3,7 @@
 Whoever begins a request puts a `StageClock` into place with `start`; what happens below says
 `with stage(...)` and knows nothing of requests. A stage entered and left costs 0.9 us; a block of
 1 MiB on its way from the socket into a file enters two, 2 of the some 300 us that it takes
-(`python -m bench.stage_cost`).
+(`python -m bench stage_cost`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Turns:
 
     The standard library's lets whoever runs at the moment go before those who wait: of 1000
     visitors at once a twentieth waits 13 to 19 times as long as the median with that one, and 3 to
-    6 times with this (three alternating runs of the k6 scenario of `bench/visitors.py`).
+    6 times with this (three alternating runs of the k6 scenario of `bench/cases/visitors.py`).
     """
 
     def __init__(self, count: int) -> None:

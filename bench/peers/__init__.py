@@ -1,5 +1,6 @@
-"""Other servers, measured beside ours: each started as its makers document it, on loopback alone.
+"""What ours is compared with: other servers as their makers document them, `dd` and `cp`.
 
-`process.py` says what a peer is and runs one. What `scripts/peers` builds is in
-.tools/peers; what is not there is left out, and the tables say so.
+`process.py` says what a peer is and runs one, on loopback alone. `uploads.py` and `downloads.py`
+list who takes part in which benchmark. What `scripts/peers` builds is in .tools/peers; what is
+missing is left out, and the tables say so.
 """

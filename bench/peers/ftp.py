@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.client import BLOCK_BYTES, RequestFailed
+from bench.lib.client import BLOCK_BYTES, RequestFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import psutil
 
-from bench.cpu_clock import await_idle
-from bench.harness import Lab
+from bench.lib.harness import Lab
+from bench.lib.meter import await_idle
 from tests.server import ROOT, free_port
 
 START_SECONDS = 20.0

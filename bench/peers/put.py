@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.client import Connection, chunks
+from bench.lib.client import Connection, chunks
 
 PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
-SPLICE_SOURCE = Path(__file__).parent.parent / "splice_server.c"
+SPLICE_SOURCE = Path(__file__).with_name("splice_server.c")
 OPTIMISATION = "-O2"
 
 NGINX = """

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness import CHUNK_BYTES
+from bench.lib.harness import CHUNK_BYTES
+from bench.lib.tus_client import upload_tus
 from bench.peers.process import BUILT, built_version
-from bench.tus_client import upload_tus
 from tests.server import ROOT
 
 BASE = "/files/"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bench import contenders as who
-from bench import download, many_files, upload
 from bench.__main__ import BENCHMARKS
-from bench.contenders import Contender, contenders
-from bench.disk import DD, DD_SYNCED
-from bench.harness import Benchmark, Lab
-from bench.report import Table, paired_ratio
-from bench.samples import GB, Sample
-from bench.shelves import HTTP_JOBS, NGINX, OURS, STEP_BYTES, spans
-from bench.upload import Job
+from bench.cases import download, many_files, upload
+from bench.cases.upload import Job
+from bench.lib.harness import Benchmark, Lab
+from bench.lib.report import Table
+from bench.lib.samples import GB, Sample, paired_ratio
+from bench.peers import uploads as who
+from bench.peers.disk import DD, DD_SYNCED
+from bench.peers.downloads import HTTP_JOBS, NGINX, OURS, STEP_BYTES, spans
+from bench.peers.uploads import Contender, contenders
 
 ONE, EIGHT = Job(1, 1024**3), Job(8, 128 * 1024**2)
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench import client, harness
 from bench.__main__ import BENCHMARKS, main, quick_share
-from bench.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
-from bench.cpu_clock import await_idle, cpu_seconds_of
-from bench.harness import Benchmark, Lab, NotEnoughRoom, prepared_lab
-from bench.meter import Meter
-from bench.page_cache import PageCache
-from bench.samples import GB, Sample
+from bench.lib import client, harness
+from bench.lib.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
+from bench.lib.harness import Benchmark, Lab, NotEnoughRoom, prepared_lab
+from bench.lib.meter import Meter, await_idle, cpu_seconds_of
+from bench.lib.page_cache import PageCache
+from bench.lib.samples import GB, Sample
 from tests.dropzone_client import random_bytes
 from tests.server import Server
 
@@ -58,7 +57,7 @@ def test_a_round_that_would_not_end_in_time_does_not_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("bench.harness.time.monotonic", lambda: now)
+    monkeypatch.setattr("bench.lib.harness.time.monotonic", lambda: now)
     lab = Lab(tmp_path, False, 9, seconds)
     begun = 0
     for _ in lab.rounds():
@@ -133,9 +132,9 @@ def test_the_page_cache_is_filled_with_more_than_was_free_and_files_are_kept(
 ) -> None:
     kept = tmp_path / "kept"
     kept.write_bytes(b"x" * 5000)
-    monkeypatch.setattr("bench.page_cache.STEP_BYTES", 4096)
-    monkeypatch.setattr("bench.page_cache.BEYOND_BYTES", 5000)
-    monkeypatch.setattr("bench.page_cache._free_bytes", lambda: 10_000)
+    monkeypatch.setattr("bench.lib.page_cache.STEP_BYTES", 4096)
+    monkeypatch.setattr("bench.lib.page_cache.BEYOND_BYTES", 5000)
+    monkeypatch.setattr("bench.lib.page_cache._free_bytes", lambda: 10_000)
     PageCache(tmp_path).fill([kept])
     assert (tmp_path / "sparse").stat().st_size == 4 * 4096
 

@@ -9,15 +9,15 @@ import psutil
 import pytest
 import requests
 
-from bench import client
-from bench.client import RequestFailed
-from bench.contenders import LIMIT, LIMIT_SYNCED, PEERS, RUSTUS_SYNCED, TUS, await_digests
-from bench.contenders import contenders as all_contenders
-from bench.harness import Lab
+from bench.lib import client
+from bench.lib.client import RequestFailed
+from bench.lib.harness import Lab
+from bench.peers.downloads import AT_ONCE, HTTP_JOBS, Files, offers
 from bench.peers.ftp import FtpServer, retrieve
 from bench.peers.process import Peer, PeerFailed, PeerServer, Uploads, can_run, running, versions
 from bench.peers.tus import Tusd
-from bench.shelves import AT_ONCE, HTTP_JOBS, Files, offers
+from bench.peers.uploads import LIMIT, LIMIT_SYNCED, PEERS, RUSTUS_SYNCED, TUS, await_digests
+from bench.peers.uploads import contenders as all_contenders
 from tests.server import Server
 
 LENGTH, CHUNK_BYTES = 350_001, 100_000

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.plot import Bar, Panel, panel_of, svg_bars
-from bench.samples import Sample, rates_of
+from bench.lib.plot import Bar, Panel, panel_of, svg_bars
+from bench.lib.samples import Sample, rates_of
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

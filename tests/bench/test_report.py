@@ -8,18 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS, DOCUMENT, README
-from bench.report import (
-    Run,
-    Table,
-    as_markdown,
-    as_text,
-    facts,
-    ratio,
-    save_results,
-    spread,
-    update_document,
-)
-from bench.samples import Sample
+from bench.lib.report import Run, Table, as_markdown, as_text, facts, save_results, update_document
+from bench.lib.samples import Sample, ratio, spread
 
 RUN = Run("upload", "python -m bench upload", {"machine": "one core", "load": "0.0"})
 TABLE = Table("Title", ("case", "MB/s"), [("one", "10"), ("another", "9")], ("A note.",))

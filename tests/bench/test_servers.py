@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import contenders as who
-from bench.client import Connection
-from bench.contenders import Contender, Servers, contenders
-from bench.harness import Lab
+from bench.lib.client import Connection
+from bench.lib.harness import Lab
+from bench.peers import uploads as who
+from bench.peers.uploads import Contender, Servers, contenders
 
 LENGTH = 350_001
 

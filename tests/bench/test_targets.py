@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.targets import Target, as_table
+from bench.lib.report import Target, target_table
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_cost_must_stay_within_its_limit(measured: float | None, is_met: bool)
 
 
 def test_the_table_tells_met_missed_and_unmeasured_apart_and_counts() -> None:
-    table = as_table(
+    table = target_table(
         [
             Target(what="rate", measured=0.9, at_least=0.85),
             Target(what="cost", measured=1.5, at_most=1.25),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Request
 
-from bench.browser import WAYS, open_page, running_browser, upload_file
-from bench.harness import NotRunnable
+from bench.cases.browser import WAYS, open_page, running_browser, upload_file
+from bench.lib.harness import NotRunnable
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of
 from tests.server import Server

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.client import Connection, in_parallel, upload_raw
-from bench.contenders import RUSTUS, TUSD, await_digests
-from bench.harness import Lab
+from bench.lib.client import Connection, in_parallel, upload_raw
+from bench.lib.harness import Lab
+from bench.lib.samples import MB
 from bench.peers.ftp import FtpServer, retrieve
 from bench.peers.process import Peer, Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx
-from bench.samples import MB
+from bench.peers.uploads import RUSTUS, TUSD, await_digests
 
 STEP_BYTES = 5 * MB
 AT_ONCE = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from xml.sax.saxutils import escape
 
-from bench.samples import Sample
+from bench.lib.samples import Sample
 
 TOP, ROW_HEIGHT, GAP = 40, 22, 16
 LEAST_LEFT, SCALE_WIDTH, RIGHT = 160, 190, 70

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.client import Connection, Upload, in_parallel, upload_form, upload_raw
-from bench.harness import CHUNK_BYTES, Lab
-from bench.meter import Meter, resident_bytes
+from bench.lib.client import Connection, Upload, in_parallel, upload_form, upload_raw
+from bench.lib.harness import CHUNK_BYTES, Lab
+from bench.lib.meter import Meter, resident_bytes
+from bench.lib.tus_client import upload_tus
 from bench.peers.process import Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx, SpliceServer
 from bench.peers.tus import Rustus, Tusd, TusNode
-from bench.tus_client import upload_tus
 
 DIGEST_SECONDS = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.client import Connection, FileSlice, RequestFailed, chunks
+from bench.lib.client import Connection, FileSlice, RequestFailed, chunks
 
 VERSION = {"Tus-Resumable": "1.0.0"}
 

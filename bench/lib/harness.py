@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import requests
 
-from bench.cpu_clock import await_idle
-from bench.page_cache import PageCache
-from bench.report import Table
-from bench.samples import GB, Sample
+from bench.lib.meter import await_idle
+from bench.lib.page_cache import PageCache
+from bench.lib.report import Table
+from bench.lib.samples import GB, Sample
 from tests.server import START_SECONDS, Server
 
 CHUNK_BYTES = 20 * 1024 * 1024

@@ -11,12 +11,12 @@ from pathlib import Path
 from threading import Barrier
 from urllib.parse import urlencode
 
-from bench.client import Connection, FileSlice, in_parallel, upload_raw
-from bench.harness import Benchmark, BenchServer, Lab
-from bench.meter import Meter
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, paired_ratio, spread
-from bench.samples import GB, Sample, costs_of, rates_of
+from bench.lib.client import Connection, FileSlice, in_parallel, upload_raw
+from bench.lib.harness import Benchmark, BenchServer, Lab
+from bench.lib.meter import Meter
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table
+from bench.lib.samples import GB, Sample, costs_of, paired_ratio, rates_of, spread
 
 SMALL_CHUNK_BYTES = 64 * 1024
 CHUNKS = 10_000

@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bench import contenders as who
-from bench.client import in_parallel
-from bench.contenders import Contender, Servers
-from bench.cpu_clock import await_idle
-from bench.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
-from bench.harness import Benchmark, Lab
+from bench.lib.client import in_parallel
+from bench.lib.harness import Benchmark, Lab
+from bench.lib.meter import await_idle
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table, Target, target_table
+from bench.lib.samples import GB, costs_of, paired_ratio, rates_of, ratio, spread
+from bench.peers import uploads as who
+from bench.peers.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
 from bench.peers.process import build
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, paired_ratio, ratio, spread
-from bench.samples import GB, costs_of, rates_of
-from bench.targets import Target, as_table
+from bench.peers.uploads import Contender, Servers
 
 COLUMNS = (
     "case",
@@ -168,7 +167,7 @@ def summary(lab: Lab) -> Table:
 
 def targets(lab: Lab, one: Job, eight: Job) -> Table:
     """What we aim at, and what was reached."""
-    return as_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)])
+    return target_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)])
 
 
 def _targets_of_one(lab: Lab, job: Job) -> list[Target]:
@@ -264,6 +263,6 @@ BENCHMARK = Benchmark(
     needed_bytes=4 * GB,
     rounds=5,
     seconds=900,
-    quick_seconds=20,
+    quick_seconds=19,
     summary_of=summary,
 )

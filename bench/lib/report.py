@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 
-from bench.samples import Sample
+from bench.lib.samples import Sample
 
+TARGET_COLUMNS = ("target", "wanted", "measured", "met")
 PACKAGES = ("flask", "gunicorn", "werkzeug", "sqlalchemy")
 
 
@@ -37,26 +37,39 @@ class Table:
     notes: tuple[str, ...] = field(default=())
 
 
-def spread(values: Sequence[float], digits: int = 0) -> str:
-    """The median, and what lay farthest from it."""
-    if not values:
-        return "-"
-    middle = f"{median(values):.{digits}f}"
-    if len(values) == 1:
-        return middle
-    return f"{middle} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One figure and its limit; `measured` is None if something it needs was not there."""
+
+    what: str
+    measured: float | None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the figure lies within the limits, and there is one."""
+        if self.measured is None:
+            return False
+        is_high_enough = self.at_least is None or self.measured >= self.at_least
+        return is_high_enough and (self.at_most is None or self.measured <= self.at_most)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """As in the table."""
+        wanted = [f">= {self.at_least:g}"] if self.at_least is not None else []
+        wanted += [f"<= {self.at_most:g}"] if self.at_most is not None else []
+        if self.measured is None:
+            return (self.what, " and ".join(wanted), "-", "not measured")
+        met = "yes" if self.is_met else "**no**"
+        return (self.what, " and ".join(wanted), f"{self.measured:.2f}", met)
 
 
-def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float | None:
-    """How `values` stand to `others`, pair by pair: both of a pair met the same noise."""
-    pairs = [one / other for one, other in zip(values, others, strict=False) if other]
-    return median(pairs) if pairs else None
-
-
-def ratio(values: Sequence[float], others: Sequence[float]) -> str:
-    """The paired ratio as a table has it."""
-    found = paired_ratio(values, others)
-    return "-" if found is None else f"{found:.2f}"
+def target_table(targets: Sequence[Target], notes: tuple[str, ...] = ()) -> Table:
+    """All targets of a benchmark, with a count."""
+    met = sum(target.is_met for target in targets)
+    title = f"Targets: {met} of {len(targets)} met"
+    return Table(title, TARGET_COLUMNS, [target.row for target in targets], notes)
 
 
 def facts() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The ordinary way to send a file, for comparison: read 4 KB, send 4 KB, again.
 
-python -m bench.read_send_server FOLDER    prints its port, serves the folder's files
+python -m bench.peers.read_send_server FOLDER    prints its port, serves the folder's files
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from app.ingest.splice import empty_pipe
 from app.storage.writeback import begin_writeback
-from bench.harness import CHUNK_BYTES, Benchmark, Lab
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, ratio, spread
-from bench.samples import GB, Sample, costs_of, rates_of
+from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table
+from bench.lib.samples import GB, Sample, costs_of, rates_of, ratio, spread
 
 MIB = 1024 * 1024
 

@@ -11,13 +11,13 @@ from statistics import median
 
 import psutil
 
-from bench.client import Connection, upload_raw
-from bench.contenders import await_digests
-from bench.harness import Benchmark, Lab
-from bench.meter import Meter
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, ratio
-from bench.samples import GB, MB, costs_of, rates_of
+from bench.lib.client import Connection, upload_raw
+from bench.lib.harness import Benchmark, Lab
+from bench.lib.meter import Meter
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table
+from bench.lib.samples import GB, MB, costs_of, rates_of, ratio
+from bench.peers.uploads import await_digests
 
 PUBLISHED = {
     7: (156, 45),
@@ -75,7 +75,7 @@ def run(lab: Lab) -> list[Table]:
 
 @contextmanager
 def _read_send_server(folder: Path) -> Iterator[tuple[int, list[psutil.Process]]]:
-    command = [sys.executable, "-m", "bench.read_send_server", str(folder)]
+    command = [sys.executable, "-m", "bench.peers.read_send_server", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

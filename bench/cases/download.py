@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.harness import Benchmark, Lab
-from bench.meter import Meter
+from bench.lib.harness import Benchmark, Lab
+from bench.lib.meter import Meter
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table, Target, target_table
+from bench.lib.samples import GB, MB, costs_of, paired_ratio, rates_of, ratio, spread
+from bench.peers.downloads import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
 from bench.peers.process import build
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, paired_ratio, ratio, spread
-from bench.samples import GB, MB, costs_of, rates_of
-from bench.shelves import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
-from bench.targets import Target, as_table
 
 COST_LIMIT = 1.15
 """Our CPU time per byte may be so many times that of nginx with sendfile."""
@@ -74,7 +73,7 @@ def range_note(lab: Lab) -> str:
 
 def targets(lab: Lab, notes: tuple[str, ...] = ()) -> Table:
     """What we aim at, and what was reached."""
-    return as_table([_target(lab, name) for name in HTTP_JOBS], notes)
+    return target_table([_target(lab, name) for name in HTTP_JOBS], notes)
 
 
 def _target(lab: Lab, job: str) -> Target:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.client import in_batches, in_order
-from bench.disk import CP, CP_SYNCED, measure_cp
-from bench.harness import Benchmark, Lab
-from bench.meter import Meter
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, paired_ratio, ratio, spread
-from bench.samples import GB, MB, Sample, costs_of, rates_of
-from bench.targets import Target, as_table
+from bench.lib.client import in_batches, in_order
+from bench.lib.harness import Benchmark, Lab
+from bench.lib.meter import Meter
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table, Target, target_table
+from bench.lib.samples import GB, MB, Sample, costs_of, paired_ratio, rates_of, ratio, spread
+from bench.peers.disk import CP, CP_SYNCED, measure_cp
 
 DEFAULT, NOT_SYNCED = "default", "DURABILITY=none"
 SETTINGS = {DEFAULT: {}, NOT_SYNCED: {"SLUICE_DURABILITY": "none"}}
@@ -149,7 +148,7 @@ def targets(lab: Lab, batch: str) -> Table:
         )
         for case in (f"{way}, {settings}" for settings in SETTINGS for way in BATCHES)
     ]
-    return as_table([*gains, *shares])
+    return target_table([*gains, *shares])
 
 
 def draw(lab: Lab) -> str:
@@ -174,5 +173,5 @@ BENCHMARK = Benchmark(
     draw=draw,
     needed_bytes=10 * GB,
     seconds=400,
-    quick_seconds=18,
+    quick_seconds=16,
 )

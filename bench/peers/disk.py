@@ -6,8 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.harness import CHUNK_BYTES, Lab
-from bench.samples import Sample
+from bench.lib.harness import CHUNK_BYTES, Lab
+from bench.lib.samples import Sample
 
 DD = "dd bs=20M"
 DD_SYNCED = "dd bs=20M conv=fdatasync"

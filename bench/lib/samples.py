@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 MB = 1_000_000
 GB = 1_000_000_000
@@ -45,3 +46,25 @@ def rates_of(samples: Sequence[Sample]) -> list[float]:
 def costs_of(samples: Sequence[Sample]) -> list[float]:
     """CPU seconds per GB of each."""
     return [sample.cpu_seconds_per_gb for sample in samples]
+
+
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """The median, and what lay farthest from it."""
+    if not values:
+        return "-"
+    middle = f"{median(values):.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+
+def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float | None:
+    """How `values` stand to `others`, pair by pair: both of a pair met the same noise."""
+    pairs = [one / other for one, other in zip(values, others, strict=False) if other]
+    return median(pairs) if pairs else None
+
+
+def ratio(values: Sequence[float], others: Sequence[float]) -> str:
+    """The paired ratio as a table has it."""
+    found = paired_ratio(values, others)
+    return "-" if found is None else f"{found:.2f}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.harness import CHUNK_BYTES
+from bench.lib.harness import CHUNK_BYTES
 
 BOUNDARY = "----WebKitFormBoundaryBench00000001"
 BLOCK_BYTES = 1024 * 1024

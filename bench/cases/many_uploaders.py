@@ -12,13 +12,13 @@ from statistics import quantiles
 
 import requests
 
-from bench.harness import Benchmark, BenchServer, Lab
-from bench.meter import Meter
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, spread
-from bench.samples import GB, MB, Sample
-from bench.slow_clients import upload_slowly
-from bench.worker_classes import OURS, pick_workers, thread_count, worker_options
+from bench.lib.harness import Benchmark, BenchServer, Lab
+from bench.lib.meter import Meter
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table
+from bench.lib.samples import GB, MB, Sample, spread
+from bench.lib.slow_clients import upload_slowly
+from bench.lib.worker_classes import OURS, pick_workers, thread_count, worker_options
 
 BYTES_PER_SECOND = 200_000
 SECONDS = 100

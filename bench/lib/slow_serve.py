@@ -1,4 +1,4 @@
-"""`python -m app.serve`, with `bench.slow_wsgi` as the application."""
+"""`python -m app.serve`, with `bench.lib.slow_wsgi` as the application."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from app import serve
 
-serve.WEB[-1] = "bench.slow_wsgi:app"
+serve.WEB[-1] = "bench.lib.slow_wsgi:app"
 
 if __name__ == "__main__":
     sys.exit(serve.main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.harness import BenchServer, Lab
+from bench.lib.harness import BenchServer, Lab
 
 OURS = "ours"
 
@@ -16,7 +16,7 @@ WORKERS: dict[str, str] = {
 
 
 def worker_options(worker: str) -> dict[str, str]:
-    """What the environment of `bench.harness.Lab.server` needs for a worker class."""
+    """What the environment of `bench.lib.harness.Lab.server` needs for a worker class."""
     return {"GUNICORN_CMD_ARGS": WORKERS[worker]} if WORKERS[worker] else {}
 
 

@@ -15,12 +15,11 @@ from statistics import fmean, stdev
 import psutil
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from bench.cpu_clock import cpu_seconds_of
-from bench.harness import CHUNK_BYTES, Benchmark, Lab, NotRunnable
-from bench.meter import Meter
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, spread
-from bench.samples import GB, Sample, costs_of, rates_of
+from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab, NotRunnable
+from bench.lib.meter import Meter, cpu_seconds_of
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table
+from bench.lib.samples import GB, Sample, costs_of, rates_of, spread
 from tests.browser.tools import BROWSER_FLAGS, BROWSERS
 
 WAYS = ("form", "raw")
@@ -271,5 +270,5 @@ BENCHMARK = Benchmark(
     needed_bytes=3 * GB,
     rounds=7,
     seconds=600,
-    quick_seconds=18,
+    quick_seconds=16,
 )

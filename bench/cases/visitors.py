@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness import Benchmark, BenchServer, Lab
-from bench.meter import Meter
-from bench.plot import panel_of, svg_bars
-from bench.report import Table, spread
-from bench.samples import GB, Sample
-from bench.slow_wsgi import WORK_VARIABLE
-from bench.worker_classes import OURS, pick_workers, worker_options
+from bench.lib.harness import Benchmark, BenchServer, Lab
+from bench.lib.meter import Meter
+from bench.lib.plot import panel_of, svg_bars
+from bench.lib.report import Table
+from bench.lib.samples import GB, Sample, spread
+from bench.lib.slow_wsgi import WORK_VARIABLE
+from bench.lib.worker_classes import OURS, pick_workers, worker_options
+from bench.peers.process import BUILT
 
-K6 = Path(__file__).parent.parent / ".tools" / "peers" / "k6" / "k6"
+K6 = BUILT / "k6" / "k6"
 SCENARIO = Path(__file__).with_name("k6_scenario.js")
 
 
@@ -80,7 +81,7 @@ def run(lab: Lab) -> list[Table]:
 
 def _measure(lab: Lab, program: str, scenario: Scenario, worker: str) -> tuple[str, ...]:
     options = worker_options(worker) | {WORK_VARIABLE: str(scenario.work_milliseconds)}
-    module = "bench.slow_serve" if scenario.work_milliseconds else "app.serve"
+    module = "bench.lib.slow_serve" if scenario.work_milliseconds else "app.serve"
     with lab.server(module, **options) as server, Meter(server.processes()) as meter:
         summary = _load(lab, program, scenario, server)
         cpu_seconds, peak_bytes = meter.cpu_seconds, meter.peak_bytes
