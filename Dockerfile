@@ -52,4 +52,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:%s/healthz' % os.environ['SLUICE_PORT'], timeout=4)"]
 # The list form: the server is process 1 and gets the signals itself.
-CMD ["python", "-m", "app.serve"]
+CMD ["python", "-m", "app.server.supervisor"]

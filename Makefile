@@ -19,7 +19,7 @@ setup-dev: ## the same for `test` and `lint`
 	@scripts/setup dev
 
 run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; SLUICE_ variables as in docs/settings.md
-	@exec $(PYTHON) -m app.serve
+	@exec $(PYTHON) -m app.server.supervisor
 
 test: setup-dev ## all tests; ARGS="-k name" narrows them
 	@$(PYTHON) -m pytest $(SIDE_BY_SIDE) $(ARGS)

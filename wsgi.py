@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from app.factory import create_app
-from app.metrics.instruments import Instruments
+from app.monitoring.instruments import Instruments
 from app.services import build_services
 from app.settings import from_env
 

@@ -2,16 +2,19 @@
 
 Read downwards; each package imports only what stands below it:
 
-    serve, worker, factory    the processes and the wiring of the web application
-    web, api, delivery, protocols    Flask blueprints: pages, JSON, stored bytes, upload protocols
+    server      the processes: supervisor, gunicorn's settings and worker class, background worker
+    factory     puts the web application together
+    pages, api, delivery, protocols    Flask blueprints: HTML, JSON, stored bytes, uploads
+    monitoring  metrics, Server-Timing, /status, health checks
     admin       the operator's commands
-    wire        what the blueprints share: errors as problem+json, headers, request bodies
+    http        what the blueprints share: errors as problem+json, headers, request bodies
     services    builds everything below from the settings
-    metrics     what is counted while the server runs, over all of its processes
+    settings    the options
     uploads     the use cases: create, append, complete, cancel, expire
     storage, records    bytes by key; facts about uploads
     ingest      from the socket to a file in large blocks
-    domain, settings    values and rules; the options
+    request     the slot of a running request, and the clock of its stages
+    domain      values and rules
 """
 
 __version__ = "0.1.0"

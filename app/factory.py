@@ -12,16 +12,17 @@ from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
 from app.delivery import blueprint as delivery
-from app.metrics.instruments import Instruments
+from app.http import context, cors, hosts, problems
+from app.http.kept_connections import KeptConnections
+from app.http.proxy import TrustedProxies
+from app.monitoring import health, metrics, server_timing, status
+from app.monitoring.instruments import Instruments
+from app.pages import blueprint as pages
 from app.protocols import batch
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
-from app.protocols.resumable import blueprint as resumable
+from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
 from app.services import Services
-from app.web import health, metrics, pages, status
-from app.wire import context, cors, hosts, problems, server_timing
-from app.wire.kept_connections import KeptConnections
-from app.wire.proxy import TrustedProxies
 
 ROOT = Path(__file__).parent.parent
 
@@ -55,7 +56,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     for module in (pages, health, metrics, status):
         app.register_blueprint(module.blueprint)
     app.register_blueprint(status.api_blueprint)
-    for module in (delivery, upload, batch, tus, resumable):
+    for module in (delivery, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
     for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
         app.register_blueprint(module.blueprint)

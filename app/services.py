@@ -20,6 +20,7 @@ from app.storage.boot_marker import after_restart_of_machine
 from app.storage.folder import disk_errors, make_private_folder
 from app.storage.idle_clock import IdleClock
 from app.storage.local import LocalStore
+from app.uploads.client_uploads import ClientUploads
 from app.uploads.completion import Completion
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
@@ -42,6 +43,7 @@ class Services:
 
     settings: Settings
     uploads: UploadService
+    client_uploads: ClientUploads
     whole_files: WholeFiles
     library: VideoLibrary
     housekeeping: Housekeeping
@@ -86,11 +88,14 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
             new_id=_new_id,
         )
 
+    uploads = receiver(UploadService)
+    library = VideoLibrary(records, store, clock=_now)
     return Services(
         settings=settings,
-        uploads=receiver(UploadService),
+        uploads=uploads,
+        client_uploads=ClientUploads(uploads, library),
         whole_files=receiver(WholeFiles),
-        library=VideoLibrary(records, store, clock=_now),
+        library=library,
         housekeeping=Housekeeping(
             records,
             store,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-from tests.server import Server, receive_exactly
+from tests.live_server import Server, receive_exactly
 
 BOUNDARY = "----WebKitFormBoundarySluiceTests0001"
 

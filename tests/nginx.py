@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.server import ROOT, START_SECONDS, free_port
+from tests.live_server import ROOT, START_SECONDS, free_port
 
 FRAME = """
 {user_line}

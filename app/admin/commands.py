@@ -22,7 +22,7 @@ from app.admin.verify import Verification
 from app.domain.errors import UploadError
 from app.domain.lifecycle import IllegalTransition
 from app.domain.upload import Upload, parse_upload_id
-from app.wire.context import IMPLICIT_OWNER, current_services
+from app.http.context import IMPLICIT_OWNER, current_services
 
 LIST_LIMIT = 1000
 """Rows a list shows unless asked for more."""

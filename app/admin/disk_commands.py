@@ -13,8 +13,8 @@ from flask.cli import with_appcontext
 from app.admin.disk_bench import MIB, Bounds, Cell, measure, needed_bytes
 from app.admin.disk_plot import svg_plot
 from app.admin.disk_table import Measurement, meaning_lines, table_lines
+from app.http.context import current_services
 from app.settings import Settings
-from app.wire.context import current_services
 
 SPARE_BYTES = 64 * MIB
 """Stays free beside what the measurement needs: uploads may be running."""

@@ -1,1 +1,1 @@
-"""The JSON API: uploads under way, and videos. Start with `documents.py`, the shapes it gives."""
+"""The JSON API: uploads under way, and videos. Its shapes are in `app/http/documents.py`."""

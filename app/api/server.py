@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from flask import Blueprint, Response, jsonify
 
 from app import __version__
-from app.wire.context import current_services
+from app.http.context import current_services
 
 blueprint = Blueprint("api_server", __name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
-from app.api.documents import upload_document
 from app.domain.upload import Upload, parse_upload_id
+from app.http.bodies import json_object, member
+from app.http.context import current_owner, current_services, note_upload
+from app.http.documents import upload_document
+from app.http.proxy import location_of
 from app.uploads.service import NewUpload
-from app.wire.context import current_owner, current_services, note_upload
-from app.wire.json_body import json_object, member
-from app.wire.location import location_of
 
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.api.documents import video_document
 from app.domain.errors import InvalidRequest
 from app.domain.upload import parse_upload_id
-from app.wire.context import current_owner, current_services, note_upload
+from app.http.context import current_owner, current_services, note_upload
+from app.http.documents import video_document
 
 blueprint = Blueprint("api_videos", __name__, url_prefix="/api/videos")
 

@@ -19,8 +19,8 @@ from app.delivery.sendfile import send_span
 from app.domain.media_type import is_playable, media_type
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
-from app.wire.context import current_owner, current_services, note_upload
-from app.wire.proxy import is_forwarded
+from app.http.context import current_owner, current_services, note_upload
+from app.http.proxy import is_forwarded
 
 blueprint = Blueprint("delivery", __name__)
 

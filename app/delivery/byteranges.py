@@ -13,7 +13,7 @@ from werkzeug.wrappers import Response
 
 from app.delivery.http_range import content_range
 from app.domain.ranges import ByteRange
-from app.wire.context import SENDING_KEY, Sending
+from app.http.context import SENDING_KEY, Sending
 
 BLOCK_BYTES = 64 * 1024
 """Read at once. It is all that a transfer holds in memory, and a thousand slow readers are a

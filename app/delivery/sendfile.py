@@ -14,8 +14,8 @@ from werkzeug.wrappers import Response
 from werkzeug.wsgi import FileWrapper
 
 from app.domain.ranges import ByteRange
+from app.http.context import SENDING_KEY, Sending
 from app.ingest.gunicorn_socket.connection import bound_sending
-from app.wire.context import SENDING_KEY, Sending
 
 READ_BYTES = 1024 * 1024
 """Block for servers and transports that cannot sendfile (TLS, HTTP/2)."""

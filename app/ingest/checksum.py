@@ -8,7 +8,7 @@ from typing import Protocol
 from zlib import crc32
 
 from app.domain.errors import StorageFailed
-from app.ingest.stages import Stage, stage
+from app.request.stages import Stage, stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
 """What `new_checksum` knows. The weak ones find damage on the way, which is all that is asked."""

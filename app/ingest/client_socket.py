@@ -12,8 +12,8 @@ from typing import ParamSpec, TypeVar
 
 from app.domain.errors import BodyTruncated
 from app.ingest.source import FEW_BYTES, IDLE_TICK_SECONDS
-from app.ingest.stages import Stage, stage
-from app.ingest.turns import aside
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
 
 WAIT_BYTES = 1024 * 1024
 """A thread is not woken for less, unless it wants less or a tick is over. A client on a
@@ -49,7 +49,7 @@ class ClientSocket:
         self._await_bytes(min(WAIT_BYTES, count) if count > FEW_BYTES else 1)
         if self._poll.poll(0):
             return True
-        with stage(Stage.RECEIVE), aside():
+        with stage(Stage.RECEIVE), without_slot():
             found = self._poll.poll(_TICK_MILLISECONDS)
         return bool(found) or self._has_any
 

@@ -11,7 +11,7 @@ from app.domain.ranges import ByteRange
 from app.ingest.blocks import borrowed_block
 from app.ingest.source import BodySource, Watch
 from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
-from app.ingest.stages import Stage, stage
+from app.request.stages import Stage, stage
 
 BLOCK_SECONDS = 1.0
 """A block that a slow client has not filled by then is written as it is."""

@@ -13,7 +13,7 @@ from app.domain.errors import (
     MalformedBody,
 )
 from app.ingest.checksum import ALGORITHMS, new_checksum
-from app.ingest.stages import Stage, note_arrival, stage
+from app.request.stages import Stage, note_arrival, stage
 
 IDLE_TICK_SECONDS = 0.5
 """A source that waits for the client returns at least this often, so that its reader can look

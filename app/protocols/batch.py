@@ -33,14 +33,14 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.policy import check_fingerprint
+from app.http.bodies import open_form
+from app.http.chunk_signs import chunk_signs
+from app.http.context import current_owner, current_services
+from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
-from app.ingest.stages import Stage, stage
-from app.ingest.turns import aside
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
 from app.uploads.whole import Kept, ReceivedFile
-from app.wire.chunk_signs import chunk_signs
-from app.wire.context import current_owner, current_services
-from app.wire.problems import Problem, answer_json, report
-from app.wire.request_body import open_form
 
 blueprint = Blueprint("batch", __name__)
 
@@ -149,7 +149,7 @@ class _Batch:
     def _await_kept(self) -> None:
         if self._keeping is not None:
             (receipts, kept), self._keeping = self._keeping, None
-            with stage(Stage.SYNC), aside():
+            with stage(Stage.SYNC), without_slot():
                 _fill_in(receipts, kept.result)
 
     def _keep_rest(self) -> None:

@@ -16,9 +16,9 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 from app.domain.errors import StorageFailed
-from app.ingest.stages import Stage, stage
 from app.records.errors import DATABASE_ERRORS, is_busy, is_read_only, raise_as_upload_error
 from app.records.group_commit import GroupCommit
+from app.request.stages import Stage, stage
 
 BUSY_TIMEOUT_MILLISECONDS = 60_000
 """How long SQLite waits for another process's transaction; each takes a few milliseconds."""

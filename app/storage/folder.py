@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from app.domain.errors import NoRoom, StorageFailed, UploadError
-from app.ingest.stages import Stage, stage
+from app.request.stages import Stage, stage
 from app.storage.base import Problem
 
 LOW_ROOM_BYTES = 1024 * 1024 * 1024

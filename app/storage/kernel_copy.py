@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from app.ingest.stages import Stage, stage
+from app.request.stages import Stage, stage
 
 _NOT_HERE = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 """How file systems say that they cannot copy a range, or not to that other file system; containers

@@ -22,8 +22,8 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
-from app.ingest.turns import aside
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Durability, Problem, StagedFile
 from app.storage.folder import Folder, disk_errors, folder_problems
 from app.storage.kernel_copy import copy_range
@@ -97,7 +97,7 @@ class LocalStore:
             except WriterSuperseded:
                 # Another who looks, mostly: it ends the older writer for both. One that writes
                 # need not be waited for to its end.
-                with aside():
+                with without_slot():
                     wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:

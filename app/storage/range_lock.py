@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from app.domain.errors import ServerBusy, WriterSuperseded
 from app.domain.ranges import ByteRange
-from app.ingest.turns import aside
+from app.request.slots import without_slot
 
 KNOCK_OFFSET = 1 << 62
 """Where knocks are locked: locks may stand beyond the end of a file, and no file is so long."""
@@ -92,7 +92,7 @@ def lock_range(
     """
     if _try_lock(descriptor, span):
         return
-    with aside():  # Who holds the range may need the turn to notice, and to let go.
+    with without_slot():  # Who holds the range may need the slot to notice, and to let go.
         if not wait_for_range(descriptor, span, patience_seconds):
             _take_over(descriptor, span, gives_way=gives_way)
 

@@ -11,7 +11,7 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
+from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint, Durability
 from app.storage.folder import disk_errors
 from app.storage.range_lock import is_knocked

@@ -21,7 +21,7 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.source import BodySource, no_watch
-from app.ingest.turns import aside
+from app.request.slots import without_slot
 from app.storage.base import BytesLost, RangeWriter
 from app.uploads.receiver import Receiver
 
@@ -252,6 +252,6 @@ class Appender(Receiver):
             upload = self._records.get(upload.id).require_present()
             if not arrival.is_needed_by(upload):
                 return upload
-            with aside():  # The newer one may need the turn to get on.
+            with without_slot():  # The newer one may need the slot to get on.
                 time.sleep(0.02)
         raise WriterSuperseded("A newer request writes the same bytes.")

@@ -15,9 +15,9 @@ from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Upload, UploadKind
 from app.ingest.checksum import FileTooShort, digest_of
-from app.ingest.stages import Stage, StageClock, add_seconds, stage, timed_by
-from app.ingest.turns import aside
 from app.records.base import UploadRecords
+from app.request.slots import without_slot
+from app.request.stages import Stage, StageClock, add_seconds, stage, timed_by
 from app.storage.base import BytesLost, ConcatenatingStore
 from app.uploads.concatenation import Concatenation
 
@@ -207,7 +207,7 @@ def _result_in_time(pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U
     clock = StageClock()
     task = pool.submit(timed_by(clock, work), subject)
     try:
-        with aside():
+        with without_slot():
             return task.result(timeout=ANSWER_WITHIN_SECONDS)
     except TimeoutError:
         return None

@@ -16,8 +16,8 @@ from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
-from app.ingest.turns import aside
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
 from app.storage.base import BytesLost
 from app.uploads.receiver import Receiver, derived_key
 
@@ -230,7 +230,7 @@ def _awaited(digest: Future[str] | None) -> str | None:
         return None
     if digest.done():
         return digest.result()
-    with stage(Stage.HASH), aside():
+    with stage(Stage.HASH), without_slot():
         return digest.result()
 
 

@@ -16,8 +16,8 @@ import timeit
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.ingest import stages
-from app.metrics.instruments import Instruments
+from app.monitoring.instruments import Instruments
+from app.request import stages
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import panel_of, svg_bars
 from bench.lib.report import Table
@@ -82,7 +82,7 @@ def measure(calls: int) -> dict[str, float]:
 
 
 def count_request(instruments: Instruments) -> None:
-    """What `app.web.metrics` does for each request."""
+    """What `app.monitoring.metrics` does for each request."""
     running = instruments.requests_in_progress.labels("tus")
     running.inc()
     instruments.requests.labels("tus", "PATCH", "2xx").inc()

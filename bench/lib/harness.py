@@ -19,7 +19,7 @@ from bench.lib.meter import await_idle
 from bench.lib.page_cache import PageCache
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample
-from tests.server import START_SECONDS, Server
+from tests.live_server import START_SECONDS, Server
 
 CHUNK_BYTES = 20 * 1024 * 1024
 """What the page sends: the default of SLUICE_CHUNK_BYTES."""
@@ -142,7 +142,9 @@ class Lab:
             shutil.rmtree(path)
 
     @contextmanager
-    def server(self, module: str = "app.serve", **options: str) -> Iterator[BenchServer]:
+    def server(
+        self, module: str = "app.server.supervisor", **options: str
+    ) -> Iterator[BenchServer]:
         """A fresh server with empty folders: no sample pays for what an earlier one left.
 
         A quick run has one for all cases with the same options: a start takes longer than a case.

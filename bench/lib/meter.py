@@ -41,7 +41,7 @@ class Meter:
         self._foreground: list[psutil.Process] = []
         self._background: list[psutil.Process] = []
         for process in processes:
-            is_worker = "app.worker" in process.cmdline()
+            is_worker = "app.server.background_worker" in process.cmdline()
             (self._background if is_worker else self._foreground).append(process)
         self._idle_bytes = idle_bytes
         self._peak_at_end: int | None = None

@@ -1,12 +1,12 @@
-"""`python -m app.serve`, with `bench.lib.slow_wsgi` as the application."""
+"""`python -m app.server.supervisor`, with `bench.lib.slow_wsgi` as the application."""
 
 from __future__ import annotations
 
 import sys
 
-from app import serve
+from app.server import supervisor
 
-serve.WEB[-1] = "bench.lib.slow_wsgi:app"
+supervisor.WEB[-1] = "bench.lib.slow_wsgi:app"
 
 if __name__ == "__main__":
-    sys.exit(serve.main())
+    sys.exit(supervisor.main())

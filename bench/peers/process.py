@@ -15,7 +15,7 @@ import psutil
 
 from bench.lib.harness import Lab
 from bench.lib.meter import await_idle
-from tests.server import ROOT, free_port
+from tests.live_server import ROOT, free_port
 
 START_SECONDS = 20.0
 STOP_SECONDS = 20.0

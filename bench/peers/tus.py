@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.lib.harness import CHUNK_BYTES
 from bench.lib.tus_client import upload_tus
 from bench.peers.process import BUILT, built_version
-from tests.server import ROOT
+from tests.live_server import ROOT
 
 BASE = "/files/"
 PACKAGE = ROOT / "node_modules" / "@tus" / "server"

@@ -16,7 +16,7 @@ import requests
 from app.admin.backup import Backup
 from app.services import Services, build_services
 from app.settings import from_env
-from tests.server import ROOT, Server, running_server
+from tests.live_server import ROOT, Server, running_server
 
 pytestmark = pytest.mark.e2e
 

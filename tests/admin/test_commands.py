@@ -15,11 +15,11 @@ from app.admin.commands import init_app
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.factory import create_app
+from app.http.context import IMPLICIT_OWNER
 from app.ingest.source import StreamSource
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
-from app.wire.context import IMPLICIT_OWNER
 
 
 class Operator:

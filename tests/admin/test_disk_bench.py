@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Bounds, Mode, measure, needed_bytes
-from tests.server import ROOT
+from tests.live_server import ROOT
 
 SMALL = Bounds(64 * KIB, 5.0)
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dropzone_client import ChunkedFile, form_body, form_headers, random_bytes, send_chunk
-from tests.server import Server
+from tests.live_server import Server
 
 
 def create(server: Server, **members: Any) -> dict[str, Any]:

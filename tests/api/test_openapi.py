@@ -19,9 +19,9 @@ from app import __version__
 from app.domain.errors import UploadError
 from app.domain.lifecycle import UploadState
 from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
-from app.ingest.stages import Stage
+from app.http.problems import Problem
+from app.request.stages import Stage
 from app.uploads.library import MAX_PAGE
-from app.wire.problems import Problem
 from tests.api.application import application
 from tests.api.conversation import Answer, Conversation, hold_conversation
 from tests.api.description import (
@@ -32,7 +32,7 @@ from tests.api.description import (
     described_response,
 )
 from tests.architecture.sources import ROOT
-from tests.server import Server
+from tests.live_server import Server
 
 DESCRIBED_BLUEPRINTS = {
     "api_uploads",

@@ -19,7 +19,7 @@ from bench.lib.meter import Meter, await_idle, cpu_seconds_of
 from bench.lib.page_cache import PageCache
 from bench.lib.samples import GB, Sample
 from tests.dropzone_client import random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 
 def benchmark(needed_bytes: int = 0) -> Benchmark:

@@ -18,7 +18,7 @@ from bench.peers.process import Peer, PeerFailed, PeerServer, Uploads, can_run, 
 from bench.peers.tus import Tusd
 from bench.peers.uploads import LIMIT, LIMIT_SYNCED, PEERS, RUSTUS_SYNCED, TUS, await_digests
 from bench.peers.uploads import contenders as all_contenders
-from tests.server import Server
+from tests.live_server import Server
 
 LENGTH, CHUNK_BYTES = 350_001, 100_000
 EVERYBODY: list[Uploads] = [LIMIT, LIMIT_SYNCED, *PEERS, RUSTUS_SYNCED]

@@ -13,7 +13,7 @@ from tests.browser.complaints import Complaints
 from tests.browser.films import Films, make_films
 from tests.browser.tools import BROWSER_FLAGS, find_browser
 from tests.browser.upload_page import MIB, UploadPage
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 
 expect.set_options(timeout=30_000)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Page, Route
 
-from tests.server import ROOT
+from tests.live_server import ROOT
 
 PACKAGES = ROOT / "node_modules"
 

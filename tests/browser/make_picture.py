@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.films import encode, repeat
 from tests.browser.tools import BROWSER_FLAGS, find_browser, find_program
 from tests.browser.upload_page import MIB, UploadPage
-from tests.server import ROOT, Server, running_server
+from tests.live_server import ROOT, Server, running_server
 
 PICTURE = ROOT / "docs" / "images" / "page.png"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.server import ROOT
+from tests.live_server import ROOT
 
 PACKAGES = ROOT / "node_modules"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from tests.server import Server
+from tests.live_server import Server
 
 READ_BYTES = 1024 * 1024
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.films import Films
 from tests.browser.test_library import put
 from tests.browser.upload_page import MIB, UploadPage
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

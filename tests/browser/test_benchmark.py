@@ -12,7 +12,7 @@ from bench.cases.browser import WAYS, open_page, running_browser, upload_file
 from bench.lib.harness import NotRunnable
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

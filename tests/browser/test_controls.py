@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of, open_uploads_of
 from tests.browser.upload_page import MIB, UploadPage
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,7 @@ from tests.browser.complaints import Complaints
 from tests.browser.films import sha256_of
 from tests.browser.stored import digests_of, open_uploads_of, videos_of
 from tests.dropzone_client import random_bytes
-from tests.server import ROOT, Server
+from tests.live_server import ROOT, Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ from tests.browser.complaints import Complaints
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of, open_uploads_of
 from tests.browser.upload_page import MIB, UploadPage
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

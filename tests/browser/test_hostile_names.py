@@ -12,7 +12,7 @@ from tests.browser.films import Films
 from tests.browser.stored import videos_of
 from tests.browser.test_library import put
 from tests.browser.upload_page import UploadPage
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

@@ -13,14 +13,14 @@ from playwright.sync_api import expect
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
+from app.http.context import IMPLICIT_OWNER
 from app.records.engine import Database
 from app.records.sql import SqlRecords
-from app.wire.context import IMPLICIT_OWNER
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import videos_of
 from tests.browser.test_many_files import COUNT_FRAMES, FROZEN_SECONDS
 from tests.browser.upload_page import UploadPage
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.browser.films import sha256_of
 from tests.browser.stored import digests_of
 from tests.browser.upload_page import UploadPage
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

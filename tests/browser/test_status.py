@@ -12,7 +12,7 @@ import requests
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.browser.complaints import Complaints
-from tests.server import Server
+from tests.live_server import Server
 
 MIB = 1024 * 1024
 TUS = {"Tus-Resumable": "1.0.0"}

@@ -17,8 +17,8 @@ from tests.browser.library_page import LibraryPage
 from tests.browser.stored import digests_of, open_uploads_of, videos_of
 from tests.client.bad_line import BadLine, Line, Request, bad_line
 from tests.dropzone_client import random_bytes
+from tests.live_server import Server
 from tests.protocols.library_chunks import LIBRARIES, LibraryFile
-from tests.server import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

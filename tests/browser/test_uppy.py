@@ -17,7 +17,7 @@ from tests.browser.module_site import module_site
 from tests.browser.stored import digests_of
 from tests.client.bad_line import BadLine, Line, bad_line, sometimes
 from tests.dropzone_client import random_bytes
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

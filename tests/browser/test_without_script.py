@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 

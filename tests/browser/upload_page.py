@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from playwright.sync_api import BrowserContext, Locator, Request, expect
 
-from tests.server import Server
+from tests.live_server import Server
 
 PATIENCE_SECONDS = 60
 """Far beyond what any step takes, so that only a step that never happens fails."""

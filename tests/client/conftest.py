@@ -13,7 +13,7 @@ from sluice_client.options import Options
 from tests.client.bad_line import BadLine, bad_line
 from tests.client.running import CommandLine
 from tests.dropzone_client import random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 MakeFile = Callable[..., Path]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.client.bad_line import BadLine, bad_line
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.e2e
 

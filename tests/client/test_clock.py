@@ -13,7 +13,7 @@ from sluice_client import Client, Options, Phase, Progress
 from sluice_client.doctor.connection_checks import check_way
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.client.conftest import MakeFile
-from tests.server import Server
+from tests.live_server import Server
 
 MakeClient = Callable[..., Client]
 

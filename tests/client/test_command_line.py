@@ -14,7 +14,7 @@ from sluice_client.cli.main import run
 from tests.client.bad_line import BadLine, sometimes
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine
-from tests.server import Server, free_port
+from tests.live_server import Server, free_port
 
 pytestmark = pytest.mark.e2e
 

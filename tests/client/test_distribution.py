@@ -16,7 +16,7 @@ import pytest
 
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine
-from tests.server import ROOT, Server
+from tests.live_server import ROOT, Server
 
 pytestmark = pytest.mark.e2e
 

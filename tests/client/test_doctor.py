@@ -17,7 +17,7 @@ from sluice_client.doctor.findings import Finding, Level
 from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine
-from tests.server import Server, free_port
+from tests.live_server import Server, free_port
 from tests.waiting import wait_until
 
 MakeClient = Callable[..., Client]

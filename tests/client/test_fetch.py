@@ -13,7 +13,7 @@ from sluice_client import Client, ContentMismatch, FileProblem, Interrupted, Pro
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
-from tests.server import Server
+from tests.live_server import Server
 
 MakeClient = Callable[..., Client]
 MIB = 1024 * 1024

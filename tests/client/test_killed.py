@@ -12,7 +12,7 @@ from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine, finish
 from tests.dropzone_client import stored_sha256
-from tests.server import Server
+from tests.live_server import Server
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024

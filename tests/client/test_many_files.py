@@ -15,7 +15,7 @@ import pytest
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine, finish
-from tests.server import Server
+from tests.live_server import Server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.client.running import CommandLine
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.e2e
 

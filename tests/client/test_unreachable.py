@@ -16,7 +16,7 @@ import pytest
 
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine, finish
-from tests.server import free_port
+from tests.live_server import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -22,7 +22,7 @@ from sluice_client import (
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.dropzone_client import stored_sha256
-from tests.server import Server
+from tests.live_server import Server
 
 MakeClient = Callable[..., Client]
 KIB = 1024

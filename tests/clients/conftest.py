@@ -9,7 +9,7 @@ import pytest
 
 from tests.client.bad_line import BadLine, bad_line
 from tests.dropzone_client import random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 FILM_BYTES = 30_000_000
 

@@ -9,7 +9,7 @@ import aiotus
 import pytest
 
 from tests.dropzone_client import random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 FILE = random_bytes(300_000, 96)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.architecture.test_javascript import node
-from tests.server import Server
+from tests.live_server import Server
 
 SCRIPT = Path(__file__).with_name("keep_alive.mjs")
 ROUNDS = 2

@@ -14,7 +14,7 @@ import pytest
 from tests.architecture.test_javascript import node
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.dropzone_client import stored_sha256
-from tests.server import Server
+from tests.live_server import Server
 
 SCRIPT = Path(__file__).with_name("tus_upload.mjs")
 CHUNK_BYTES = 8_000_000

@@ -13,7 +13,7 @@ from tusclient.client import TusClient
 
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.dropzone_client import stored_sha256
-from tests.server import Server
+from tests.live_server import Server
 
 CHUNK_BYTES = 8_000_000
 

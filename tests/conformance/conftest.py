@@ -11,7 +11,7 @@ from tests.conformance.differences import OWN
 from tests.conformance.draft_client import VERSIONS, Draft
 from tests.conformance.tus_client import Tus
 from tests.conformance.wire import exchange
-from tests.server import Server
+from tests.live_server import Server
 
 Stored = Callable[[str], bytes | None]
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.server import ROOT, free_port
+from tests.live_server import ROOT, free_port
 
 FOLDER = ROOT / ".tools" / "peers"
 START_SECONDS = 30

@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.conformance.peers import Addresses
-from tests.server import ROOT
+from tests.live_server import ROOT
 
 HERE = Path(__file__).parent
 NOT_ANNOUNCED = "not announced"

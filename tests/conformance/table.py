@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.peers import PEERS
 from tests.conformance.results import Outcome, Result, groups, run, tally
-from tests.server import ROOT
+from tests.live_server import ROOT
 
 DOCUMENT = ROOT / "docs" / "protocols.md"
 LINE_LENGTH = 120

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.tus_client import CHUNK_TYPE, GONE, Tus
 from tests.conformance.wire import Reply
-from tests.server import running_server
+from tests.live_server import running_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.extension("expiration")]
 

@@ -8,7 +8,7 @@ import requests
 
 from tests.delivery.parts import ReceivedPart, parts_of
 from tests.dropzone_client import form_body, form_headers
-from tests.server import Server
+from tests.live_server import Server
 
 TYPE = "multipart/byteranges; boundary="
 

@@ -14,8 +14,8 @@ from werkzeug.datastructures import Headers
 from app.delivery.accel import nginx_decides_alike
 from tests.delivery.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
+from tests.live_server import Server, running_server
 from tests.nginx import deployed_nginx
-from tests.server import Server, running_server
 
 pytestmark = pytest.mark.e2e
 

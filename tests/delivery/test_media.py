@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.dropzone_client import form_body, form_headers, random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 CONTENT = random_bytes(1_000_003, 9)
 

@@ -12,7 +12,7 @@ import requests
 from app.delivery.http_range import MAX_RANGES
 from tests.delivery.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = pytest.mark.e2e
 

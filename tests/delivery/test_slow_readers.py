@@ -14,7 +14,7 @@ import pytest
 
 from tests.delivery.stored import Stored, store
 from tests.dropzone_client import random_bytes
-from tests.server import running_server
+from tests.live_server import running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.server import Server, free_port
+from tests.live_server import Server, free_port
 
 STEP_BYTES = 1024 * 1024
 """What a server that reads the body for us hands over at once."""

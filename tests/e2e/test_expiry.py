@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
-from tests.server import Server
+from tests.live_server import Server
 from tests.waiting import wait_until
 
 StartServer = Callable[..., Server]

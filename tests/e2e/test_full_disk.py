@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk, stored_sha256
-from tests.server import Server
+from tests.live_server import Server
 
 MIB = 1024 * 1024
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.dropzone_client import BOUNDARY, ChunkedFile, form_headers
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 
 pytestmark = pytest.mark.e2e
 

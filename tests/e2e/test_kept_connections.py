@@ -17,11 +17,11 @@ import psutil
 import pytest
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
-from gunicorn.workers.gthread import TConn
+from gunicorn.workers.gunicorn_worker import TConn
 
-from app import gthread
-from app.gthread import PatientWorker
-from tests.server import Server
+from app.server import gunicorn_worker
+from app.server.gunicorn_worker import PatientWorker
+from tests.live_server import Server
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -85,7 +85,7 @@ class Kept:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     """With a worker that waits long for a next request."""
-    monkeypatch.setattr(gthread, "FOLLOW_SECONDS", AGES)
+    monkeypatch.setattr(gunicorn_worker, "FOLLOW_SECONDS", AGES)
     config: Any = Config()
     config.set("worker_tmp_dir", str(tmp_path))
     worker = PatientWorker(1, os.getpid(), [], None, 30, config, Logger(config))
@@ -113,7 +113,7 @@ def test_requests_that_follow_each_other_have_one_thread(kept: Kept) -> None:
 def test_a_silent_client_does_not_keep_its_thread(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gthread, "FOLLOW_SECONDS", 0.05)
+    monkeypatch.setattr(gunicorn_worker, "FOLLOW_SECONDS", 0.05)
     for number in (b"1", b"2"):
         handling = kept.handle()
         assert kept.client.ask() == ("keep-alive", number)
@@ -141,7 +141,7 @@ def test_a_request_that_comes_in_pieces_is_answered(kept: Kept) -> None:
 def test_silence_between_requests_is_not_slowness_of_headers(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gthread, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(gunicorn_worker, "HEADER_SECONDS", 0.2)
     handling = kept.handle()
     for _ in range(2):
         kept.client.ask()

@@ -22,7 +22,7 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
-from tests.server import ROOT, Server
+from tests.live_server import ROOT, Server
 
 
 def test_a_part_shorter_than_its_fields_say_is_refused_unread(server: Server) -> None:
@@ -152,7 +152,7 @@ def test_two_mounts_of_one_file_system_are_published_across(
 
 def test_a_worker_has_descriptors_for_all_its_connections() -> None:
     script = (
-        "import resource, app.gunicorn_conf as c;"
+        "import resource, app.server.gunicorn_conf as c;"
         "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE);"
         "print(soft, hard, c.threads, c.worker_connections)"
     )

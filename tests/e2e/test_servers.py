@@ -30,7 +30,7 @@ from tests.dropzone_client import (
     stored_sha256,
 )
 from tests.e2e.server_kinds import KINDS, STEP_BYTES, Kind, running
-from tests.server import Server
+from tests.live_server import Server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

@@ -17,8 +17,8 @@ from threading import Event, Thread
 import psutil
 import pytest
 
-from app.connections import LINGER_SECONDS
-from tests.server import ROOT, STOP_SECONDS, Server, free_port
+from app.server.connections import LINGER_SECONDS
+from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -29,7 +29,7 @@ SIGNALS = 300
 def test_a_background_worker_ends_however_many_signals_come(tmp_path: Path) -> None:
     """A handler that waits for a lock which the interrupted code holds would wait for ever."""
     server = Server(tmp_path, {})
-    command = [sys.executable, "-m", "app.worker"]
+    command = [sys.executable, "-m", "app.server.background_worker"]
     with subprocess.Popen(command, cwd=ROOT, env=server.environment) as worker:
         threads = psutil.Process(worker.pid).num_threads
         wait_until(lambda: worker.poll() is None and threads() >= 3, "it works")
@@ -49,7 +49,7 @@ def test_a_server_that_is_told_to_stop_while_it_starts_leaves_nobody(
     tmp_path: Path, seconds: float
 ) -> None:
     environment = Server(tmp_path, {}, free_port()).environment
-    command = [sys.executable, "-m", "app.serve"]
+    command = [sys.executable, "-m", "app.server.supervisor"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
     ) as top:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.server import ROOT, STOP_SECONDS, Server, free_port
+from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -54,7 +54,7 @@ def run_server(folder: Path, **options: str) -> subprocess.CompletedProcess[str]
     """A server that is expected not to start."""
     server = Server(folder, options)
     return subprocess.run(
-        [sys.executable, "-m", "app.serve"],
+        [sys.executable, "-m", "app.server.supervisor"],
         cwd=ROOT,
         env=server.environment,
         capture_output=True,
@@ -104,7 +104,11 @@ def test_a_background_worker_that_ends_is_named_in_the_log(start_server: StartSe
     server = start_server()
 
     def workers() -> list[psutil.Process]:
-        return [one for one in server.processes() if "app.worker" in " ".join(one.cmdline())]
+        return [
+            one
+            for one in server.processes()
+            if "app.server.background_worker" in " ".join(one.cmdline())
+        ]
 
     (first,) = workers()
     first.send_signal(signal.SIGKILL)
@@ -141,7 +145,7 @@ class Terminal:
         self._reader, terminal = pty.openpty()
         os.set_blocking(self._reader, False)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app.serve"],
+            [sys.executable, "-m", "app.server.supervisor"],
             cwd=ROOT,
             env=self.server.environment,
             stdin=terminal,

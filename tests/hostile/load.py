@@ -15,7 +15,7 @@ from typing import Any
 import requests
 
 from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
-from tests.server import Server
+from tests.live_server import Server
 
 CHUNK_BYTES = 64 * 1024
 MOST_CHUNKS = 6

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.hostile.disks import run
-from tests.server import Server
+from tests.live_server import Server
 
 MEGABYTES = 512
 COMMIT_SECONDS = 600

@@ -20,8 +20,8 @@ from urllib.parse import urlencode
 import requests
 
 from tests.dropzone_client import BOUNDARY, ChunkedFile, form_headers
-from tests.resumable_client import Answer, read_answer, request_bytes
-from tests.server import Server
+from tests.ietf_client import Answer, read_answer, request_bytes
+from tests.live_server import Server
 
 MOST_BYTES = 700_000
 CHUNK_BYTES = 100_000

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from tests.hostile.conftest import Scaled
-from tests.server import Server
+from tests.live_server import Server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

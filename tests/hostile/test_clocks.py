@@ -15,7 +15,7 @@ import pytest
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_chunk, stored_sha256
 from tests.hostile.conftest import Scaled
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

@@ -16,7 +16,7 @@ import pytest
 from tests.dropzone_client import ChunkedFile, form_headers
 from tests.hostile.conftest import Scaled
 from tests.hostile.framing import HEADER_FAULTS, Malformed, end_of_body, random_shape
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 
 pytestmark = pytest.mark.e2e
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostile.conftest import Scaled
 from tests.hostile.senders import PROTOCOLS, Crowd, Line
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 
 pytestmark = pytest.mark.e2e
 

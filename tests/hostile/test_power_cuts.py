@@ -15,7 +15,7 @@ from app.storage.base import Durability
 from tests.hostile.conftest import Scaled
 from tests.hostile.power import new_image, powered_disk
 from tests.hostile.senders import PROTOCOLS, Crowd, Line
-from tests.server import Server
+from tests.live_server import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -15,7 +15,7 @@ from tests.dropzone_client import (
     read_response,
     stored_sha256,
 )
-from tests.server import Server, running_server
+from tests.live_server import Server, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

@@ -16,7 +16,7 @@ from tests.delivery.stored import store
 from tests.dropzone_client import random_bytes
 from tests.hostile.conftest import Scaled
 from tests.hostile.slow_clients import BEHAVIOURS
-from tests.server import ROOT, Server, running_server
+from tests.live_server import ROOT, Server, running_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.form import FilePart, FormReader
 from app.ingest.source import BodySource, HashingSource
-from app.ingest.turns import Turns, turn
+from app.request.slots import Slots, holding
 from tests.ingest.form_bodies import BOUNDARY, DELIMITER, body_of, file
 from tests.ingest.test_gunicorn_socket import Connection, post
 
@@ -35,8 +35,8 @@ def ends() -> Iterator[Ends]:
         yield Connection(ours), theirs
 
 
-class CountedTurns(Turns):
-    """Counts how often a thread goes aside to wait for its client."""
+class CountedTurns(Slots):
+    """Counts how often a thread goes without_slot to wait for its client."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -73,13 +73,13 @@ def copy_of(source: BodySource, path: Path) -> bytes:
 def test_files_of_told_length_that_have_come_are_read_without_a_wait(
     ends: Ends, tmp_path: Path, is_hashed: bool, rest: int
 ) -> None:
-    reader, turns = arrived(*ends, rest), CountedTurns()
+    reader, slots = arrived(*ends, rest), CountedTurns()
     parts = reader.parts()
-    with turn(turns):
+    with holding(slots):
         for number, payload in enumerate(PAYLOADS):
             part = next(parts)
             assert isinstance(part, FilePart)
             source: BodySource = part.exactly(len(payload))
             source = HashingSource(source) if is_hashed else source
             assert copy_of(source, tmp_path / str(number)) == payload
-        assert turns.waits == 0
+        assert slots.waits == 0

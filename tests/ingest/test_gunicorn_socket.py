@@ -19,7 +19,7 @@ from app.ingest.client_socket import WAIT_BYTES
 from app.ingest.gunicorn_socket.body import GunicornSocketSource
 from app.ingest.gunicorn_socket.take_over import take_over
 from app.ingest.source import FEW_BYTES, BodySource
-from app.ingest.turns import Turns, turn
+from app.request.slots import Slots, holding
 
 
 class Connection:
@@ -177,20 +177,20 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
-    turns = Turns(1)
+    slots = Slots(1)
     client.sendall(post(b"", length=10))
     source = connection.take_over()
 
     def send_in_turn() -> None:
-        with turn(turns):
+        with holding(slots):
             client.sendall(b"0123456789")
 
-    with turn(turns):
+    with holding(slots):
         another = Thread(target=send_in_turn)
         another.start()
         while not source.wait(10):
             pass
-        late = Thread(target=turns.acquire, daemon=True)
+        late = Thread(target=slots.acquire, daemon=True)
         late.start()
         late.join(0.2)
         assert late.is_alive(), "the turn is ours again"

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import requests
 
 from tests.dropzone_client import form_body, form_headers
-from tests.server import Server
+from tests.live_server import Server
 
 Sent = tuple[dict[str, str], dict[str, str], str]
 """Fields, headers, and what the part is called."""

@@ -10,7 +10,7 @@ from typing import Any
 import requests
 
 from tests.dropzone_client import form_body, form_headers
-from tests.server import Server
+from tests.live_server import Server
 
 RAW_HEADERS = {"Content-Type": "application/octet-stream", "Accept": "*/*"}
 

@@ -9,9 +9,9 @@ import requests
 
 from tests.conformance.tus_client import Tus, base64_of
 from tests.dropzone_client import ChunkedFile, send_chunk
+from tests.ietf_client import append
+from tests.live_server import Server, running_server
 from tests.protocols.test_filepond import begin, send
-from tests.resumable_client import append
-from tests.server import Server, running_server
 
 FILE = b"0123456789"
 NAME = f"filename {base64_of('film.mp4')}"

@@ -21,7 +21,7 @@ from tests.dropzone_client import (
     request_bytes,
     send_all,
 )
-from tests.server import Server
+from tests.live_server import Server
 
 
 def test_every_file_gets_a_receipt_in_order(server: Server) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from app.domain.errors import NoRoom
 from app.factory import create_app
+from app.http.context import IMPLICIT_OWNER
 from app.protocols import batch
 from app.protocols.batch import GROUP_FILES
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.whole import ReceivedFile
-from app.wire.context import IMPLICIT_OWNER
 from tests.dropzone_client import form_body, form_headers
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from app.domain.errors import ChunkMismatch
 from app.domain.ranges import ByteRange
-from app.wire.chunk import Piece
-from app.wire.chunk_signs import chunk_signs
+from app.http.chunk_signs import chunk_signs
+from app.protocols.forms.chunk import Piece
 
 LENGTH = 4096
 

@@ -14,8 +14,8 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
+from tests.live_server import Server
 from tests.protocols.numbered_client import NumberedFile
-from tests.server import Server
 
 CHUNK_BYTES = 1000
 

@@ -24,7 +24,7 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
-from tests.server import Server
+from tests.live_server import Server
 from tests.waiting import wait_until
 
 RAW = {"Content-Type": "video/mp4", "Accept": "application/json"}

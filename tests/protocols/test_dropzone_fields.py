@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
 from app.protocols.forms.dropzone import FIELDS, parse_chunk
-from app.wire.chunk import Chunk
+from app.uploads.client_uploads import Chunk
 
 
 def fields(

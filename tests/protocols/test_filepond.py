@@ -16,7 +16,7 @@ from tests.dropzone_client import (
     read_response,
     stored_sha256,
 )
-from tests.server import Server
+from tests.live_server import Server
 
 CHUNK_TYPE = "application/offset+octet-stream"
 

@@ -10,7 +10,7 @@ import requests
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
 from app.protocols.forms.fineuploader import parse_part
-from app.wire.chunk import Chunk
+from app.uploads.client_uploads import Chunk
 from tests.dropzone_client import (
     ChunkedFile,
     form_body,
@@ -20,7 +20,7 @@ from tests.dropzone_client import (
     request_bytes,
     stored_sha256,
 )
-from tests.server import Server
+from tests.live_server import Server
 
 URL = "/fineuploader"
 

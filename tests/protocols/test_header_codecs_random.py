@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.errors import InvalidRequest, UploadError
-from app.protocols.resumable import headers as ietf
+from app.http.digests import ALGORITHMS
+from app.protocols.ietf import headers as ietf
 from app.protocols.tus import headers as tus
-from app.wire.digests import ALGORITHMS
 from tests.cost import HOSTILE, assert_cost_is_linear
 
 READERS: dict[str, Callable[[str], object]] = {

@@ -19,8 +19,8 @@ from tests.dropzone_client import (
     request_bytes,
     stored_sha256,
 )
+from tests.live_server import Server
 from tests.protocols.numbered_client import NumberedFile
-from tests.server import Server
 
 MakeFile = Callable[..., NumberedFile]
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
 from app.domain.policy import check_client_key
-from app.wire.chunk import Chunk
-from app.wire.numbered_chunks import parse_numbered
+from app.protocols.forms.numbered_chunks import parse_numbered
+from app.uploads.client_uploads import Chunk
 
 NUMBERS = ("ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
 

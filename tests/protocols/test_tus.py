@@ -12,8 +12,8 @@ import pytest
 
 from tests.conformance.tus_client import Tus, base64_of
 from tests.dropzone_client import ChunkedFile, random_bytes, send_chunk, stored_sha256
-from tests.resumable_client import append, look
-from tests.server import Server
+from tests.ietf_client import append, look
+from tests.live_server import Server
 
 FILE = random_bytes(3_000_000, 90)
 SHA256 = hashlib.sha256(FILE).hexdigest()

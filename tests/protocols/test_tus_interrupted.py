@@ -21,7 +21,7 @@ import pytest
 from tests.conformance.tus_client import CHUNK_TYPE, Tus, base64_of, headers_of
 from tests.conformance.wire import Connection
 from tests.dropzone_client import random_bytes, stored_sha256
-from tests.server import Server
+from tests.live_server import Server
 
 MIB = 1024 * 1024
 FILE = random_bytes(4_000_000, 91)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.dropzone_client import form_body, form_headers, random_bytes, stored_sha256
+from tests.live_server import Server
 from tests.protocols.library_chunks import LIBRARIES, LibraryFile
-from tests.server import Server
 
 LENGTH, CHUNK = 10_500, 1000
 

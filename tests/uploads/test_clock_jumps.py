@@ -17,9 +17,9 @@ from app.domain.upload import Upload
 from app.records.base import UploadRecords
 from app.records.engine import Database
 from app.records.sql import SqlRecords
+from app.server.background_worker import sweep_pause
 from app.storage import idle_clock
 from app.uploads.housekeeping import Housekeeping
-from app.worker import sweep_pause
 from tests.uploads.world import EXPIRY, World
 
 DAY = 24 * 3600

@@ -21,10 +21,10 @@ from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
-from app.ingest import stages
 from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
-from app.ingest.stages import Stage, StageClock
+from app.request import stages
+from app.request.stages import Stage, StageClock
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads import append, completion

@@ -8,7 +8,7 @@ from app.domain.errors import BodyTruncated
 from app.ingest.client_socket import ClientSocket
 from app.ingest.source import Watch, no_watch
 from app.ingest.splice import SpliceSource
-from app.ingest.stages import note_arrival
+from app.request.stages import note_arrival
 
 
 class GunicornSocketSource(SpliceSource):

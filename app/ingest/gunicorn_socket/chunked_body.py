@@ -9,7 +9,7 @@ from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, Malform
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.client_socket import ClientSocket
 from app.ingest.source import IDLE_TICK_SECONDS, Watch, no_watch
-from app.ingest.stages import note_arrival
+from app.request.stages import note_arrival
 
 FRAMING_BYTES = 8192
 """How much is read at once where the next line of the chunked coding is expected."""

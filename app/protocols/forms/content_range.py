@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.wire.chunk import FormDialect, Piece
-from app.wire.client_uploads import upload_of_chunk
+from app.protocols.forms.chunk import FormDialect, Piece
 
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
@@ -55,4 +54,4 @@ def _filename(disposition: str) -> str:
     return unquote(told[1]) if told else ""
 
 
-DIALECT = FormDialect(("content-range",), parse_range, upload_of_chunk)
+DIALECT = FormDialect(("content-range",), parse_range)

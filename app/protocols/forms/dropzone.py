@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.domain.errors import ChunkMismatch
-from app.wire.chunk import Chunk, FormDialect, require_fields, whole_number
-from app.wire.client_uploads import upload_of_chunk
+from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
+from app.uploads.client_uploads import Chunk
 
 FIELDS = (
     "dzuuid",
@@ -49,4 +49,4 @@ def parse_chunk(fields: Mapping[str, str]) -> Chunk | None:
     return Chunk(fields["dzuuid"], offset, min(size, total - offset), total)
 
 
-DIALECT = FormDialect(FIELDS, parse_chunk, upload_of_chunk)
+DIALECT = FormDialect(FIELDS, parse_chunk)

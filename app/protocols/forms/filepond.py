@@ -20,19 +20,18 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.domain.errors import InvalidRequest, UploadConflict
 from app.domain.policy import UNNAMED
 from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.http.bodies import open_body, read_small_body
+from app.http.context import current_owner, current_services, note_upload
+from app.http.digests import digest_source
+from app.http.proxy import location_of
 from app.ingest.all_or_nothing import AllOrNothing
+from app.protocols.forms.chunk import FormDialect, whole_number
+from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm
 from app.uploads.service import NewUpload
-from app.wire.chunk import FormDialect, whole_number
-from app.wire.chunk_form import FORM_TYPE, ChunkForm
-from app.wire.client_uploads import remove_upload, upload_of_chunk
-from app.wire.context import current_owner, current_services, note_upload
-from app.wire.digests import digest_source
-from app.wire.location import location_of
-from app.wire.request_body import open_body, read_small_body
 
 blueprint = Blueprint("filepond", __name__)
 
-WHOLE_FILES = FormDialect((), lambda _fields: None, upload_of_chunk)
+WHOLE_FILES = FormDialect((), lambda _fields: None)
 """Its forms never hold chunks."""
 
 MAX_ID_BYTES = 1024
@@ -125,7 +124,7 @@ def revert() -> tuple[str, int]:
     """Undo what was uploaded, or has been so far."""
     text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()
     upload = current_services().uploads.get(current_owner(), parse_upload_id(text))
-    remove_upload(note_upload(upload))
+    current_services().client_uploads.remove(note_upload(upload))
     return "", 204
 
 

@@ -36,13 +36,13 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.upload import Upload
-from app.wire.chunk import Chunk, FormDialect, require_fields, whole_number
-from app.wire.chunk_answer import chunk_document
-from app.wire.chunk_form import FORM_TYPE, ChunkForm, receive_raw
-from app.wire.client_uploads import remove_upload, upload_called, upload_of_chunk
-from app.wire.json_body import json_object
-from app.wire.problems import Problem, answer, report
-from app.wire.request_body import read_small_body
+from app.http.bodies import json_object, read_small_body
+from app.http.context import current_owner, current_services, note_upload
+from app.http.documents import chunk_document
+from app.http.problems import Problem, answer, report
+from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
+from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm, receive_raw
+from app.uploads.client_uploads import Chunk
 
 blueprint = Blueprint("fineuploader", __name__)
 
@@ -79,7 +79,7 @@ def parse_part(fields: Mapping[str, str]) -> Chunk | None:
     return Chunk(fields["qquuid"], offset, length, total, name)
 
 
-DIALECT = FormDialect(FILE_FIELDS, parse_part, upload_of_chunk)
+DIALECT = FormDialect(FILE_FIELDS, parse_part)
 
 
 @blueprint.post("/fineuploader")
@@ -100,8 +100,12 @@ def delete(key: str) -> Response:
 
 
 def _remove(key: str) -> Response:
-    remove_upload(upload_called(key))
+    current_services().client_uploads.remove(_called(key))
     return jsonify({"success": True})
+
+
+def _called(key: str) -> Upload:
+    return note_upload(current_services().client_uploads.called(current_owner(), key))
 
 
 def _command_fields() -> dict[str, str]:
@@ -118,7 +122,7 @@ def _obey(fields: Mapping[str, str]) -> Response:
     require_fields(fields, ("qquuid",))
     if fields.get("_method") == "DELETE":
         return _remove(fields["qquuid"])
-    return _answer(_whole(upload_called(fields["qquuid"])))
+    return _answer(_whole(_called(fields["qquuid"])))
 
 
 def _whole(upload: Upload) -> Upload:

@@ -1,4 +1,4 @@
-"""/flow: Flow.js, in its multipart form and in its `octet` form; see `app/wire/numbered_chunks.py`.
+"""/flow: Flow.js, in its multipart form and in its `octet` form; see `numbered_chunks.py`.
 
 Flow.js (2.14) takes 200, 201 and 202 for success, 404, 413, 415, 500 and 501 for the end of the
 upload, in answer to its question too, and anything else for a reason to retry as often as its
@@ -10,7 +10,12 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from app.domain.errors import UploadError
-from app.wire.numbered_chunks import answer_chunk, answer_error, answer_probe, numbered_dialect
+from app.protocols.forms.numbered_chunks import (
+    answer_chunk,
+    answer_error,
+    answer_probe,
+    numbered_dialect,
+)
 
 blueprint = Blueprint("flow", __name__)
 blueprint.register_error_handler(UploadError, answer_error)

@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.domain.errors import ChunkMismatch
-from app.wire.chunk import FormDialect, Piece, whole_number
-from app.wire.client_uploads import upload_of_chunk
+from app.protocols.forms.chunk import FormDialect, Piece, whole_number
 
 COUNTED = ("name", "chunk", "chunks")
 PLACED = ("name", "offset", "total")
@@ -46,4 +45,4 @@ def _piece(fields: Mapping[str, str]) -> Piece:
     return Piece(dialect="plupload", identity=identity, filename=fields["name"])
 
 
-DIALECT = FormDialect(("name",), parse_chunk, upload_of_chunk)
+DIALECT = FormDialect(("name",), parse_chunk)

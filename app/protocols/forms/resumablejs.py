@@ -1,6 +1,6 @@
 """/resumablejs: Resumable.js, in its multipart form and in its `octet` form.
 
-See `app/wire/numbered_chunks.py` for the fields. Resumable.js (1.1) takes 200 and 201 for success
+See `numbered_chunks.py` for the fields. Resumable.js (1.1) takes 200 and 201 for success
 and a handful of statuses for the end of the upload; it sends the chunk again for anything else, a
 hundred times and without a pause.
 """
@@ -10,7 +10,12 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from app.domain.errors import UploadError
-from app.wire.numbered_chunks import answer_chunk, answer_error, answer_probe, numbered_dialect
+from app.protocols.forms.numbered_chunks import (
+    answer_chunk,
+    answer_error,
+    answer_probe,
+    numbered_dialect,
+)
 
 blueprint = Blueprint("resumablejs", __name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import MethodNotAllowed
 
-from app.wire.numbered_chunks import answer_probe, numbered_dialect
+from app.protocols.forms.numbered_chunks import answer_probe, numbered_dialect
 
 blueprint = Blueprint("simple_uploader", __name__)
 

@@ -10,6 +10,8 @@ from flask import Blueprint, Response, jsonify, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.domain.upload import Upload
+from app.http.documents import chunk_document
+from app.http.problems import prefers_html
 from app.protocols.forms import (
     content_range,
     dropzone,
@@ -18,9 +20,7 @@ from app.protocols.forms import (
     simple_uploader,
     webuploader,
 )
-from app.wire.chunk_answer import chunk_document
-from app.wire.chunk_form import FORM_TYPE, receive_chunk
-from app.wire.problems import prefers_html
+from app.protocols.forms.chunk_form import FORM_TYPE, receive_chunk
 
 blueprint = Blueprint("upload", __name__)
 

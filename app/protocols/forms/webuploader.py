@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.domain.errors import ChunkMismatch
-from app.wire.chunk import FormDialect, Piece, whole_number
-from app.wire.client_uploads import upload_of_chunk
+from app.protocols.forms.chunk import FormDialect, Piece, whole_number
 
 FIELDS = ("id", "name", "size", "chunk", "chunks")
 IDENTITY = ("id", "lastModifiedDate", "type", "guid", "upload_id")
@@ -46,4 +45,4 @@ def parse_chunk(fields: Mapping[str, str]) -> Piece | None:
     )
 
 
-DIALECT = FormDialect(FIELDS, parse_chunk, upload_of_chunk)
+DIALECT = FormDialect(FIELDS, parse_chunk)

@@ -19,6 +19,10 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind, parse_upload_id
+from app.http.bodies import open_body
+from app.http.context import current_owner, current_services, note_upload
+from app.http.problems import Problem, answer
+from app.http.proxy import location_of
 from app.ingest.checksum import ALGORITHMS
 from app.protocols.tus.checksum import can_see_trailers, checked
 from app.protocols.tus.headers import (
@@ -32,11 +36,6 @@ from app.protocols.tus.headers import (
     parse_number,
 )
 from app.uploads.service import NewUpload
-from app.wire.client_uploads import remove_upload
-from app.wire.context import current_owner, current_services, note_upload
-from app.wire.location import location_of
-from app.wire.problems import Problem, answer
-from app.wire.request_body import open_body
 
 blueprint = Blueprint("tus", __name__, url_prefix="/tus")
 
@@ -164,7 +163,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
             _check_type()
         return current_services().uploads.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        remove_upload(upload)
+        current_services().client_uploads.remove(upload)
         raise
 
 
@@ -221,7 +220,8 @@ def _check_offset(upload: Upload, offset: int) -> None:
 
 def _delete(upload_id: str) -> Response:
     uploads = current_services().uploads
-    remove_upload(note_upload(uploads.get(current_owner(), parse_upload_id(upload_id))))
+    upload = note_upload(uploads.get(current_owner(), parse_upload_id(upload_id)))
+    current_services().client_uploads.remove(upload)
     return _empty(204)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import request
 
 from app.domain.errors import InvalidRequest
+from app.http.proxy import came_directly
 from app.ingest.gunicorn_socket.take_over import trailers
 from app.ingest.source import BodySource, DigestSource, TrailingDigestSource
 from app.protocols.tus.headers import parse_checksum
-from app.wire.proxy import came_directly
 
 HEADER = "Upload-Checksum"
 

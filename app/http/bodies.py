@@ -1,0 +1,105 @@
+"""The body of the request at hand, as a source. Never through Werkzeug's form parser."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar, cast
+
+from flask import request
+
+from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge
+from app.http.context import current_services
+from app.ingest.copy import BodyLimits, Pace
+from app.ingest.form import FormReader
+from app.ingest.gunicorn_socket.connection import timed_input
+from app.ingest.gunicorn_socket.take_over import take_over
+from app.ingest.multipart import parse_boundary
+from app.ingest.source import SOURCE_KEY, BodySource, StreamSource
+
+SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.0)
+"""For bodies that fit into one packet or a few."""
+
+MAX_JSON_BYTES = 64 * 1024
+"""No request of the API comes near; a larger one is refused with 413 unread."""
+
+_REQUIRED = object()
+
+T = TypeVar("T")
+
+
+def open_body(expected_length: int | None = None) -> BodySource:
+    """The request's body; the same source however often it is asked for.
+
+    `expected_length` is what the request says elsewhere; `ChunkMismatch` where the body has
+    another length, before any of it is read.
+    """
+    if SOURCE_KEY not in request.environ:
+        length = request.content_length
+        if None not in {length, expected_length} and length != expected_length:
+            raise ChunkMismatch(
+                f"The body has {length} bytes where the chunk should have {expected_length}."
+            )
+        source = take_over(request.environ, expected_length)
+        request.environ[SOURCE_KEY] = source or _read_stream(length, expected_length)
+    return cast(BodySource, request.environ[SOURCE_KEY])
+
+
+def open_form() -> FormReader:
+    """The request's multipart body; raises `MalformedBody` without a usable boundary."""
+    settings = current_services().settings
+    limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+    return FormReader(open_body(), parse_boundary(request.content_type or ""), limits)
+
+
+def _read_stream(length: int | None, expected_length: int | None) -> StreamSource:
+    idle_seconds = current_services().settings.body_idle_seconds
+    stream = timed_input(request.environ, request.stream, idle_seconds)
+    is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
+    if is_chunked:
+        return StreamSource(stream, expected_length, must_end=True)
+    return StreamSource(stream, length or 0)
+
+
+def read_small_body(limit: int) -> bytes:
+    """The whole body of at most `limit` bytes; raises `TooLarge` and what a source raises."""
+    source, pace = open_body(), Pace(SMALL_BODY_LIMITS)
+    buffer, filled = memoryview(bytearray(limit + 1)), 0
+    while (count := source.readinto(buffer[filled:])) != 0:
+        pace.saw(count or 0)
+        filled += count or 0
+        if filled > limit:
+            raise TooLarge(f"The body is over {limit} bytes.")
+    return bytes(buffer[:filled])
+
+
+def json_object() -> dict[str, Any]:
+    """The request's body as an object; raises `InvalidRequest` or `TooLarge`."""
+    if (request.content_length or 0) > MAX_JSON_BYTES:
+        raise TooLarge(f"The JSON body is over {MAX_JSON_BYTES} bytes.")
+    text = read_small_body(MAX_JSON_BYTES)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("The body is not JSON.") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest("The body is not a JSON object.")
+    return value
+
+
+def member(body: dict[str, Any], *names: str, kind: type[T], default: Any = _REQUIRED) -> T:
+    """The first of `names` that the object has, checked to be of `kind`."""
+    for name in names:
+        value = body.get(name)
+        if value is None:
+            continue
+        if kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)  # JSON has one kind of number: 3.0 is 3.
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InvalidRequest(f"The member {name} must be {_KIND_NAMES[kind]}.")
+        return value
+    if default is _REQUIRED:
+        raise InvalidRequest(f"The member {names[0]} is missing.")
+    return default  # type: ignore[no-any-return]
+
+
+_KIND_NAMES: dict[type, str] = {str: "a string", int: "a whole number"}

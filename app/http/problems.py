@@ -1,0 +1,124 @@
+"""Errors as answers: problem+json (RFC 9457) for programs, a page for people.
+
+The one place where the error tree meets HTTP. A blueprint raises; what its protocol needs beyond
+this it adds in an error handler of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flask import Flask, Response, jsonify, render_template, request
+from werkzeug.exceptions import HTTPException, InternalServerError
+
+from app.domain.errors import ServerBusy, StorageFailed, UploadError
+from app.http.context import PROBLEM_KEY
+
+RETRY_AFTER_SECONDS = 2
+
+MAX_ACCEPT_CHARACTERS = 2000
+"""Browsers send about 150. A longer Accept is not read: Werkzeug takes 7.5 s over the 720 KB that
+90 headers of 8 KB can make, time that no other request of the worker gets."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The members of a problem document; `type` is derived from `code`."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    retryable: bool
+
+    @classmethod
+    def of(cls, error: UploadError) -> Problem:
+        """A domain error as a problem."""
+        return cls(error.status_hint, error.code, error.title, str(error), error.retryable)
+
+    @classmethod
+    def of_http(cls, error: HTTPException) -> Problem:
+        """One of Werkzeug's errors (routing, bad JSON, a bug of ours) as a problem."""
+        status = error.code or 500
+        code = error.name.lower().replace(" ", "_").replace("'", "")
+        return cls(status, code, error.name, error.description or error.name, status >= 500)
+
+    def to_json(self) -> dict[str, object]:
+        """The document."""
+        return {
+            "type": f"urn:sluice:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "retryable": self.retryable,
+        }
+
+
+def prefers_html() -> bool:
+    """Whether the request comes from a person's browser and not from a program."""
+    if len(request.headers.get("Accept", "")) > MAX_ACCEPT_CHARACTERS:
+        return False
+    accepted = request.accept_mimetypes
+    best = accepted.best_match(["application/json", "text/html"], default="application/json")
+    return best == "text/html" and accepted["text/html"] > accepted["application/json"]
+
+
+def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
+    """The problem as a page for people, or as a document with a type's further members."""
+    if prefers_html():
+        return _finished(problem, Response(render_template("errors/error.html", problem=problem)))
+    return answer_json(problem, members)
+
+
+def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
+    """The problem as a document, whatever the client prefers."""
+    response = jsonify({**problem.to_json(), **(members or {})})
+    response.content_type = "application/problem+json"
+    return _finished(problem, response)
+
+
+def _finished(problem: Problem, response: Response) -> Response:
+    request.environ[PROBLEM_KEY] = problem.code
+    response.status_code = problem.status
+    response.headers["Cache-Control"] = "no-store"
+    if problem.retryable and problem.status == ServerBusy.status_hint:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return response
+
+
+def init_app(app: Flask) -> None:
+    """Translate whatever is raised."""
+    app.register_error_handler(UploadError, _upload_error)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(Exception, _bug)
+
+
+def report(error: UploadError) -> None:
+    """Log what the operator must know."""
+    if isinstance(error, StorageFailed):
+        log.error("%s", error)  # In one line: the message tells what the disk answered.
+
+
+def _upload_error(error: UploadError) -> Response:
+    report(error)
+    return answer(Problem.of(error))
+
+
+def _http_error(error: HTTPException) -> Response | HTTPException:
+    if (error.code or 500) < 400:
+        return error  # Werkzeug's redirects are exceptions too.
+    response = answer(Problem.of_http(error))
+    for name, value in error.get_headers():
+        if name.lower() not in {"content-type", "content-length"}:
+            response.headers[name] = value
+    return response
+
+
+def _bug(error: Exception) -> Response:
+    log.error("unexpected error", exc_info=error)
+    return answer(Problem.of_http(InternalServerError()))

@@ -1,0 +1,134 @@
+"""What a proxy in front tells of the client: scheme, host, prefix and address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from flask import request, url_for
+from werkzeug.datastructures import EnvironHeaders, Headers
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from app.http.context import current_services
+from app.settings import IPNetwork
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+
+SIGNS = frozenset({"via", "forwarded", "x-real-ip"})
+SIGN_PREFIX = "x-forwarded-"
+"""A request with one of these headers, or with one that begins so, came through a proxy."""
+
+
+def came_directly(headers: Headers) -> bool:
+    """Whether no proxy shows itself, so that all of HTTP/1.1 passes between client and service.
+
+    Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
+    gives the final one to whoever comes next on the connection.
+    """
+    names = (name.lower() for name, _ in headers)
+    return not any(name in SIGNS or name.startswith(SIGN_PREFIX) for name in names)
+
+
+_FIXED_KEY = "werkzeug.proxy_fix.orig"
+"""Where `ProxyFix` keeps what the environment was before it."""
+
+_URL_KNOWN_KEY = "sluice.url_known"
+
+
+def host_as_sent(environ: dict[str, Any]) -> str:
+    """The `Host` of the request as it came in, whatever a proxy has told of it; empty if none."""
+    sent: str | None = environ.get(_FIXED_KEY, environ).get("HTTP_HOST")
+    return sent or ""
+
+
+def knows_its_url(environ: dict[str, Any]) -> bool:
+    """Whether scheme and host are those the client has used, as far as the request shows.
+
+    They are where nothing stands between, and behind trusted proxies alone that tell them.
+    """
+    return bool(environ.get(_URL_KNOWN_KEY))
+
+
+def is_forwarded(environ: dict[str, Any]) -> bool:
+    """Whether the request came through a trusted proxy, and not past it."""
+    return _FIXED_KEY in environ and "HTTP_X_FORWARDED_FOR" in environ
+
+
+def location_of(endpoint: str, upload_id: str) -> str:
+    """The URL of an upload at an endpoint for a `Location`, whole or as a path.
+
+    Some clients take only whole URLs; a path is right behind any proxy. Both hold the prefix, and
+    the whole one the scheme and host, that a trusted proxy tells. It is a path where scheme or
+    host are none that a URL can have.
+    """
+    is_possible = request.host != "" and request.scheme in {"http", "https"}
+    return url_for(endpoint, upload_id=upload_id, _external=is_possible and _is_wanted())
+
+
+def _is_wanted() -> bool:
+    choice = current_services().settings.location
+    return choice == "url" or (choice == "auto" and knows_its_url(request.environ))
+
+
+class TrustedProxies:
+    """Middleware that heeds `X-Forwarded-` headers of known addresses alone.
+
+    A connection over a Unix socket has no address: only who may open the socket gets there.
+    """
+
+    def __init__(self, app: WSGIApplication, networks: tuple[IPNetwork, ...]) -> None:
+        self._app = app
+        self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
+        self._networks = networks
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Pass the request on."""
+        is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
+        environ[_URL_KNOWN_KEY] = self._is_url_known(environ, is_trusted=is_trusted)
+        return (self._behind_proxy if is_trusted else self._app)(environ, start_response)
+
+    def _is_url_known(self, environ: dict[str, Any], *, is_trusted: bool) -> bool:
+        # nginx (before 1.29.7) that is not told otherwise speaks HTTP/1.0, puts its own address of
+        # the service into Host, and shows itself by nothing else.
+        if environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
+            return False
+        headers = EnvironHeaders(environ)
+        if came_directly(headers):
+            return True
+        return is_trusted and _tells_url(headers) and self._came_by_trusted_alone(headers)
+
+    def _came_by_trusted_alone(self, headers: Headers) -> bool:
+        """Whether all that the request tells of who passed it on are trusted addresses.
+
+        The first address is the client's. Some proxies add themselves to `Via` or `Forwarded`.
+        """
+        _client, *proxies = headers.get("X-Forwarded-For", "").split(",")
+        others = max(headers.get(name, "").count(",") for name in ("Via", "Forwarded"))
+        return others <= len(proxies) and all(self._trusts(hop.strip()) for hop in proxies)
+
+    def _trusts(self, address: str) -> bool:
+        if not address:
+            return True
+        try:
+            found = ip_address(address)
+        except ValueError:
+            return False
+        # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
+        found = getattr(found, "ipv4_mapped", None) or found
+        return any(found in network for network in self._networks)
+
+
+def _tells_url(headers: Headers) -> bool:
+    """Whether the nearest proxy tells scheme and host; AWS's load balancers leave Host as it was.
+
+    A proxy that does not would put its own address of the service there, or a name of one word.
+    """
+    if not headers.get("X-Forwarded-Proto"):
+        return False
+    host = headers.get("Host", "")
+    name = host.rpartition(":")[0] or host
+    is_public_name = "." in name and not name.rpartition(".")[2].isdigit()
+    return bool(headers.get("X-Forwarded-Host")) or is_public_name

@@ -1,0 +1,6 @@
+"""How the server is doing: metrics, Server-Timing, /metrics, /status, /healthz, /readyz.
+
+`instruments.py` names everything that is counted. Each process counts into a file of its own in
+the folder of `folder.py`, and `reading.py` sums over all of them; these three know
+prometheus-client and not Flask. The other modules are blueprints and request hooks.
+"""

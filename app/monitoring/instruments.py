@@ -1,0 +1,102 @@
+"""Every counter, histogram and gauge, with its labels; docs/operations.md has the same table.
+
+Each label has few values, whatever clients send: a value that is not known counts as `other`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+
+from app.domain.lifecycle import GONE, UploadState
+from app.monitoring.folder import VARIABLE, process_name, reserve_files
+from app.request.stages import Stage
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+OTHER = "other"
+
+CREATED = "created"
+
+UPLOAD_EVENTS = {CREATED, UploadState.COMPLETE.value, *(state.value for state in GONE)}
+
+SECONDS = (
+    *(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 300),
+)
+"""Upper bounds of the histograms: a median is known to about a third of itself."""
+
+
+class Instruments:
+    """What one process counts; there may be one in a process that shares its counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.started = time.time()
+        if VARIABLE in os.environ:
+            values.ValueClass = _shared_value_class()
+            reserve_files(Path(os.environ[VARIABLE]))
+        self._make_for_requests()
+        self._make_for_uploads()
+
+    def _make_for_requests(self) -> None:
+        self.requests = self._counter(
+            "sluice_requests", "Requests answered.", "protocol", "method", "status"
+        )
+        self.request_seconds = self._histogram(
+            "sluice_request_seconds", "Time to an answer, before it is sent.", "protocol"
+        )
+        self.requests_in_progress = self._live_gauge(
+            "sluice_requests_in_progress", "Requests that have no answer yet.", "protocol"
+        )
+        self.received_bytes = self._counter(
+            "sluice_received_bytes", "Bytes of request bodies that have arrived.", "protocol"
+        )
+        self.errors = self._counter("sluice_errors", "Errors answered.", "code")
+
+    def _make_for_uploads(self) -> None:
+        self.sent_bytes = self._counter("sluice_sent_bytes", "Bytes of stored files sent.")
+        self.downloads_in_progress = self._live_gauge(
+            "sluice_downloads_in_progress", "Stored files, or ranges of them, being sent."
+        )
+        self.stage_seconds = self._histogram(
+            "sluice_stage_seconds", "Time a request that writes spent in a stage.", "stage"
+        )
+        self.uploads = self._counter("sluice_uploads", "Uploads by what became of them.", "event")
+
+    def count_stages(self, seconds: Mapping[Stage, float]) -> None:
+        """Count what one request spent."""
+        for stage, spent in seconds.items():
+            self.stage_seconds.labels(stage.value).observe(spent)
+
+    def count_upload(self, event: str) -> None:
+        """Count one of `UPLOAD_EVENTS`, or a state that says as much; other states are none."""
+        if event in UPLOAD_EVENTS:
+            self.uploads.labels(event).inc()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=SECONDS)
+
+    def _live_gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Summed over the processes that live: one that is killed leaves nothing in progress."""
+        return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
+
+
+@cache
+def _shared_value_class() -> Any:
+    """prometheus-client's, whose files have the names of our processes; one in a process."""
+    return values.MultiProcessValue(process_name)  # type: ignore[no-untyped-call]
+
+
+def known_method(method: str) -> str:
+    """The method as a label."""
+    return method if method in METHODS else OTHER

@@ -1,0 +1,113 @@
+"""The live status page, and the numbers it asks for every second."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template
+
+from app import __version__
+from app.http.context import current_owner, current_services
+from app.monitoring.metrics import snapshot
+from app.monitoring.reading import Snapshot
+from app.request.stages import Stage
+
+blueprint = Blueprint("status", __name__)
+api_blueprint = Blueprint("api_status", __name__)
+
+UPLOADS_SHOWN = 10
+"""Of the uploads under way, the newest; the page says how many there are."""
+
+WATCHERS = ("metrics", "status", "api_status", "health")
+"""Requests that only look at the server; to count them among those in progress would show one
+where there is none."""
+
+ENDED = ("created", "complete", "cancelled", "expired")
+
+
+@blueprint.get("/status")
+def page() -> str:
+    """The page, with the numbers of this moment."""
+    return render_template("status.html", status=status_document())
+
+
+@api_blueprint.get("/api/status")
+def show() -> Response:
+    """What the server does now, and has done since it started; all of its processes together."""
+    response = jsonify(status_document())
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def status_document() -> dict[str, Any]:
+    """Bytes and seconds are totals since the start: a reader takes rates from two of them."""
+    counts = snapshot()
+    started = counts.total("sluice_start_time_seconds")
+    return {
+        "version": __version__,
+        "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+        "uptime_seconds": round(max(0.0, time.time() - started), 3),  # The clock may be set.
+        "requests": _requests(counts),
+        "transfers": _transfers(counts),
+        "uploads": _uploads(counts),
+        "errors": _largest_first(counts.by("code", "sluice_errors_total")),
+        "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
+        "stages": [_stage(counts, stage) for stage in Stage],
+    }
+
+
+def _requests(counts: Snapshot) -> dict[str, Any]:
+    running = counts.by("protocol", "sluice_requests_in_progress")
+    return {
+        "now": int(sum(count for name, count in running.items() if name not in WATCHERS)),
+        "total": int(counts.total("sluice_requests_total")),
+        "by_status": _whole(counts.by("status", "sluice_requests_total")),
+        "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
+    }
+
+
+def _transfers(counts: Snapshot) -> dict[str, int]:
+    return {
+        "downloads_now": int(counts.total("sluice_downloads_in_progress")),
+        "received_bytes": int(counts.total("sluice_received_bytes_total")),
+        "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
+    }
+
+
+def _uploads(counts: Snapshot) -> dict[str, Any]:
+    ended = counts.by("event", "sluice_uploads_total")
+    newest = current_services().uploads.active(current_owner(), UPLOADS_SHOWN)
+    return {
+        "under_way": int(counts.total("sluice_uploads_under_way")),
+        **{event: int(ended.get(event, 0)) for event in ENDED},
+        "newest": [
+            {
+                "id": upload.id,
+                "filename": upload.filename,
+                "length": upload.length,
+                "received_bytes": sum(span.length for span in upload.received),
+            }
+            for upload in newest
+        ],
+    }
+
+
+def _stage(counts: Snapshot, stage: Stage) -> dict[str, Any]:
+    name, labels = "sluice_stage_seconds", {"stage": stage.value}
+    return {
+        "stage": stage.value,
+        "count": int(counts.total(f"{name}_count", **labels)),
+        "seconds": round(counts.total(f"{name}_sum", **labels), 6),
+        "median_seconds": counts.quantile(0.5, name, **labels),
+        "p95_seconds": counts.quantile(0.95, name, **labels),
+    }
+
+
+def _whole(numbers: dict[str, float]) -> dict[str, int]:
+    return {name: int(numbers[name]) for name in sorted(numbers)}
+
+
+def _largest_first(numbers: dict[str, float]) -> dict[str, int]:
+    return {name: int(numbers[name]) for name in sorted(numbers, key=lambda n: (-numbers[n], n))}

@@ -1,0 +1,181 @@
+"""Chunks in forms, and raw chunks with the same fields in the query string.
+
+A chunk that its fields place goes straight to the upload. One that comes before its fields, or
+whose place depends on its length, waits in a file of its own until the form has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask import request
+
+from app.domain.errors import ChunkMismatch, InvalidRequest, UnknownChunkFields
+from app.domain.upload import Upload
+from app.http.bodies import open_body, open_form
+from app.http.chunk_signs import chunk_signs
+from app.http.context import current_owner, current_services, note_upload
+from app.http.digests import digest_source
+from app.ingest.form import FilePart
+from app.ingest.multipart import Field
+from app.ingest.source import BodySource, StreamSource
+from app.protocols.forms.chunk import FormDialect, Piece
+from app.protocols.forms.staged_chunks import place_piece
+from app.uploads.client_uploads import Chunk
+from app.uploads.whole import ReceivedFile
+
+MAX_FILES = 1000
+"""Files in one form; what is known of each is held until it ends."""
+
+FORM_TYPE = "multipart/form-data"
+
+HEADERS = (
+    "content-range",
+    "content-disposition",
+    "uploader-file-id",
+    "uploader-chunk-number",
+    "uploader-chunks-total",
+    "uploader-file-name",
+    "uploader-file-size",
+)
+"""What dialects read beside the fields."""
+
+
+def receive_chunk(*dialects: FormDialect) -> list[Upload]:
+    """Take the request's chunk, or its whole files; the uploads they went to."""
+    if request.mimetype == FORM_TYPE:
+        return ChunkForm(*dialects).receive()
+    return [receive_raw(dialects, request_fields())]
+
+
+def request_fields() -> dict[str, str]:
+    """The fields of the query string, and those that clients send as headers, in lower case."""
+    fields = request.args.to_dict()
+    headers = request.headers
+    fields.update((name, headers[name]) for name in HEADERS if name in headers)
+    return fields
+
+
+def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) -> Upload:
+    """Take a body that is nothing but a chunk."""
+    dialect, chunk = parse_chunk(dialects, fields)
+    if chunk is None:
+        raise InvalidRequest(
+            f"Send {FORM_TYPE}, or a raw chunk with the fields "
+            f"{', '.join(dialect.fields)} in the query string."
+        )
+    filename = fields.get("filename", "")
+    expected = chunk.length if isinstance(chunk, Chunk) else None
+    source = digest_source(open_body(expected), request.headers.get("Content-Digest"))
+    if isinstance(chunk, Chunk):
+        return _append(dialect, chunk, filename, source)
+    return place_piece(
+        chunk,
+        current_services().whole_files.receive(
+            source, owner=current_owner(), filename=chunk.filename or filename
+        ),
+    )
+
+
+def parse_chunk(
+    dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
+) -> tuple[FormDialect, Chunk | Piece | None]:
+    """What the first dialect that knows the fields makes of them; None where none does."""
+    for dialect in dialects:
+        if (chunk := dialect.parse(fields)) is not None:
+            return dialect, chunk
+    return dialects[0], None
+
+
+def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySource) -> Upload:
+    services = current_services()
+    clients = services.client_uploads
+    find = clients.of_restartable_chunk if dialect.restarts else clients.of_chunk
+    upload = note_upload(find(current_owner(), chunk, chunk.filename or filename))
+    return services.uploads.append(upload, chunk.offset, source)
+
+
+class ChunkForm:
+    """One multipart body: its fields so far, and the files in it."""
+
+    def __init__(self, *dialects: FormDialect, max_files: int = MAX_FILES) -> None:
+        self._dialects = dialects
+        self._max_files = max_files
+        self._fields = request_fields()
+        self._uploads: list[Upload] = []
+        self._waiting: list[ReceivedFile] = []
+
+    def receive(self) -> list[Upload]:
+        """Read the form to its end; the uploads its files went to, of which there must be one."""
+        if not (uploads := self.receive_any()):
+            raise InvalidRequest("The form has no file in it.")
+        return uploads
+
+    def receive_any(self) -> list[Upload]:
+        """Like `receive`, but the form may be without a file."""
+        reader = open_form()
+        try:
+            for part in reader.parts():
+                if isinstance(part, Field):
+                    self._fields[part.name] = part.value
+                else:
+                    self._receive_file(part, room=reader.remaining or 0)
+            if self._waiting:
+                self._place_waiting()
+        finally:
+            for file in self._waiting:
+                current_services().whole_files.drop(file)
+        return self._uploads
+
+    def _receive_file(self, part: FilePart, room: int) -> None:
+        if len(self._waiting) + len(self._uploads) == self._max_files:
+            raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
+        dialect, chunk = self._told()
+        if isinstance(chunk, Chunk):
+            source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
+            self._uploads.append(_append(dialect, chunk, part.filename, source))
+        elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
+            source = digest_source(part.whole(), self._fields.get("digest"))
+            filename = part.filename if chunk is None else chunk.filename or part.filename
+            file = current_services().whole_files.receive(
+                source, owner=current_owner(), filename=filename, room=room
+            )
+            self._waiting.append(file)
+
+    def _told(self) -> tuple[FormDialect, Chunk | Piece | None]:
+        """The chunk, where all of its fields have come already."""
+        for dialect in self._dialects:
+            if all(name in self._fields for name in dialect.fields):
+                chunk = dialect.parse(self._fields)
+                if chunk is not None:
+                    return dialect, chunk
+        return self._dialects[0], None
+
+    def _place_waiting(self) -> None:
+        dialect, chunk = parse_chunk(self._dialects, self._fields)
+        if chunk is None:
+            self._refuse_unknown_chunk()
+        while self._waiting:
+            if isinstance(chunk, Chunk):
+                self._uploads.append(self._graft(dialect, self._waiting[0], chunk))
+                current_services().whole_files.drop(self._waiting.pop(0))
+            elif chunk is not None:
+                self._uploads.append(place_piece(chunk, self._waiting.pop(0)))
+            else:
+                file = self._waiting.pop(0)
+                self._uploads.append(note_upload(current_services().whole_files.keep(file)))
+
+    def _refuse_unknown_chunk(self) -> None:
+        """A chunk that were taken for a whole file would be lost, and its sender told nothing."""
+        length = self._waiting[0].length if len(self._waiting) == 1 else None
+        if signs := chunk_signs(self._fields, request.headers.keys(), length):
+            raise UnknownChunkFields.of(signs)
+
+    def _graft(self, dialect: FormDialect, file: ReceivedFile, chunk: Chunk) -> Upload:
+        if file.length != chunk.length:
+            raise ChunkMismatch(
+                f"The chunk has {file.length} bytes where it should have {chunk.length}."
+            )
+        with current_services().whole_files.open(file) as stream:
+            source = digest_source(StreamSource(stream, file.length), self._fields.get("digest"))
+            return _append(dialect, chunk, file.filename, source)

@@ -1,0 +1,116 @@
+"""Chunks with 1-based numbers, as Resumable.js sends them, and Flow.js and simple-uploader.js.
+
+All use these fields, the first two with a prefix of their own (sizes in bytes):
+
+    ChunkNumber         from 1
+    ChunkSize           as configured
+    CurrentChunkSize    of this chunk: the last one may have up to twice the size, less one
+    TotalSize           of the whole file
+    Identifier          by default made from length and name
+    Filename, RelativePath
+
+and TotalChunks, which is of no use: while a file is still being cut it counts the chunks so far.
+Before a chunk they ask with GET and the same fields whether the server has it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from flask import Response, jsonify, request
+
+from app.domain.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
+from app.http.context import current_owner, current_services, note_upload
+from app.http.documents import chunk_document
+from app.http.problems import Problem, answer, report
+from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
+from app.protocols.forms.chunk_form import receive_chunk
+from app.uploads.client_uploads import Chunk
+from app.uploads.receiver import derived_key
+
+_REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
+
+_RETRIED = {BodyStalled.status_hint, ServerBusy.status_hint}
+"""Statuses that every such client takes for a reason to try again."""
+
+
+def numbered_dialect(prefix: str) -> FormDialect:
+    """The dialect whose fields begin with `prefix`; without one, with a small letter."""
+    names = tuple(_name(prefix, name) for name in _REQUIRED)
+    return FormDialect(names, partial(parse_numbered, prefix), restarts=True)
+
+
+def parse_numbered(prefix: str, fields: Mapping[str, str]) -> Chunk | None:
+    """The chunk the fields tell of; None where none of them is there.
+
+    Raises `InvalidRequest` for a missing or malformed one, `ChunkMismatch` where they contradict
+    each other.
+    """
+    names = [_name(prefix, name) for name in _REQUIRED]
+    are_there = all if prefix == "" else any  # Without a prefix, a page may mean its own.
+    if not are_there(name in fields for name in names):
+        return None
+    require_fields(fields, names)
+    number, size, length, total = (whole_number(fields, name) for name in names[1:])
+    offset = _offset(number, size, length, total)
+    identifier = fields[names[0]]
+    filename = fields.get(_name(prefix, "RelativePath")) or fields.get(
+        _name(prefix, "Filename"), ""
+    )
+    key = derived_key(prefix or "simple", identifier, total, filename)
+    return Chunk(key, offset, length, total, filename, identifier)
+
+
+def _name(prefix: str, name: str) -> str:
+    return prefix + name if prefix else name[0].lower() + name[1:]
+
+
+def _offset(number: int, size: int, length: int, total: int) -> int:
+    if number == 0 or size == 0:
+        raise ChunkMismatch("Chunks are numbered from 1, and not empty.")
+    offset = (number - 1) * size
+    is_last = offset + length == total
+    if offset + length > total or not (is_last or length == size):
+        raise ChunkMismatch(f"Chunk {number} of {length} bytes does not fit {total} bytes.")
+    if length >= 2 * size or (length == 0 and total > 0):
+        raise ChunkMismatch(f"Chunk {number} cannot have {length} bytes where others have {size}.")
+    return offset
+
+
+def answer_probe(dialect: FormDialect) -> Response:
+    """200 where every byte of the chunk that is asked for is there, 204 where one is missing."""
+    chunk = dialect.parse(request.args)
+    if not isinstance(chunk, Chunk):
+        raise InvalidRequest(f"Ask for a chunk with the fields {', '.join(dialect.fields)}.")
+    upload = current_services().client_uploads.with_chunk(current_owner(), chunk)
+    if upload is not None:
+        note_upload(upload)
+    response = Response(status=204 if upload is None else 200)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def answer_chunk(dialect: FormDialect) -> Response:
+    """How far the upload is, after the request's chunk was taken."""
+    return jsonify(chunk_document(receive_chunk(dialect)[0]))
+
+
+def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = None) -> Response:
+    """The problem, with a status that no client gives up on where trying again may help.
+
+    They do not read the body: some statuses end an upload for them, all others they retry. Where
+    these are given in `ends_upload`, an error that no retry cures gets one of them.
+    """
+    report(error)
+    problem = Problem.of(error)
+    return answer(replace(problem, status=_status(problem, ends_upload)))
+
+
+def _status(problem: Problem, ends_upload: frozenset[int] | None) -> int:
+    if problem.retryable:
+        return problem.status if problem.status in _RETRIED else ServerBusy.status_hint
+    if ends_upload is None or problem.status in ends_upload:
+        return problem.status
+    return 500 if problem.status >= 500 else 400

@@ -1,0 +1,210 @@
+"""/resumable/: create an upload, ask for its offset, append to it, cancel it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from flask import Blueprint, Response, current_app, g, request
+
+from app.domain.errors import InvalidRequest, TooLarge, UploadError, WriterSuperseded
+from app.domain.upload import Upload, parse_upload_id
+from app.http.bodies import open_body
+from app.http.context import current_owner, current_services, note_upload
+from app.http.digests import digest_source
+from app.http.problems import answer, report
+from app.http.proxy import came_directly, location_of
+from app.ingest.source import BodySource
+from app.protocols.ietf.answers import acknowledgement, limit_headers, state_headers
+from app.protocols.ietf.errors import NotPartialUpload, problem_of
+from app.protocols.ietf.headers import parse_filename, parse_length, parse_repr_digest
+from app.protocols.ietf.interim import Interim
+from app.protocols.ietf.receiving import Receiving
+from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
+from app.protocols.ietf.versions import DRAFT_12, PARTIAL_UPLOAD, VERSIONS, InteropVersion
+from app.protocols.ietf.wanted_digest import WantedDigest
+from app.uploads.service import NewUpload
+
+blueprint = Blueprint("resumable", __name__, url_prefix="/resumable")
+
+VERSION_HEADER = "Upload-Draft-Interop-Version"
+
+
+# ---- around every request ------------------------------------------------------------------------
+
+
+def _named_version() -> InteropVersion | None:
+    """The version the client names, if it is one of the table."""
+    with suppress(InvalidRequest):
+        return VERSIONS.get(parse_length(request.headers.get(VERSION_HEADER, ""), VERSION_HEADER))
+    return None
+
+
+def _version() -> InteropVersion:
+    return _named_version() or DRAFT_12
+
+
+@blueprint.after_request
+def _name_version(response: Response) -> Response:
+    version = _named_version()
+    if version is not None:
+        response.headers[VERSION_HEADER] = str(version.number)
+    return response
+
+
+@blueprint.errorhandler(UploadError)
+def _failed(error: UploadError) -> Response:
+    """The problem, with what the client must know to go on."""
+    version = _version()
+    if not isinstance(error, WriterSuperseded):  # A newer request wants this one gone.
+        report(error)
+    response = answer(*problem_of(error, version))
+    if isinstance(error, TooLarge):
+        response.headers.update(limit_headers(version))
+    if isinstance(error, NotPartialUpload):
+        response.headers["Accept-Patch"] = PARTIAL_UPLOAD
+    if request.method in {"POST", "PUT", "PATCH"}:
+        response.headers.update(_state_after(error, version))
+    return response
+
+
+def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
+    """What stands after a request that failed.
+
+    An upload that it has ended, as bytes that are not those of the digest do, is complete as far
+    as its client is concerned: there is nothing to resume (draft -12, section 4.1.2).
+    """
+    if "upload" not in g or isinstance(error, WriterSuperseded):
+        return version.write_completeness(is_complete=False)
+    try:
+        upload = current_services().uploads.get(current_owner(), g.upload.id)
+    except UploadError:
+        return version.write_completeness(is_complete=True)
+    location = {"Location": _location(upload)} if request.method != "PATCH" else {}
+    is_open = version.write_completeness(is_complete=False)
+    return {**location, **is_open, "Upload-Offset": str(upload.offset)}
+
+
+# ---- /resumable/ ---------------------------------------------------------------------------------
+
+
+@blueprint.route("/", methods=["POST", "PUT"], provide_automatic_options=False)
+def create() -> Response:
+    """Make an upload resource, and take what the request brings of its bytes."""
+    version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
+    transfer = parse_creation(dict(request.headers), version, _content_length())
+    body = _checked(wanted.watch(open_body()) if transfer.is_last else open_body())
+    upload = _remember(_new_upload(transfer))
+    location = {"Location": _location(upload)}
+    interim = _interim()
+    interim.announce({**location, **limit_headers(version, upload)})
+    upload = _receiving(interim).receive(upload, transfer, body)
+    status = version.completed_status if transfer.is_last else 201
+    response = acknowledgement(upload, version, status, is_last=transfer.is_last)
+    response.headers.update({**location, **wanted.headers(upload)})
+    return response
+
+
+@blueprint.route("/", methods=["OPTIONS"], provide_automatic_options=False)
+def options() -> Response:
+    """The limits of uploads (draft -12, section 4.1.4)."""
+    response = current_app.make_default_options_response()
+    response.headers.update(limit_headers(_version()))
+    return response
+
+
+def _new_upload(transfer: Transfer) -> Upload:
+    headers = request.headers
+    # A body too large must be refused before the upload is made, also where it is not the whole.
+    current_services().settings.policy.check_length(transfer.end)
+    digest = headers.get("Repr-Digest")
+    upload, _ = current_services().uploads.create(
+        NewUpload(
+            owner=current_owner(),
+            filename=parse_filename(headers.get("Content-Disposition", ""), request.mimetype),
+            length=transfer.length(None),
+            repr_digest=None if digest is None else parse_repr_digest(digest),
+        )
+    )
+    return upload
+
+
+# ---- /resumable/<id> -----------------------------------------------------------------------------
+
+
+@blueprint.get("/<upload_id>")
+def look(upload_id: str) -> Response:
+    """How far the upload is; a request that still writes is ended first."""
+    version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
+    _refuse_state(version, "Upload-Length")
+    upload = _settled(upload_id)
+    headers = {**state_headers(upload, version), **wanted.headers(upload)}
+    return Response(status=204, headers=headers)
+
+
+@blueprint.patch("/<upload_id>")
+def append(upload_id: str) -> Response:
+    """Take the bytes that follow those that are there."""
+    version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
+    if version.append_type not in {None, request.mimetype}:
+        raise NotPartialUpload(f"Send the bytes as {version.append_type}.")
+    transfer = parse_append(dict(request.headers), version, _content_length())
+    interim = _interim()
+    upload = _receiving(interim).receive(_settled(upload_id), transfer, _checked(open_body()))
+    status = version.completed_status if transfer.is_last else version.appended_status
+    response = acknowledgement(upload, version, status, is_last=transfer.is_last)
+    response.headers.update(wanted.headers(upload))
+    return response
+
+
+@blueprint.delete("/<upload_id>")
+def cancel(upload_id: str) -> Response:
+    """End the upload and free its room."""
+    _refuse_state(_version())
+    upload = _settled(upload_id)
+    current_services().uploads.cancel(current_owner(), upload.id)
+    return Response(status=204)
+
+
+def _refuse_state(version: InteropVersion, *others: str) -> None:
+    """Earlier drafts refuse a request that tells the state: it was meant to be another one."""
+    barred = {version.completeness_header, "Upload-Offset", *others}
+    told = barred & set(request.headers.keys())
+    if version.bars_state_on_lookup and told:
+        raise InvalidRequest(f"These headers do not belong here: {', '.join(sorted(told))}.")
+
+
+# ---- what they share -----------------------------------------------------------------------------
+
+
+def _settled(upload_id: str) -> Upload:
+    uploads = current_services().uploads
+    return _remember(uploads.settle(uploads.get(current_owner(), parse_upload_id(upload_id))))
+
+
+def _remember(upload: Upload) -> Upload:
+    """For the log, and for the answer should the request fail."""
+    g.upload = note_upload(upload)
+    return upload
+
+
+def _receiving(interim: Interim) -> Receiving:
+    return Receiving(current_services().uploads, _version(), interim)
+
+
+def _interim() -> Interim:
+    is_direct = came_directly(request.headers)
+    return Interim(request.environ, _named_version() if is_direct else None)
+
+
+def _location(upload: Upload) -> str:
+    return location_of("resumable.look", upload.id)
+
+
+def _checked(body: BodySource) -> BodySource:
+    return digest_source(body, request.headers.get("Content-Digest"))
+
+
+def _content_length() -> int | None:
+    """None for a chunked body; a request that says neither has none (RFC 9112, section 6.3)."""
+    is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
+    return None if is_chunked else request.content_length or 0

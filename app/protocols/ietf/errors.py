@@ -1,0 +1,61 @@
+"""What the protocol adds to the error tree, and its problem types (draft -12, section 7)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.domain.errors import (
+    ChunkMismatch,
+    InvalidRequest,
+    OffsetMismatch,
+    UploadComplete,
+    UploadError,
+    UploadGone,
+)
+from app.http.problems import Problem
+from app.protocols.ietf.versions import PARTIAL_UPLOAD, InteropVersion
+
+PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
+
+Members = dict[str, object]
+
+
+class InconsistentLength(InvalidRequest):
+    """A request tells another length of the upload than it, or an earlier one, does elsewhere."""
+
+    code = "inconsistent_upload_length"
+    title = "The lengths told of the upload differ"
+
+
+class NotPartialUpload(InvalidRequest):
+    """The content of an append is not labelled as a part of an upload."""
+
+    code = "not_partial_upload"
+    title = f"The content is not {PARTIAL_UPLOAD}"
+    status_hint = 415
+
+
+def problem_of(error: UploadError, version: InteropVersion) -> tuple[Problem, Members]:
+    """The problem with the status of that version, and the members its type has."""
+    problem = Problem.of(error)
+    if isinstance(error, OffsetMismatch):
+        offsets = {"expected-offset": error.expected, "provided-offset": error.provided}
+        return problem, {**_type("mismatching-upload-offset"), **offsets}
+    if isinstance(error, InconsistentLength | ChunkMismatch):
+        return problem, _type("inconsistent-upload-length")
+    if isinstance(error, UploadComplete) and version.completed_upload_status is not None:
+        return replace(problem, status=version.completed_upload_status), _type("completed-upload")
+    if isinstance(error, UploadGone):
+        return replace(problem, status=version.gone_status), {}
+    return problem, {}
+
+
+def _type(name: str) -> Members:
+    return {"type": PROBLEM_TYPES + name, "title": _REGISTERED_TITLES[name]}
+
+
+_REGISTERED_TITLES = {
+    "mismatching-upload-offset": "Mismatching Upload Offset",
+    "inconsistent-upload-length": "Inconsistent Upload Length Values",
+    "completed-upload": "Upload Is Completed",
+}

@@ -1,0 +1,100 @@
+"""What the headers of a request say of the bytes it brings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.domain.errors import InvalidRequest
+from app.protocols.ietf.errors import InconsistentLength
+from app.protocols.ietf.headers import parse_boolean, parse_length
+from app.protocols.ietf.versions import UPLOAD_COMPLETE, InteropVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The content of a creation or an append; lengths and offsets in bytes.
+
+    `content_length` is None for a chunked body, `upload_length` where the request does not tell.
+    """
+
+    is_last: bool
+    offset: int
+    content_length: int | None
+    upload_length: int | None
+
+    @property
+    def end(self) -> int:
+        """Where the bytes end, as far as is known before they come."""
+        return self.offset + (self.content_length or 0)
+
+    def length(self, known: int | None) -> int | None:
+        """The length of the file, of which `known` was told earlier; None if nobody told yet.
+
+        Raises `InconsistentLength` where what was told differs, or the bytes reach beyond it.
+        """
+        is_rest = self.is_last and self.content_length is not None
+        told = {known, self.upload_length, self.end if is_rest else None} - {None}
+        if len(told) > 1:
+            raise InconsistentLength("The length of the upload is told in ways that differ.")
+        length = told.pop() if told else None
+        if length is not None and self.end > length:
+            raise InconsistentLength(
+                f"The content ends at byte {self.end}, but the upload has {length} bytes."
+            )
+        return length
+
+
+def parse_creation(
+    headers: Mapping[str, str], version: InteropVersion, content_length: int | None
+) -> Transfer:
+    """The content of a request that creates an upload; raises `InvalidRequest`."""
+    if _number(headers, "Upload-Offset"):
+        raise InvalidRequest("An upload begins at byte 0; append to its own URL.")
+    return _transfer(headers, version, content_length, offset=0, default=None)
+
+
+def parse_append(
+    headers: Mapping[str, str], version: InteropVersion, content_length: int | None
+) -> Transfer:
+    """The content of a request that goes on with an upload; raises `InvalidRequest`."""
+    offset = _number(headers, "Upload-Offset")
+    if offset is None:
+        raise InvalidRequest("The Upload-Offset header is missing.")
+    default = version.default_completeness
+    return _transfer(headers, version, content_length, offset=offset, default=default)
+
+
+def _transfer(
+    headers: Mapping[str, str],
+    version: InteropVersion,
+    content_length: int | None,
+    *,
+    offset: int,
+    default: bool | None,
+) -> Transfer:
+    is_last = _completeness(headers, version)
+    is_last = default if is_last is None else is_last
+    if is_last is None:
+        raise InvalidRequest(f"The {version.completeness_header} header is missing.")
+    return Transfer(is_last, offset, content_length, _upload_length(headers, version))
+
+
+def _completeness(headers: Mapping[str, str], version: InteropVersion) -> bool | None:
+    name = version.completeness_header
+    if name not in headers:
+        return None
+    return parse_boolean(headers[name], name) == (name == UPLOAD_COMPLETE)
+
+
+def _upload_length(headers: Mapping[str, str], version: InteropVersion) -> int | None:
+    try:
+        return _number(headers, "Upload-Length")
+    except InvalidRequest:
+        if not version.ignores_malformed_length:
+            raise
+        return None
+
+
+def _number(headers: Mapping[str, str], name: str) -> int | None:
+    return parse_length(headers[name], name) if name in headers else None

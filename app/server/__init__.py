@@ -1,0 +1,6 @@
+"""The processes: a supervisor, gunicorn with its workers, and the background worker.
+
+`python -m app.server.supervisor` runs all of them; start there. `gunicorn_conf.py` and
+`gunicorn_worker.py` are gunicorn's settings and worker class, `background_worker.py` expires,
+recovers and hashes; the other modules are tools of these. May import everything but the factory.
+"""

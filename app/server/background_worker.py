@@ -1,0 +1,106 @@
+"""The background worker: expiry, recovery, digests.
+
+python -m app.server.background_worker
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from app.domain.errors import UploadError
+from app.monitoring.folder import name_process
+from app.monitoring.instruments import Instruments
+from app.server.access_log import configure_logging
+from app.server.child_processes import end_with_supervisor
+from app.services import Services, build_services
+from app.settings import SettingsError, from_env
+from app.storage.idle_clock import COUNTED_GAP
+
+DIGEST_SECONDS = 0.25
+"""How often published files without a digest are looked for."""
+
+LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
+"""The clocks are looked at in each sweep, and of the time between two looks no more than this gap
+counts: with longer pauses uploads would live for weeks."""
+
+FAILED_SECONDS = 2.0
+"""Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
+was computed for nothing."""
+
+BACKGROUND_NICENESS = 19
+"""Hashing one file takes a core for seconds: uploads go first."""
+
+END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+
+log = logging.getLogger(__name__)
+
+
+def attempt(job: Callable[[], None]) -> bool:
+    """Run `job`; whether it went well. A failure is logged, and is no reason to end."""
+    try:
+        job()
+    except Exception as error:
+        is_known = isinstance(error, UploadError)  # A full disk is no bug.
+        log.error("background job failed: %s", error, exc_info=None if is_known else error)
+        return False
+    return True
+
+
+def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> None:
+    """Run `job` every so many seconds until `stop`; a failure is logged and tried again."""
+    while not stop.is_set():
+        stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
+
+
+def sweep_pause(wanted: float) -> float:
+    """How many seconds there are between two sweeps."""
+    return min(wanted, LONGEST_SWEEP_SECONDS)
+
+
+def run(services: Services) -> None:
+    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    stop = threading.Event()
+    services.prepare()
+    housekeeping = services.housekeeping
+    jobs = [(housekeeping.sweep, sweep_pause(services.settings.sweep_seconds))]
+    jobs.append((housekeeping.digest, DIGEST_SECONDS))
+    threads = [
+        threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
+        for job, every in jobs
+    ]
+    attempt(housekeeping.remove_deleted)
+    for thread in threads:
+        thread.daemon = True  # A digest of a long file is begun again after a restart.
+        thread.start()
+    # Not in a handler: it would interrupt this thread, and wait for a lock the thread may hold.
+    signal.sigwait(END_SIGNALS)
+    stop.set()
+
+
+def main() -> int:
+    """Run until a signal."""
+    try:
+        settings = from_env(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(settings.log_level, settings.log_format)
+    os.nice(BACKGROUND_NICENESS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # In all threads that begin later, too.
+    end_with_supervisor()
+    name_process("background")
+    try:
+        run(build_services(settings, Instruments().count_upload))
+    except Exception:
+        log.exception("the background worker cannot run")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

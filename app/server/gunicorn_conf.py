@@ -1,0 +1,130 @@
+"""gunicorn's settings: `gunicorn -c python:app.server.gunicorn_conf wsgi:app`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import resource
+import signal
+import socket
+import struct
+from typing import Any
+
+from app.monitoring.folder import MetricsFolder, name_process
+from app.server.access_log import AccessLogger
+from app.server.child_processes import end_with_parent, end_with_supervisor
+from app.server.terminal import greet
+from app.settings import from_env
+
+settings = from_env(os.environ)
+_metrics = MetricsFolder(settings.data_dir)
+
+DESCRIPTORS_A_CONNECTION = 2
+DESCRIPTORS_A_THREAD = 4
+"""A request holds its connection and a file; while it runs, a pipe and one to the database."""
+
+SEND_IDLE_SECONDS = 30
+"""A client that takes nothing of an answer for twice so long loses its connection: when the time
+is up send() first returns what it had placed, and only the next one fails."""
+
+UNSENT_BYTES = 128 * 1024
+TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
+"""So much may wait in a connection to be sent. By default the kernel tells of room only once a
+third of its buffer, some megabytes, has gone: a client that reads 10 KB/s would look idle for
+minutes. Sending from the page cache over loopback cost 0.8 of the CPU time with it."""
+
+
+def _descriptors() -> int:
+    """How many files a process may have open, raised to the most: a worker that runs out dies."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+_is_bare_ipv6 = ":" in settings.host and "[" not in settings.host
+bind = f"{f'[{settings.host}]' if _is_bare_ipv6 else settings.host}:{settings.port}"
+workers = settings.workers
+# Threads, since the sync worker is killed in mid-body by its own time-out.
+worker_class = "app.server.gunicorn_worker.PatientWorker"
+threads = settings.threads
+_for_connections = _descriptors() - DESCRIPTORS_A_THREAD * threads - 100
+worker_connections = max(threads + 1, min(2000, _for_connections // DESCRIPTORS_A_CONNECTION))
+backlog = 2048
+keepalive = 75  # Above the 60 s after which AWS's load balancer drops an idle connection.
+timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.
+graceful_timeout = math.ceil(settings.graceful_seconds)
+worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+forwarded_allow_ips = ",".join(str(network) for network in settings.trusted_proxies)
+# gunicorn (27.0.1) would take SCRIPT_NAME and PATH_INFO from headers of trusted addresses, and
+# answer 500 where they do not fit the URL. X-Forwarded-Prefix says the same, in app/http/proxy.py.
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}  # Of several that differ it makes a 400.
+control_socket_disable = True  # Its path is the user's: two servers would share it.
+accesslog = "-"
+loglevel = settings.log_level
+
+
+class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
+    """Writes in the format that the settings name."""
+
+    log_format = settings.log_format
+
+
+def when_ready(server: Any) -> None:
+    """Bound waiting for silent clients, and make Ctrl-C as graceful as SIGTERM.
+
+    gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
+    its answer. But connections inherit their listener's options, and recv() or send() then fails.
+    """
+    waits = {
+        socket.SO_RCVTIMEO: math.ceil(settings.body_idle_seconds),
+        socket.SO_SNDTIMEO: SEND_IDLE_SECONDS,
+    }
+    for listener in server.LISTENERS:
+        for option, seconds in waits.items():
+            time_out = struct.pack("@ll", seconds, 0)
+            listener.sock.setsockopt(socket.SOL_SOCKET, option, time_out)
+        if listener.sock.family in {socket.AF_INET, socket.AF_INET6}:
+            listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    greet(settings)
+
+
+def on_starting(_server: Any) -> None:
+    """Runs before anything imports prometheus-client, which looks for the folder just once."""
+    end_with_supervisor()
+    _metrics.open()
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Give a new worker the first number that no living one has: it goes on with its counts."""
+    taken = {other.number for other in server.WORKERS.values()}
+    worker.number = next(number for number in itertools.count() if number not in taken)
+
+
+def post_fork(_server: Any, worker: Any) -> None:
+    """Runs in the worker, before it loads the application."""
+    end_with_parent(worker.ppid)
+    name_process(_name_of(worker))
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """What a worker had in progress ended with it, however it ended."""
+    from app.monitoring.reading import forget_process  # noqa: PLC0415 - see on_starting
+
+    forget_process(_name_of(worker))
+
+
+def _name_of(worker: Any) -> str:
+    return f"web{worker.number}"
+
+
+def on_exit(_server: Any) -> None:
+    """Runs in the master alone, once its workers are gone."""
+    _metrics.close()
+
+
+def post_worker_init(worker: Any) -> None:
+    """Ctrl-C reaches every process of the terminal; workers leave it to their master."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

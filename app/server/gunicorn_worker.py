@@ -1,0 +1,344 @@
+"""gunicorn's threaded worker, for clients that take their time.
+
+A thread a connection with a request, and only `threads` requests run at once. One that waits for
+its client's bytes, or for its client to take the answer, does not count: a thousand slow uploads
+block no one. Headers have a deadline. A connection without a request, before the first or after the
+last, has no thread, and makes room for others when the worker is full.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import math
+import os
+import select
+import selectors
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from gunicorn.workers.gthread import ThreadWorker
+
+from app.request.slots import Slots, holding
+from app.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
+from app.server.request_threads import RequestThreads
+from app.settings import from_env
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+HEADER_SECONDS = 30.0
+"""From the first byte of a request to the end of its headers, and from the start of a connection to
+its first byte. A client that drips headers, a byte every few seconds, would hold its thread for
+ever: gunicorn itself has no such limit."""
+
+RECEIVE_TIME_OUT = struct.pack("@ll", math.ceil(2 * HEADER_SECONDS), 0)
+"""Never reached while headers have their deadline and bodies theirs."""
+
+PROMPT_SECONDS = 1.0
+"""Clients send the first bytes of a connection, and their headers, in less. One that takes longer
+makes room when the worker is full."""
+
+SILENT_STOP_SECONDS = 2.0
+"""A worker that stops gives a new connection so long for its first byte, as gunicorn gives kept
+ones, and a client that still sends so long after its last answer."""
+
+SWEEP_SECONDS = 0.25
+"""How often deadlines are looked at."""
+
+REPORT_SECONDS = 60.0
+"""An address at its limit is named in the log at most so often."""
+
+FOLLOW_SECONDS = 0.02
+"""How long a thread stays with its connection after an answer; it holds no slot meanwhile. A client
+that is at it sends its next request at once. To hand each from thread to thread, as gunicorn does,
+costs 0.17 of the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
+
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF})
+
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
+
+
+class PatientWorker(ThreadWorker):  # type: ignore[misc]
+    """Waits for slow clients without making others wait. Hooks run what they override besides."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        settings = from_env(os.environ)
+        self._addresses = AddressLimit(settings.connections_per_address, settings.trusted_proxies)
+        self._silent: dict[Any, float] = {}  # With their deadlines; the oldest comes first.
+        self._reading_headers: dict[Any, float] = {}
+        self._swept_at = self._reported_at = float("-inf")
+
+    @cached_property
+    def _lingering(self) -> Lingering:
+        return Lingering(self.poller, self._let_go)
+
+    def get_thread_pool(self) -> Executor:
+        """Threads are made as they are needed; there are no more than `worker_connections`."""
+        return RequestThreads()
+
+    def load_wsgi(self) -> None:
+        """Runs once, before requests are served."""
+        super().load_wsgi()
+        gc.freeze()  # What the program consists of need not be looked at in each collection.
+        self.wsgi: Any = SlotTaking(self.wsgi, self.cfg.threads)
+
+    def handle(self, conn: Any) -> Any:
+        """Runs in a thread: for a request, and for those that follow on its connection at once."""
+        outcome = self._handle_one(conn)
+        while outcome is True and self.alive and _goes_on(conn):
+            outcome = self._handle_one(conn)
+        return outcome
+
+    def _handle_one(self, conn: Any) -> Any:
+        self._reading_headers[conn] = time.monotonic() + HEADER_SECONDS
+        try:
+            outcome = super().handle(conn)
+            if outcome is True:
+                _take_what_tls_holds(conn)
+            return outcome
+        finally:
+            self._reading_headers.pop(conn, None)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        """Runs in the same thread, once the headers are there."""
+        self._reading_headers.pop(conn, None)
+        try:
+            return super().handle_request(req, conn)
+        except OSError as error:
+            if not _is_of_client(error):
+                raise
+            # gunicorn would log a traceback, and answer some errors of TLS in mid-answer.
+            self.log.info("Client left its answer: %s %s (%r)", req.method, req.path, error)
+            return False
+
+    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
+        """Runs in the same thread, after the answer: whether another may follow.
+
+        The answer has told what becomes of the connection: see `app.http.kept_connections`.
+        gunicorn 27 answers again, with 400, where an unread body proves malformed here.
+        """
+        try:
+            return bool(super()._keepalive_after(conn, keepalive))
+        except Exception as error:  # noqa: BLE001 - gunicorn's errors have no common ancestor.
+            self.log.debug("Closing connection. %s", error)
+            return False
+
+    def is_parent_alive(self) -> bool:
+        """Runs about once a second in the main thread; without its parent the worker stops.
+
+        gunicorn's leaves its loop then, but threads would follow their clients for ever.
+        """
+        if super().is_parent_alive():
+            return True
+        self.alive = False
+        return False
+
+    # ---- In the main thread, which waits for no client ------------------------------------------
+
+    def accept(self, listener: Any) -> None:
+        """A new connection; it gets a thread when its first bytes are there.
+
+        gunicorn's has a thread at once, which waits 5 s for them.
+        """
+        try:
+            sock, client = listener.accept()
+        except OSError as error:
+            self._not_accepted(error)
+            return
+        # The listener's is for gunicorn's own worker: here it would log a traceback first.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
+        conn = Connection(self, sock, client, listener.getsockname())
+        conn.data_ready = True
+        self.nr_conns += 1
+        if self._addresses.opened(conn) and not self._close_idle(conn.address):
+            self._report_crowd(conn.address)
+            self._let_go(conn)
+            return
+        if _has_begun(conn):
+            self.enqueue_req(conn)
+            return
+        self._silent[conn] = time.monotonic() + HEADER_SECONDS
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
+
+    def _not_accepted(self, error: OSError) -> None:
+        if error.errno in NO_DESCRIPTORS:
+            self._close_idle()
+        elif error.errno not in NOBODY_CAME:
+            raise error
+
+    def _on_first_bytes(self, conn: Any, sock: socket.socket) -> None:
+        if self._silent.pop(conn, None) is not None:
+            self.poller.unregister(sock)
+            self.enqueue_req(conn)
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """A kept connection has more, unless it has just made room for another one."""
+        if not conn.is_closed:
+            super().on_client_socket_readable(conn, client)
+
+    def linger(self, conn: Any) -> None:
+        """Close a connection that its client may still send to; called where it is not counted."""
+        self.nr_conns += 1
+        self._lingering.add(conn)
+
+    def closed(self, conn: Any) -> None:
+        """A connection has been closed."""
+        self._addresses.closed(conn)
+
+    def _let_go(self, conn: Any) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """A worker that stops lets the port go at once.
+
+        gunicorn 27 keeps it until the last request has ended: connections would wait there for
+        nobody, and a new server could not have it.
+        """
+        super().set_accept_enabled(enabled)
+        if not enabled and not self.alive:
+            for listener in self.sockets:
+                listener.close()
+
+    def murder_pending(self) -> None:
+        """Runs after each round of events, and about once a second without any."""
+        if self.nr_conns >= self.worker_connections and not self._close_idle():
+            self._end_slowest_headers()
+        now = time.monotonic()
+        if now < self._swept_at + SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        self._lingering.sweep(LINGER_SECONDS if self.alive else SILENT_STOP_SECONDS)
+        self._close_silent_since(now)
+        for conn, deadline in list(self._reading_headers.items()):
+            if now > deadline:
+                _stop_reading(conn)
+
+    def _close_silent_since(self, now: float) -> None:
+        hurry = 0.0 if self.alive else HEADER_SECONDS - SILENT_STOP_SECONDS
+        for conn, deadline in list(self._silent.items()):
+            if now < deadline - hurry:
+                break
+            self._close_silent(conn)
+
+    def _close_idle(self, address: str | None = None) -> bool:
+        """Make room: close the idlest connection, of one address or of any; whether there was one.
+
+        One that lingers has its answer, and one that has never sent a byte asks for none. But a
+        new one is given time for its first bytes.
+        """
+        latest = time.monotonic() - PROMPT_SECONDS
+        for conns, close in (
+            (self._lingering, self._lingering.end),
+            (self._silent, self._close_silent),
+            (self.keepalived_conns, self._close_kept),
+        ):
+            for conn in conns:
+                if conn.idle_since < latest and address in {None, conn.address}:
+                    close(conn)
+                    return True
+        return False
+
+    def _close_silent(self, conn: Any) -> None:
+        del self._silent[conn]
+        self._close_polled(conn)
+
+    def _close_kept(self, conn: Any) -> None:
+        self.keepalived_conns.remove(conn)
+        self._close_polled(conn)
+
+    def _close_polled(self, conn: Any) -> None:
+        with suppress(OSError, KeyError, ValueError):
+            self.poller.unregister(conn.sock)
+        self._let_go(conn)
+
+    def _end_slowest_headers(self) -> None:
+        limit = time.monotonic() + HEADER_SECONDS - PROMPT_SECONDS
+        for conn, deadline in list(self._reading_headers.items()):
+            if deadline < limit:
+                self._reading_headers.pop(conn, None)
+                _stop_reading(conn)
+                return
+
+    def _report_crowd(self, address: str) -> None:
+        now = time.monotonic()
+        if now > self._reported_at + REPORT_SECONDS:
+            self._reported_at = now
+            self.log.warning(
+                "Refusing connections of %s, which has as many as SLUICE_CONNECTIONS_PER_ADDRESS "
+                "allows.",
+                address,
+            )
+
+
+def _is_of_client(error: OSError) -> bool:
+    """Whether it tells of the connection or of the client behind it, and not of a file."""
+    kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
+    return isinstance(error, kinds) or error.errno in GONE
+
+
+def _has_begun(conn: Any) -> bool:
+    """Whether the first bytes of a new connection have come with it, as they mostly have."""
+    try:
+        return bool(conn.sock.recv(1, socket.MSG_PEEK))
+    except OSError:  # Not yet, or it is broken: the poller will tell.
+        return False
+
+
+def _stop_reading(conn: Any) -> None:
+    """Let the thread that reads from it see the end."""
+    with suppress(OSError):
+        conn.sock.shutdown(socket.SHUT_RD)
+
+
+def _goes_on(conn: Any) -> bool:
+    """Whether more has come on a connection that is kept, or comes within `FOLLOW_SECONDS`."""
+    if conn.parser.unreader.buf.tell():
+        return True
+    poll = select.poll()
+    poll.register(conn.sock, select.POLLIN)
+    return bool(poll.poll(FOLLOW_SECONDS * 1000))
+
+
+def _take_what_tls_holds(conn: Any) -> None:
+    """Of a connection that is kept: TLS may have read the next request, which poll() cannot see.
+
+    Where gunicorn's own buffer has something in it, the thread goes on at once.
+    """
+    unreader = conn.parser.unreader
+    if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
+        count = conn.sock.pending()
+        if count:
+            unreader.unread(conn.sock.recv(count))
+
+
+class SlotTaking:
+    """Middleware: lets so many requests run at once, of those that read and of those that write.
+
+    Writers wait for the disk; who only wants to look does not wait for them. A request that waits
+    for its client or for another request gives its slot up. The answer is sent without one.
+    """
+
+    def __init__(self, app: WSGIApplication, count: int) -> None:
+        self._app = app
+        self._reading = Slots(count)
+        self._writing = Slots(count)
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Run the request once a slot is free."""
+        is_read = environ["REQUEST_METHOD"] in READ_METHODS
+        with holding(self._reading if is_read else self._writing):
+            return self._app(environ, start_response)

@@ -1,0 +1,122 @@
+"""Serves until it is stopped: gunicorn and the background worker side by side.
+
+python -m app.server.supervisor
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+from types import FrameType
+
+from app.domain.errors import UploadError
+from app.monitoring.folder import MetricsFolder
+from app.server.access_log import configure_logging
+from app.server.child_processes import SUPERVISOR_VARIABLE, KeptRunning, describe_status
+from app.server.start_checks import (
+    StartRefused,
+    lock_data_folder,
+    require_free_address,
+    require_own_folders,
+)
+from app.server.terminal import say_goodbye, say_stopping
+from app.services import build_services
+from app.settings import PREFIX, Settings, SettingsError, from_env
+
+POLL_SECONDS = 0.2
+
+WEB = [sys.executable, "-m", "gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
+WORKER = [sys.executable, "-m", "app.server.background_worker"]
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Runs both processes; the end of gunicorn, or a signal, ends all."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._is_stopping = False
+
+    def run(self) -> int:
+        """Serve; gunicorn's exit status, 0 after a signal."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        web, worker = subprocess.Popen(WEB), KeptRunning(WORKER)
+        while not self._is_stopping and web.poll() is None:
+            worker.look_after()
+            time.sleep(POLL_SECONDS)
+        if self._is_stopping:
+            say_stopping(self._settings)
+        else:
+            log.error("the web server ended with %s", describe_status(web.wait()))
+        web.terminate()
+        worker.stop()
+        status = web.wait()
+        worker.wait()
+        return 0 if self._is_stopping else status
+
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        """Only notes it: whatever the signal has interrupted may be half done."""
+        self._is_stopping = True
+
+
+def main() -> int:
+    """Check the settings and what they name, then serve."""
+    try:
+        settings = from_env(os.environ)
+        configure_logging(settings.log_level, settings.log_format)
+        require_own_folders(settings)
+        lock = lock_data_folder(settings.data_dir)
+        require_free_address(settings.host, settings.port)
+        _prepare(settings)
+    except (SettingsError, StartRefused, UploadError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    _report_folders(settings)
+    _tell_children(settings)
+    metrics = MetricsFolder(settings.data_dir)
+    metrics.open()
+    try:
+        return Supervisor(settings).run()
+    finally:
+        metrics.close()
+        build_services(settings).database.checkpoint()
+        if lock is not None:
+            os.close(lock)
+        say_goodbye()
+
+
+def _tell_children(settings: Settings) -> None:
+    """Who started them, and the staging folder: its default depends on what is there."""
+    os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
+    os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
+
+
+def _prepare(settings: Settings) -> None:
+    """Here, before any worker does: what is wrong with the database is said once, in one line."""
+    services = build_services(settings)
+    with closing(services.database):
+        services.prepare()
+        # From here on the clock may be set. Where the look fails, the worker has to take one first.
+        with suppress(UploadError):
+            services.housekeeping.allow_for_clock()
+
+
+def _report_folders(settings: Settings) -> None:
+    """Say at the start what would make uploads fail later."""
+    problems = build_services(settings).store.problems()
+    for problem in problems:
+        severity = "error" if problem.is_fatal else "warning"
+        sys.stderr.write(f"{severity}: {problem.detail}\n")
+    if problems:
+        sys.stderr.write(f"staging: {settings.staging_dir}, library: {settings.library_dir}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

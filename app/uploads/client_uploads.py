@@ -1,0 +1,130 @@
+"""Uploads under the names their clients give them: a key of the client's own, or an upload's id.
+
+An id stands for its upload in every protocol, whichever one created it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from app.domain.errors import UploadComplete, UploadConflict, UploadGone, UploadNotFound
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, parse_upload_id
+from app.request.slots import without_slot
+from app.uploads.library import VideoLibrary
+from app.uploads.service import NewUpload, UploadService
+
+RESTART_SECONDS = 5.0
+"""How long a later chunk waits for the first chunk to restart an upload that has ended."""
+
+RESTART_TICK_SECONDS = 0.05
+"""How often it looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a client says about one chunk; offset, length and total are bytes.
+
+    `filename` is empty where the client does not name the file. `identifier` is what the client
+    wrote, where `key` is derived from it.
+    """
+
+    key: str
+    offset: int
+    length: int
+    total: int
+    filename: str = ""
+    identifier: str = ""
+
+    @property
+    def span(self) -> ByteRange:
+        """Its place in the file."""
+        return ByteRange(self.offset, self.offset + self.length)
+
+
+class ClientUploads:
+    """Finds, creates and removes uploads for clients that choose their own keys."""
+
+    def __init__(self, uploads: UploadService, library: VideoLibrary) -> None:
+        self._uploads = uploads
+        self._library = library
+
+    def called(self, owner: str, key: str) -> Upload:
+        """The upload of that key, whatever its length; raises `UploadNotFound` or `UploadGone`."""
+        upload = self._by_id(owner, key) or self._uploads.called(owner, key)
+        if upload is None:
+            raise UploadNotFound("No upload has this key.")
+        return upload
+
+    def of_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:
+        """The upload the chunk belongs to, created by whichever of its chunks arrives first.
+
+        Raises `UploadConflict` where it has another length, `UploadGone` where it has ended, and
+        what `UploadService.create` raises.
+        """
+        upload = self._find(owner, chunk)
+        if upload is None:
+            new = NewUpload(
+                owner=owner, filename=filename, length=chunk.total, client_key=chunk.key
+            )
+            return self._uploads.create(new)[0]
+        if upload.length is None:
+            return self._uploads.declare_length(upload, chunk.total)
+        return upload
+
+    def of_restartable_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:
+        """Like `of_chunk`, but the first bytes of a file restart an upload that has ended.
+
+        Only they do: a client that still counts on bytes which went with the old upload sends
+        later ones, and must be told.
+        """
+        self._by_id(owner, chunk.identifier)  # Raises: an upload addressed by id never restarts.
+        deadline = time.monotonic() + RESTART_SECONDS
+        while True:
+            try:
+                return self.of_chunk(owner, chunk, filename)
+            except UploadGone:
+                if time.monotonic() > deadline:
+                    raise
+            if chunk.offset == 0:
+                self._uploads.release_key(owner, chunk.key)
+            else:
+                with without_slot():
+                    time.sleep(RESTART_TICK_SECONDS)
+
+    def with_chunk(self, owner: str, chunk: Chunk) -> Upload | None:
+        """The upload that has every byte of the chunk; None where one is missing.
+
+        An empty file has its one chunk once it is complete.
+        """
+        try:
+            upload = self._find(owner, chunk)
+        except UploadGone:
+            return None
+        if upload is None or not upload.received.covers(chunk.span):
+            return None
+        is_unfinished = upload.state is UploadState.RECEIVING
+        return None if is_unfinished and chunk.length == 0 else upload
+
+    def remove(self, upload: Upload) -> None:
+        """Cancel the upload, or delete the video it has become."""
+        try:
+            self._uploads.cancel(upload.owner, upload.id)
+        except UploadComplete:
+            self._library.delete(upload.owner, upload.id)
+
+    def _find(self, owner: str, chunk: Chunk) -> Upload | None:
+        upload = self._by_id(owner, chunk.identifier or chunk.key)
+        if upload is None:
+            return self._uploads.find(owner, chunk.key, chunk.total)
+        if upload.length not in {None, chunk.total}:
+            raise UploadConflict(f"The upload has {upload.length} bytes, not {chunk.total}.")
+        return upload
+
+    def _by_id(self, owner: str, text: str) -> Upload | None:
+        try:
+            return self._uploads.get(owner, parse_upload_id(text))
+        except UploadNotFound:
+            return None

@@ -1,0 +1,99 @@
+"""Content-Digest (RFC 9530) as clients send it."""
+
+import base64
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.errors import DigestMismatch, InvalidRequest
+from app.http.digests import ALGORITHMS, digest_source, parse_content_digest
+from app.ingest.source import BodySource
+from tests.storage.sources import PiecesSource
+
+DATA = b"some bytes of a video"
+
+
+def header(name: str, data: bytes = DATA) -> str:
+    digest = hashlib.new(ALGORITHMS[name], data).digest()
+    return f"{name}=:{base64.b64encode(digest).decode()}:"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_each_known_algorithm_is_read(name: str) -> None:
+    expected = hashlib.new(ALGORITHMS[name], DATA).digest()
+    assert parse_content_digest(header(name)) == (ALGORITHMS[name], expected)
+
+
+def test_of_several_the_strongest_known_one_counts_first() -> None:
+    several = f"{header('md5')}, crc32c=:AAAAAA==:,{header('sha-256')}"
+    parsed = parse_content_digest(several)
+    assert parsed is not None
+    assert parsed[0] == "sha256"
+
+
+@pytest.mark.parametrize("text", ["", "crc32c=:AAAAAA==:", "garbage", "=", ",,,"])
+def test_unknown_algorithms_are_passed_over(text: str) -> None:
+    assert parse_content_digest(text) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        ":",
+        "::",
+        "abc",
+        ":abc:",
+        ":AAAA:",
+        ":*" + "A" * 43 + ":",
+        "A" * 43 + "=",
+        ":" + "A" * 43 + "=",
+        "A" * 43 + "=:",
+        ":" + "A" * 44 + ":",
+        ":é:",
+        '"' + "A" * 43 + '="',
+    ],
+)
+def test_a_known_algorithm_with_a_malformed_value_is_refused(value: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_content_digest(f"sha-256={value}")
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        parsed = parse_content_digest(f"sha-256={text}")
+    except InvalidRequest:
+        return
+    assert parsed is not None
+    assert len(parsed[1]) == hashlib.new(parsed[0]).digest_size
+
+
+def drain(source: BodySource) -> None:
+    buffer = memoryview(bytearray(5))
+    while source.readinto(buffer) != 0:
+        pass
+    source.finish()
+
+
+def test_without_a_digest_the_source_is_left_as_it_is() -> None:
+    source = PiecesSource(DATA)
+    assert digest_source(source, None) is source
+    assert digest_source(source, "crc32c=:AAAAAA==:") is source
+
+
+def test_the_right_digest_passes() -> None:
+    source = PiecesSource(DATA, (3, None))
+    checked = digest_source(source, header("sha-512"))
+    assert checked.is_verified_at_end
+    assert checked.remaining == len(DATA)
+    drain(checked)
+    assert source.is_finished
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_another_digest_is_told_at_the_end(name: str) -> None:
+    with pytest.raises(DigestMismatch):
+        drain(digest_source(PiecesSource(DATA), header(name, b"other bytes")))

@@ -1,0 +1,29 @@
+"""Which form an error takes."""
+
+import pytest
+from flask import Flask
+
+from app.http.problems import MAX_ACCEPT_CHARACTERS, prefers_html
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+def is_html(accept: str) -> bool:
+    with Flask(__name__).test_request_context(headers={"Accept": accept}):
+        return prefers_html()
+
+
+@pytest.mark.parametrize("accept", [BROWSER, "text/html", "application/json;q=0.5, text/html"])
+def test_people_get_a_page(accept: str) -> None:
+    assert is_html(accept)
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "application/json", "text/html, application/json"])
+def test_programs_get_json(accept: str) -> None:
+    assert not is_html(accept)
+
+
+def test_an_accept_header_of_unheard_length_is_not_even_read() -> None:
+    padding = " " * (MAX_ACCEPT_CHARACTERS - len("text/html, a b"))
+    assert is_html(f"text/html, a{padding} b")
+    assert not is_html(f"text/html, a{padding}  b")

@@ -1,0 +1,189 @@
+"""A real Sluice for tests, on a free port and in folders of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+ROOT = Path(__file__).parent.parent
+START_SECONDS = 60
+STOP_SECONDS = 60
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def receive_exactly(connection: socket.socket, length: int) -> bytes:
+    """`length` bytes, and none of a pipelined answer that may follow them."""
+    received = b""
+    while len(received) < length:
+        piece = connection.recv(min(length - len(received), 65_536))
+        if not piece:
+            raise ConnectionError(f"closed after {len(received)} of {length} bytes")
+        received += piece
+    return received
+
+
+@dataclass
+class Server:
+    """One running instance; `restart` keeps its folders and port.
+
+    `module` is what Python runs, with arguments. With the `certificate` it serves, it is spoken to
+    over TLS.
+    """
+
+    folder: Path
+    options: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+    module: str = "app.server.supervisor"
+    certificate: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """Without a slash at its end."""
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def staging(self) -> Path:
+        """Where chunks are written."""
+        return Path(self.environment["SLUICE_STAGING_DIR"])
+
+    @property
+    def library(self) -> Path:
+        """Where published files are."""
+        return Path(self.environment["SLUICE_DATA_DIR"]) / "library"
+
+    @property
+    def database(self) -> Path:
+        """The records."""
+        return self.library.parent / "sluice.db"
+
+    @property
+    def log(self) -> str:
+        """Everything the server has written so far."""
+        return (self.folder / "log").read_text()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the server runs with."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+        return {
+            **inherited,
+            "SLUICE_PORT": str(self.port),
+            "SLUICE_STAGING_DIR": str(self.folder / "staging"),
+            "SLUICE_DATA_DIR": str(self.folder / "data"),
+            "SLUICE_WORKERS": "2",
+            "SLUICE_THREADS": "16",
+            **self.options,
+        }
+
+    def start(self) -> None:
+        """Start, and return once it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *self.module.split()],
+                cwd=ROOT,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                requests.get(f"{self.url}/healthz", timeout=5, verify=self._verify)
+            except (requests.ConnectionError, requests.Timeout):
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.05)
+            else:
+                return
+        raise RuntimeError(f"the server did not start:\n{self.log}")
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Signal the supervisor (SIGKILL: every process) and wait until all are gone."""
+        if self.process is None:
+            return
+        family = self.processes()
+        if number == signal.SIGKILL:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        self.process.wait(STOP_SECONDS)
+        _, alive = psutil.wait_procs(family, STOP_SECONDS)
+        assert not alive, f"still running after the server stopped: {alive}"
+        self.process = None
+
+    def restart(self, number: int = signal.SIGTERM) -> None:
+        """Stop and start again."""
+        self.stop(number)
+        self.start()
+
+    def processes(self) -> list[psutil.Process]:
+        """The supervisor and all below it."""
+        assert self.process is not None
+        top = psutil.Process(self.process.pid)
+        return [top, *top.children(recursive=True)]
+
+    def web_workers(self) -> list[psutil.Process]:
+        """gunicorn's worker processes."""
+        _, *below = self.processes()
+        alive = [process for process in below if process.status() != psutil.STATUS_ZOMBIE]
+        gunicorn = [process for process in alive if "gunicorn" in " ".join(process.cmdline())]
+        masters = {process.ppid() for process in gunicorn}
+        return [process for process in gunicorn if process.pid not in masters]
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        """GET a path of this server."""
+        return requests.get(self.url + path, timeout=60, verify=self._verify, **options)
+
+    def post(self, path: str, **options: Any) -> requests.Response:
+        """POST to a path of this server."""
+        return requests.post(self.url + path, timeout=60, verify=self._verify, **options)
+
+    def delete(self, path: str, **options: Any) -> requests.Response:
+        """DELETE a path of this server."""
+        return requests.delete(self.url + path, timeout=60, verify=self._verify, **options)
+
+    def connect(self) -> socket.socket:
+        """A bare connection."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.certificate is None:
+            return connection
+        trust = ssl.create_default_context(cafile=self.certificate)
+        return trust.wrap_socket(connection, server_hostname="127.0.0.1")
+
+    @property
+    def _verify(self) -> str | bool:
+        return str(self.certificate) if self.certificate else True
+
+
+@contextmanager
+def running_server(folder: Path, **options: str) -> Iterator[Server]:
+    """A server with settings such as `SLUICE_WORKERS="4"`, for the length of a context."""
+    server = Server(folder, options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop(signal.SIGTERM)

@@ -1,0 +1,44 @@
+"""The tables of docs/operations.md and the server say the same."""
+
+from __future__ import annotations
+
+import re
+
+from app.request.stages import Stage
+from tests.architecture.sources import ROOT
+from tests.dropzone_client import ChunkedFile, random_bytes, send_all
+from tests.live_server import Server
+from tests.monitoring.scrape import labels_by_name
+
+METRIC_ROW = re.compile(r"^\| `(sluice_[a-z_]+)` \| ([^|]+) \|", re.MULTILINE)
+STAGE_ROW = re.compile(r"^\| `([a-z]+)` \| [^|]+ \|$", re.MULTILINE)
+
+
+def operations() -> str:
+    return (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+
+
+def documented() -> dict[str, set[str]]:
+    """Names of metrics to the names of their labels."""
+    rows = METRIC_ROW.findall(operations())
+    assert len(rows) == len(dict(rows))
+    return {name: set(re.findall(r"`([a-z]+)`", labels)) for name, labels in rows}
+
+
+def test_the_table_has_every_metric_with_its_labels_and_no_other(server: Server) -> None:
+    media = send_all(server, ChunkedFile(random_bytes(1000), 1000))["media"]
+    server.get(media)
+    server.get(f"/api/uploads/{'0' * 32}")
+    assert labels_by_name(server) == documented()
+
+
+def test_the_table_of_stages_is_that_of_the_code() -> None:
+    section = operations().partition("The stages of a request")[2].partition("\n\n## ")[0]
+    assert STAGE_ROW.findall(section) == [stage.value for stage in Stage]
+
+
+def test_the_alerts_name_metrics_that_exist() -> None:
+    alerts = operations().partition("```yaml")[2].partition("```")[0]
+    named = re.findall(r"sluice_[a-z_]+", alerts)
+    assert named
+    assert {name.removesuffix("_bucket") for name in named} <= documented().keys()

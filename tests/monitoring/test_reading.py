@@ -1,0 +1,59 @@
+"""Numbers out of counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.monitoring.instruments import Instruments, known_method
+from app.monitoring.reading import Snapshot
+from app.request.stages import Stage
+
+STAGES = "sluice_stage_seconds"
+
+
+@pytest.fixture
+def instruments() -> Instruments:
+    return Instruments()
+
+
+def read(instruments: Instruments) -> Snapshot:
+    return Snapshot(instruments.registry.collect())
+
+
+def test_totals_and_sums_by_a_label(instruments: Instruments) -> None:
+    for protocol, status, count in (("tus", "2xx", 3), ("tus", "4xx", 1), ("batch", "2xx", 5)):
+        instruments.requests.labels(protocol, "POST", status).inc(count)
+    counts = read(instruments)
+    assert counts.total("sluice_requests_total") == 9
+    assert counts.total("sluice_requests_total", status="2xx") == 8
+    assert counts.by("protocol", "sluice_requests_total") == {"tus": 4, "batch": 5}
+    assert counts.by("protocol", "sluice_errors_total") == {}
+
+
+@pytest.mark.parametrize("seconds", [0.00015, 0.004, 0.07, 0.9, 40.0])
+def test_a_median_is_within_a_factor_of_its_class(instruments: Instruments, seconds: float) -> None:
+    for spent in (seconds / 50, seconds, seconds, seconds, seconds * 50):
+        instruments.count_stages({Stage.SYNC: spent})
+    median = read(instruments).quantile(0.5, STAGES, stage="sync")
+    assert median is not None
+    assert seconds / 3 <= median <= seconds * 3
+
+
+def test_a_quantile_of_nothing_is_none_and_one_beyond_the_last_class_is_its_end(
+    instruments: Instruments,
+) -> None:
+    assert read(instruments).quantile(0.5, STAGES, stage="sync") is None
+    instruments.count_stages({Stage.SYNC: 10_000.0})
+    assert read(instruments).quantile(0.5, STAGES, stage="sync") == 300
+
+
+def test_a_method_that_nobody_knows_has_no_label_of_its_own() -> None:
+    assert known_method("PATCH") == "PATCH"
+    assert known_method("BREW") == "other"
+
+
+def test_only_steps_that_say_what_became_of_an_upload_are_counted(instruments: Instruments) -> None:
+    for event in ("created", "verifying", "complete", "held", "receiving", "expired"):
+        instruments.count_upload(event)
+    counts = read(instruments).by("event", "sluice_uploads_total")
+    assert counts == {"created": 1, "complete": 1, "expired": 1}

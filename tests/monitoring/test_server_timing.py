@@ -1,0 +1,124 @@
+"""Server-Timing: there, well-formed, and no more than the request took."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import requests
+
+from app.monitoring.server_timing import print_timing
+from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
+from tests.live_server import Server
+
+METRIC = re.compile(r"([a-z]+);dur=([0-9]+\.[0-9])")
+
+CONTENT = random_bytes(3_000_000)
+SITE = "https://films.example"
+TUS = {"Tus-Resumable": "1.0.0"}
+
+ROUNDING = 0.05
+"""Each figure has one decimal, in milliseconds."""
+
+
+def timing_of(response: requests.Response) -> dict[str, float]:
+    """Milliseconds by name; every part of the header must be well-formed."""
+    metrics = [METRIC.fullmatch(part) for part in response.headers["Server-Timing"].split(", ")]
+    assert None not in metrics
+    return {found[1]: float(found[2]) for found in metrics if found is not None}
+
+
+def by_dropzone(server: Server) -> requests.Response:
+    file = ChunkedFile(CONTENT, len(CONTENT))
+    return server.post("/upload", data=file.body(0), headers=form_headers())
+
+
+def by_batch(server: Server) -> requests.Response:
+    return server.post("/batch", files={"file": ("film.mp4", CONTENT)})
+
+
+def by_tus(server: Server) -> requests.Response:
+    length = {"Upload-Length": str(len(CONTENT))}
+    created = server.post("/tus/", headers={**TUS, **length})
+    return requests.patch(
+        f"{server.url}/tus/{created.headers['Location'].rsplit('/', 1)[1]}",
+        data=CONTENT,
+        headers={
+            **TUS,
+            "Upload-Offset": "0",
+            "Content-Type": "application/offset+octet-stream",
+        },
+        timeout=60,
+    )
+
+
+def by_the_draft(server: Server) -> requests.Response:
+    """Without a version in its headers there is no interim response, which `requests` mistakes."""
+    return server.post("/resumable/", data=CONTENT, headers={"Upload-Complete": "?1"})
+
+
+def by_filepond(server: Server) -> requests.Response:
+    return server.post("/filepond", files={"filepond": ("film.mp4", CONTENT)})
+
+
+PROTOCOLS = [by_dropzone, by_batch, by_tus, by_the_draft, by_filepond]
+
+
+@pytest.mark.parametrize("send", PROTOCOLS, ids=lambda send: send.__name__)
+def test_an_upload_in_any_protocol_tells_where_its_time_went(
+    server: Server, send: Callable[[Server], requests.Response]
+) -> None:
+    started = time.perf_counter()
+    response = send(server)
+    waited = (time.perf_counter() - started) * 1000
+    assert response.ok, response.text
+    timing = timing_of(response)
+    assert {"receive", "write", "sync", "record", "publish", "total"} <= timing.keys()
+    total = timing.pop("total")
+    assert timing["receive"] > 0
+    assert sum(timing.values()) <= total + ROUNDING * len(timing) + ROUNDING
+    assert total <= waited
+
+
+def test_the_stages_make_up_most_of_a_long_request(server: Server) -> None:
+    class Slow:
+        def __iter__(self) -> Any:
+            for start in range(0, len(CONTENT), 300_000):
+                time.sleep(0.1)
+                yield CONTENT[start : start + 300_000]
+
+    created = server.post("/tus/", headers={**TUS, "Upload-Length": str(len(CONTENT))})
+    url = f"{server.url}/tus/{created.headers['Location'].rsplit('/', 1)[1]}"
+    headers = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    timing = timing_of(requests.patch(url, data=Slow(), headers=headers, timeout=60))
+    total = timing.pop("total")
+    assert sum(timing.values()) >= total / 2
+    assert timing["receive"] >= total / 2
+
+
+def test_an_error_tells_too_and_a_request_that_reads_does_not(server: Server) -> None:
+    refused = server.post("/upload", data=b"x", headers={"Content-Type": "multipart/form-data"})
+    assert refused.status_code == 400
+    assert "total" in timing_of(refused)
+    assert "Server-Timing" not in server.get("/api/uploads").headers
+
+
+def test_a_page_of_another_site_may_have_the_figures_only_where_it_may_upload(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(SLUICE_CORS_ORIGINS=SITE)
+    new = {"name": "film.mp4", "size": 10}
+    allowed = server.post("/api/uploads", json=new, headers={"Origin": SITE})
+    assert allowed.headers["Timing-Allow-Origin"] == SITE
+    for origin in ({}, {"Origin": "https://elsewhere.example"}):
+        assert (
+            "Timing-Allow-Origin"
+            not in server.post("/api/uploads", json=new, headers=origin).headers
+        )
+
+
+def test_durations_are_milliseconds_with_one_decimal() -> None:
+    assert print_timing({"sync": 0.01234, "total": 2.0}) == "sync;dur=12.3, total;dur=2000.0"

@@ -1,0 +1,65 @@
+"""/api/status and the page without script."""
+
+from __future__ import annotations
+
+import re
+
+from app.request.stages import Stage
+from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
+from tests.live_server import Server
+from tests.waiting import wait_until
+
+CHUNK = 100_000
+
+
+def test_the_figures_follow_what_is_done(server: Server) -> None:
+    before = server.get("/api/status").json()
+    send_all(server, ChunkedFile(random_bytes(3 * CHUNK), CHUNK))
+    begun = ChunkedFile(random_bytes(3 * CHUNK, 1), CHUNK, filename="half & half.mp4")
+    upload_id = send_chunk(server, begun, 0).json()["id"]
+    server.get(f"/api/uploads/{'0' * 32}")
+    after = server.get("/api/status").json()
+
+    uploads = after["uploads"]
+    assert uploads["complete"] == before["uploads"]["complete"] + 1
+    assert uploads["created"] == before["uploads"]["created"] + 2
+    assert uploads["under_way"] == before["uploads"]["under_way"] + 1
+    assert uploads["newest"][0] == {
+        "id": upload_id,
+        "filename": "half & half.mp4",
+        "length": 3 * CHUNK,
+        "received_bytes": CHUNK,
+    }
+    received = after["transfers"]["received_bytes"] - before["transfers"]["received_bytes"]
+    assert 4 * CHUNK < received < 5 * CHUNK
+    code = "upload_not_found"
+    assert after["errors"][code] == before["errors"].get(code, 0) + 1
+    assert after["uptime_seconds"] > before["uptime_seconds"]
+    server.delete(f"/api/uploads/{upload_id}")
+
+
+def test_every_stage_has_its_times(server: Server) -> None:
+    send_all(server, ChunkedFile(random_bytes(CHUNK), CHUNK))
+    stages = {stage["stage"]: stage for stage in server.get("/api/status").json()["stages"]}
+    assert list(stages) == [stage.value for stage in Stage]
+    for name in ("receive", "write", "sync", "record", "publish"):
+        assert stages[name]["count"] > 0
+        assert 0 < stages[name]["median_seconds"] <= stages[name]["p95_seconds"]
+
+
+def test_who_looks_is_not_counted_among_the_running_requests(server: Server) -> None:
+    wait_until(lambda: server.get("/api/status").json()["requests"]["now"] == 0, "nothing runs")
+
+
+def test_the_page_has_the_figures_before_any_script_has_run(server: Server) -> None:
+    begun = ChunkedFile(random_bytes(2 * CHUNK, 2), CHUNK, filename="<b>film</b>.mp4")
+    upload_id = send_chunk(server, begun, 0).json()["id"]
+    response = server.get("/status")
+    assert response.status_code == 200
+    under_way = server.get("/api/status").json()["uploads"]["under_way"]
+    shown = re.search(r'data-value="uploads.under_way"[^>]*>([^<]*)<', response.text)
+    assert shown is not None
+    assert int(shown[1]) == under_way
+    assert "&lt;b&gt;film&lt;/b&gt;.mp4" in response.text
+    assert "<b>film" not in response.text
+    server.delete(f"/api/uploads/{upload_id}")

@@ -1,0 +1,99 @@
+"""Who runs when more want to than may."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from threading import Barrier, Thread
+
+import pytest
+
+from app.request.slots import Slots, holding, without_slot
+
+THREADS, ROUNDS = 6, 40
+
+
+def run_all(work: list[Thread]) -> None:
+    """Start them together, and wait for their ends."""
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+
+
+def test_no_more_run_at_once_than_there_are_slots() -> None:
+    slots, running, counts = Slots(2), list[int](), list[int]()
+
+    def work() -> None:
+        for _ in range(ROUNDS):
+            with holding(slots):
+                running.append(0)
+                counts.append(len(running))
+                time.sleep(0.0005)
+                running.pop()
+
+    run_all([Thread(target=work) for _ in range(THREADS)])
+    assert max(counts) == 2
+
+
+def test_who_comes_again_and_again_waits_for_the_others() -> None:
+    slots, start = Slots(1), Barrier(THREADS)
+    done, done_by_then = Counter[int](), list[int]()
+
+    def work(number: int) -> None:
+        start.wait()
+        for _ in range(ROUNDS):
+            with holding(slots):
+                done[number] += 1
+                time.sleep(0.001)
+        done_by_then.append(min(done[one] for one in range(THREADS)))
+
+    run_all([Thread(target=work, args=(number,)) for number in range(THREADS)])
+    assert done_by_then[0] > ROUNDS / 2, "when the first one has ended, the others nearly have"
+
+
+def test_a_slot_that_is_given_up_for_a_while_goes_to_another() -> None:
+    slots, log = Slots(1), list[str]()
+
+    def other() -> None:
+        with holding(slots):
+            log.append("other")
+
+    with holding(slots):
+        thread = Thread(target=other)
+        thread.start()
+        log.append("before")
+        with without_slot():
+            thread.join()
+        log.append("after")
+    assert log == ["before", "other", "after"]
+
+
+def test_a_slot_is_given_back_once_whatever_happens() -> None:
+    slots = Slots(1)
+    for _ in range(3):
+        with pytest.raises(ConnectionResetError), holding(slots), without_slot():
+            raise ConnectionResetError
+    with holding(slots):
+        late = Thread(target=slots.acquire, daemon=True)
+        late.start()
+        late.join(0.1)
+        assert late.is_alive()
+    late.join()
+
+
+def test_a_slot_is_given_up_once_however_often_it_is_said() -> None:
+    slots = Slots(1)
+    with holding(slots):
+        with without_slot():
+            slots.acquire()
+            with without_slot():
+                late = Thread(target=slots.acquire, daemon=True)
+                late.start()
+                late.join(0.1)
+                assert late.is_alive(), "the one slot there is has been taken"
+            slots.release()
+            late.join()
+            slots.release()
+        with without_slot(), holding(slots):
+            pass

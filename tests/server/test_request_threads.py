@@ -1,0 +1,82 @@
+"""Threads that come with the requests and go after them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from threading import Barrier, Event
+
+import pytest
+
+from app.server import request_threads
+from app.server.request_threads import RequestThreads
+from tests.waiting import wait_until
+
+
+def threads_of_pools() -> set[threading.Thread]:
+    """Those of all pools of this process, of which other tests may have left some."""
+    return {thread for thread in threading.enumerate() if thread.name == "request"}
+
+
+@pytest.fixture(autouse=True)
+def short_idleness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_threads, "IDLE_SECONDS", 0.2)
+
+
+def test_as_many_calls_run_at_once_as_there_are() -> None:
+    pool, all_there = RequestThreads(), Barrier(50)
+    outcomes = [pool.submit(all_there.wait, 30) for _ in range(50)]
+    assert {outcome.result(30) for outcome in outcomes} == set(range(50))
+
+
+def test_one_call_after_another_runs_in_one_thread() -> None:
+    pool, names = RequestThreads(), set[int]()
+    for _ in range(20):
+        names.add(pool.submit(threading.get_ident).result(30))
+        time.sleep(0.01)  # An outcome is there a moment before its thread is idle.
+    assert len(names) < 10
+
+
+def test_idle_threads_end() -> None:
+    pool, go = RequestThreads(), Event()
+    before = threads_of_pools()
+    for _ in range(20):
+        pool.submit(go.wait, 30)
+    assert len(threads_of_pools() - before) == 20
+    go.set()
+    wait_until(lambda: threads_of_pools() <= before, "idle threads have ended", 30)
+    assert pool.submit(int, "5").result(30) == 5
+
+
+def test_a_call_that_meets_a_thread_about_to_end_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_threads, "IDLE_SECONDS", 0.001)
+    pool = RequestThreads()
+    for number in range(500):
+        assert pool.submit(abs, number).result(30) == number
+        time.sleep(0.001)
+
+
+def test_an_error_is_the_callers() -> None:
+    with pytest.raises(ValueError, match="five"):
+        RequestThreads().submit(int, "five").result(30)
+
+
+def test_where_no_thread_is_to_be_had_the_call_fails_and_the_caller_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    assert isinstance(RequestThreads().submit(int).exception(30), RuntimeError)
+
+
+def test_a_pool_that_is_shut_down_waits_for_nobody() -> None:
+    pool, go = RequestThreads(), Event()
+    before = threads_of_pools()
+    busy = pool.submit(go.wait, 30)
+    pool.submit(int).result(30)
+    pool.shutdown()
+    wait_until(lambda: len(threads_of_pools() - before) == 1, "only the busy one is left", 30)
+    go.set()
+    assert busy.result(30)

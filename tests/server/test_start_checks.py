@@ -1,0 +1,119 @@
+"""What keeps a server from starting is said in words."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.server import start_checks
+from app.server.start_checks import (
+    LOCK_NAME,
+    StartRefused,
+    lock_data_folder,
+    require_free_address,
+    require_own_folders,
+)
+from app.settings import from_env
+from tests.live_server import free_port
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_checks, "RELEASE_SECONDS", 0.0)
+
+
+def test_a_data_folder_has_one_server_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "data"
+    first = lock_data_folder(folder)
+    with pytest.raises(StartRefused) as refused:
+        lock_data_folder(folder)
+    for word in (str(folder), str(os.getpid()), "SLUICE_DATA_DIR"):
+        assert word in str(refused.value)
+    assert first is not None
+    os.close(first)
+    again = lock_data_folder(folder)
+    assert again is not None
+    os.close(again)
+
+
+def test_processes_that_the_server_starts_do_not_hold_its_data_folder(tmp_path: Path) -> None:
+    first = lock_data_folder(tmp_path)
+    assert first is not None
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with child:
+        os.close(first)
+        again = lock_data_folder(tmp_path)
+        assert again is not None
+        os.close(again)
+
+
+def test_a_folder_that_cannot_be_locked_does_not_keep_a_server_from_telling_why(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    assert lock_data_folder(tmp_path / "file" / "data") is None
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / LOCK_NAME).symlink_to(tmp_path / "precious")
+    assert lock_data_folder(tmp_path) is None
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_staging_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = from_env({"SLUICE_STAGING_DIR": str(tmp_path), "SLUICE_DATA_DIR": str(tmp_path)})
+    require_own_folders(settings)
+    os.chown(tmp_path, 4711, -1) if os.geteuid() == 0 else None
+    monkeypatch.setattr(os, "geteuid", lambda: 4712)
+    with pytest.raises(StartRefused, match=r"belongs to .*SLUICE_STAGING_DIR"):
+        require_own_folders(settings)
+
+
+@pytest.mark.parametrize(
+    ("link", "variable"), [("staging", "SLUICE_STAGING_DIR"), ("library", "SLUICE_DATA_DIR")]
+)
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, link: str, variable: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / link).symlink_to(tmp_path / "elsewhere")
+    settings = from_env(
+        {"SLUICE_STAGING_DIR": str(tmp_path / "staging"), "SLUICE_DATA_DIR": str(tmp_path)}
+    )
+    with pytest.raises(StartRefused, match=f"symbolic link.*{variable}"):
+        require_own_folders(settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_an_address_is_free_until_someone_listens_there(host: str) -> None:
+    port = free_port()
+    require_free_address(host, port)
+    refused = pytest.raises(StartRefused, match=f"Port {port} is in use.*SLUICE_PORT")
+    with socket.create_server(("127.0.0.1", port)), refused:
+        require_free_address(host, port)
+    require_free_address(host, port)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "2001:db8::1"])
+def test_an_address_of_another_machine_is_refused(host: str) -> None:
+    with pytest.raises(StartRefused, match=f"{host} is no address of this machine.*SLUICE_HOST"):
+        require_free_address(host, free_port())
+
+
+def test_a_port_of_the_systems_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_socket: socket.socket, _address: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "socket", _socket_that(refuse))
+    with pytest.raises(StartRefused, match=r"may not listen on port 80.*SLUICE_PORT"):
+        require_free_address("127.0.0.1", 80)
+
+
+def _socket_that(refuse: object) -> type:
+    return type("Refusing", (socket.socket,), {"bind": refuse})
