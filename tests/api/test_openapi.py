@@ -133,7 +133,7 @@ def test_limits_and_names_agree_with_the_code() -> None:
 def test_examples_fit_their_schema(name: str) -> None:
     validator = jsonschema_rs.validator_for({**DOCUMENT, "$ref": f"#/components/schemas/{name}"})
     for example in SCHEMAS[name]["examples"]:
-        validator.validate(example)
+        assert list(validator.iter_errors(example)) == []
 
 
 def known_errors(error: type[UploadError] = UploadError) -> dict[str, int]:

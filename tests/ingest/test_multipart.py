@@ -121,7 +121,7 @@ def test_after_need_data_the_fed_buffer_is_free() -> None:
     scanner.receive_data(buffer)
     for event in events_until_need_data(scanner):
         del event
-    buffer.clear()  # BufferError while anything still refers to it
+    buffer.clear()  # Raises BufferError while anything still refers to it.
 
 
 def test_a_file_may_come_before_the_fields() -> None:

@@ -46,6 +46,7 @@ def test_a_length_is_read(text: str, value: int) -> None:
 @example("@99999999999999")
 @example('%"%ff"')
 def test_any_text_is_read_or_refused(text: str) -> None:
+    """Catches every error that is not ours, which would be a 500."""
     parsers: list[Callable[[], object]] = [
         lambda: parse_boolean(text, "Upload-Complete"),
         lambda: parse_length(text, "Upload-Length"),

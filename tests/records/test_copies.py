@@ -30,7 +30,8 @@ def test_a_checkpoint_of_the_last_one_leaves_no_log(path: Path) -> None:
         assert log_bytes(path) == 0
 
 
-def test_a_checkpoint_does_not_wait_long_for_a_reader_and_does_not_fail(path: Path) -> None:
+def test_a_checkpoint_neither_fails_because_of_a_reader_nor_waits_long_for_it(path: Path) -> None:
+    """Catches "database is locked", and a wait that the test's time limit ends."""
     database = sqlite(path)
     database.migrate()
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -46,7 +47,8 @@ def test_a_checkpoint_makes_no_database_where_there_is_none(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_checkpoint_of_something_else_does_not_fail(path: Path) -> None:
+def test_a_checkpoint_of_a_file_that_is_no_database_does_not_fail(path: Path) -> None:
+    """Catches a server whose stop ends in a traceback."""
     path.write_text("this is not a database, but a longer text than its header")
     sqlite(path).checkpoint()
 

@@ -60,7 +60,8 @@ def test_an_error_ends_its_stage() -> None:
     assert clock.seconds[Stage.SYNC] == before
 
 
-def test_without_a_clock_stages_and_bytes_are_nothing() -> None:
+def test_outside_a_request_stages_and_bytes_are_ignored() -> None:
+    """Catches an error in the background worker and the commands, which have no clock."""
     with stage(Stage.SYNC):
         note_arrival(10)
 

@@ -56,9 +56,10 @@ def test_one_that_is_lost_is_told(place: Place) -> None:
     assert names(place.library) == set(KEYS) - {KEYS[5]}
 
 
-def test_none_at_all_are_fine(place: Place) -> None:
+def test_an_empty_group_is_published(place: Place) -> None:
     place.store.harden([])
     place.store.publish_all([])
+    assert names(place.library) == set()
 
 
 @pytest.mark.parametrize("durability", list(Durability))
