@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-"""Before a worker that ended is started again. The pause doubles each time, up to the longest, and
-is the first again for a worker that has lived as long as the longest."""
+"""Pauses before a worker that ended is restarted. They double from the first to the longest; a
+worker that has lived as long as the longest begins with the first again."""
 
 SUPERVISOR_VARIABLE = "SLUICE_SUPERVISOR_PID"
 """Where the supervisor leaves its process id for the processes it starts."""
@@ -24,11 +24,20 @@ log = logging.getLogger(__name__)
 
 
 class KeptRunning:
-    """A process that is started again whenever it ends."""
+    """A process that is restarted whenever it ends."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
+        longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
+        settled_seconds: float = LONGEST_PAUSE_SECONDS,
+    ) -> None:
         self._command = command
-        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._first_pause_seconds = self._pause_seconds = first_pause_seconds
+        self._longest_pause_seconds = longest_pause_seconds
+        self._settled_seconds = settled_seconds
         self._start()
 
     def look_after(self) -> None:
@@ -54,18 +63,15 @@ class KeptRunning:
         self._restart_at: float | None = None
 
     def _plan_restart(self, status: int) -> None:
-        if self._has_settled():
-            self._pause_seconds = FIRST_PAUSE_SECONDS
+        if time.monotonic() - self._started_at >= self._settled_seconds:
+            self._pause_seconds = self._first_pause_seconds
         log.error(
             "the background worker ended with %s; restarting in %g s",
             describe_status(status),
             self._pause_seconds,
         )
         self._restart_at = time.monotonic() + self._pause_seconds
-        self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
-
-    def _has_settled(self) -> bool:
-        return time.monotonic() - self._started_at >= LONGEST_PAUSE_SECONDS
+        self._pause_seconds = min(2 * self._pause_seconds, self._longest_pause_seconds)
 
 
 def describe_status(status: int) -> str:

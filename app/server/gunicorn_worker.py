@@ -73,6 +73,9 @@ NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
     """Waits for slow clients without making others wait. Hooks run what they override besides."""
 
+    header_seconds = HEADER_SECONDS
+    follow_seconds = FOLLOW_SECONDS
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         settings = from_env(os.environ)
@@ -98,12 +101,12 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
         """Runs in a thread: for a request, and for those that follow on its connection at once."""
         outcome = self._handle_one(conn)
-        while outcome is True and self.alive and _goes_on(conn):
+        while outcome is True and self.alive and _goes_on(conn, self.follow_seconds):
             outcome = self._handle_one(conn)
         return outcome
 
     def _handle_one(self, conn: Any) -> Any:
-        self._reading_headers[conn] = time.monotonic() + HEADER_SECONDS
+        self._reading_headers[conn] = time.monotonic() + self.header_seconds
         try:
             outcome = super().handle(conn)
             if outcome is True:
@@ -170,7 +173,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         if _has_begun(conn):
             self.enqueue_req(conn)
             return
-        self._silent[conn] = time.monotonic() + HEADER_SECONDS
+        self._silent[conn] = time.monotonic() + self.header_seconds
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
 
     def _not_accepted(self, error: OSError) -> None:
@@ -228,7 +231,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                 _stop_reading(conn)
 
     def _close_silent_since(self, now: float) -> None:
-        hurry = 0.0 if self.alive else HEADER_SECONDS - SILENT_STOP_SECONDS
+        hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
         for conn, deadline in list(self._silent.items()):
             if now < deadline - hurry:
                 break
@@ -266,7 +269,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._let_go(conn)
 
     def _end_slowest_headers(self) -> None:
-        limit = time.monotonic() + HEADER_SECONDS - PROMPT_SECONDS
+        limit = time.monotonic() + self.header_seconds - PROMPT_SECONDS
         for conn, deadline in list(self._reading_headers.items()):
             if deadline < limit:
                 self._reading_headers.pop(conn, None)
@@ -304,13 +307,13 @@ def _stop_reading(conn: Any) -> None:
         conn.sock.shutdown(socket.SHUT_RD)
 
 
-def _goes_on(conn: Any) -> bool:
-    """Whether more has come on a connection that is kept, or comes within `FOLLOW_SECONDS`."""
+def _goes_on(conn: Any, follow_seconds: float) -> bool:
+    """Whether more has come on a connection that is kept, or comes within so many seconds."""
     if conn.parser.unreader.buf.tell():
         return True
     poll = select.poll()
     poll.register(conn.sock, select.POLLIN)
-    return bool(poll.poll(FOLLOW_SECONDS * 1000))
+    return bool(poll.poll(follow_seconds * 1000))
 
 
 def _take_what_tls_holds(conn: Any) -> None:

@@ -27,7 +27,8 @@ class RequestThreads(Executor):
     interrupted any of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
         # Used as a stack: adding, taking the last one and removing one are atomic each.
         self._idle: dict[_RequestThread, None] = {}
 
@@ -44,7 +45,7 @@ class RequestThreads(Executor):
         try:
             thread, _ = self._idle.popitem()
         except KeyError:
-            thread = _RequestThread(self._idle)
+            thread = _RequestThread(self._idle, self._idle_seconds)
             try:
                 thread.start()
             except RuntimeError as error:
@@ -64,10 +65,11 @@ class RequestThreads(Executor):
 
 
 class _RequestThread(Thread):
-    def __init__(self, idle: dict[_RequestThread, None]) -> None:
+    def __init__(self, idle: dict[_RequestThread, None], idle_seconds: float) -> None:
         super().__init__(name="request", daemon=True)
         self.jobs = SimpleQueue[Job | None]()
         self._idle = idle
+        self._idle_seconds = idle_seconds
 
     def run(self) -> None:
         job = self.jobs.get()
@@ -79,7 +81,7 @@ class _RequestThread(Thread):
 
     def _next_job(self) -> Job | None:
         try:
-            return self.jobs.get(timeout=IDLE_SECONDS)
+            return self.jobs.get(timeout=self._idle_seconds)
         except Empty:
             pass
         try:

@@ -18,7 +18,7 @@ from app.settings import PREFIX, Settings
 LOCK_NAME = "server.lock"
 
 RELEASE_SECONDS = 1.0
-"""How long to wait for a port: the processes of a server that was killed a moment ago let it go."""
+"""How long to wait for a port that is in use: a server that was killed a moment ago frees it."""
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +75,9 @@ def require_own_folders(settings: Settings) -> None:
                 )
 
 
-def require_free_address(host: str, port: int) -> None:
+def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:
     """Raise `StartRefused` unless this process may listen there."""
-    deadline = time.monotonic() + RELEASE_SECONDS
+    deadline = time.monotonic() + release_seconds
     while (error := _bind_error(host, port)) is not None:
         if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
             raise StartRefused(_explain(error, host, port))

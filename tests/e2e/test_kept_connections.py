@@ -17,9 +17,8 @@ import psutil
 import pytest
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
-from gunicorn.workers.gunicorn_worker import TConn
+from gunicorn.workers.gthread import TConn
 
-from app.server import gunicorn_worker
 from app.server.gunicorn_worker import PatientWorker
 from tests.live_server import Server
 
@@ -83,12 +82,12 @@ class Kept:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
-    """With a worker that waits long for a next request."""
-    monkeypatch.setattr(gunicorn_worker, "FOLLOW_SECONDS", AGES)
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    """With a worker that waits long for the next request."""
     config: Any = Config()
     config.set("worker_tmp_dir", str(tmp_path))
     worker = PatientWorker(1, os.getpid(), [], None, 30, config, Logger(config))
+    worker.follow_seconds = AGES
     worker.method_queue.init()
     ours, theirs = socket.socketpair()
     conn = TConn(config, ours, ("127.0.0.1", 1), ("127.0.0.1", 2))
@@ -110,10 +109,8 @@ def test_requests_that_follow_each_other_have_one_thread(kept: Kept) -> None:
     assert handling.result(AGES) is False
 
 
-def test_a_silent_client_does_not_keep_its_thread(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gunicorn_worker, "FOLLOW_SECONDS", 0.05)
+def test_a_silent_client_does_not_keep_its_thread(kept: Kept) -> None:
+    kept.worker.follow_seconds = 0.05
     for number in (b"1", b"2"):
         handling = kept.handle()
         assert kept.client.ask() == ("keep-alive", number)
@@ -138,10 +135,8 @@ def test_a_request_that_comes_in_pieces_is_answered(kept: Kept) -> None:
     assert kept.client.answer() == ("keep-alive", b"2")
 
 
-def test_silence_between_requests_is_not_slowness_of_headers(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gunicorn_worker, "HEADER_SECONDS", 0.2)
+def test_silence_between_requests_is_not_slowness_of_headers(kept: Kept) -> None:
+    kept.worker.header_seconds = 0.2
     handling = kept.handle()
     for _ in range(2):
         kept.client.ask()

@@ -17,9 +17,8 @@ from uuid import uuid4
 import pytest
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
-from gunicorn.workers.gunicorn_worker import ThreadWorker
+from gunicorn.workers.gthread import ThreadWorker
 
-from app.server import gunicorn_worker
 from app.server.gunicorn_worker import PROMPT_SECONDS, PatientWorker
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
@@ -108,8 +107,8 @@ def test_headers_that_do_not_end_lose_their_connection(
 ) -> None:
     read: list[bytes] = []
     monkeypatch.setattr(ThreadWorker, "handle", lambda _, conn: read.append(conn.sock.recv(10)))
-    monkeypatch.setattr(gunicorn_worker, "HEADER_SECONDS", 0.2)
     worker = _worker(tmp_path)
+    worker.header_seconds = 0.2
     ours, theirs = socket.socketpair()
     with closing(worker.tmp), ours, theirs:
         handling = Thread(target=worker.handle, args=(_Connection(ours),))

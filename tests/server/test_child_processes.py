@@ -1,13 +1,13 @@
-"""The background worker is started again, ever more slowly, and never without a word."""
+"""The background worker is restarted, ever more slowly, and never silently."""
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 
 import pytest
 
-from app.server import child_processes
 from app.server.child_processes import KeptRunning, describe_status
 from tests.waiting import wait_until
 
@@ -15,19 +15,20 @@ FAILS = [sys.executable, "-c", "raise SystemExit(3)"]
 KILLED = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_processes, "FIRST_PAUSE_SECONDS", 0.25)
-    monkeypatch.setattr(child_processes, "LONGEST_PAUSE_SECONDS", 1.0)
+def kept_running(command: list[str], settled_seconds: float) -> KeptRunning:
+    """With short pauses. 0 or infinite `settled_seconds` make the speed of a start irrelevant."""
+    return KeptRunning(
+        command,
+        first_pause_seconds=0.25,
+        longest_pause_seconds=1.0,
+        settled_seconds=settled_seconds,
+    )
 
 
-@pytest.mark.usefixtures("pauses")
-def test_a_process_that_keeps_failing_is_logged_and_started_ever_more_slowly(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_process_that_keeps_failing_is_logged_and_restarted_ever_more_slowly(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # No start takes as long as this on the busiest machine: the process never counts as settled.
-    monkeypatch.setattr(KeptRunning, "_has_settled", lambda _: False)
-    kept = KeptRunning(FAILS)
+    kept = kept_running(FAILS, settled_seconds=math.inf)
 
     def has_failed(times: int) -> bool:
         kept.look_after()
@@ -38,12 +39,10 @@ def test_a_process_that_keeps_failing_is_logged_and_started_ever_more_slowly(
     assert caplog.messages[:4] == [f"{ended} {pause} s" for pause in ("0.25", "0.5", "1", "1")]
 
 
-@pytest.mark.usefixtures("pauses")
-def test_one_that_lived_for_long_is_started_soon_and_the_signal_that_ended_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_process_that_ran_long_is_restarted_soon_and_the_log_names_the_signal(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(KeptRunning, "_has_settled", lambda _: True)
-    kept = KeptRunning(KILLED)
+    kept = kept_running(KILLED, settled_seconds=0.0)
 
     def has_ended(times: int) -> bool:
         kept.look_after()
@@ -54,7 +53,7 @@ def test_one_that_lived_for_long_is_started_soon_and_the_signal_that_ended_it_is
     assert caplog.messages[:3] == [line] * 3
 
 
-def test_a_status_is_told_in_words() -> None:
+def test_an_exit_status_is_described_in_words() -> None:
     assert describe_status(0) == "status 0"
     assert describe_status(-signal.SIGSEGV) == "SIGSEGV"
     assert describe_status(-250) == "signal 250"

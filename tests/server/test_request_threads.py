@@ -8,7 +8,6 @@ from threading import Barrier, Event
 
 import pytest
 
-from app.server import request_threads
 from app.server.request_threads import RequestThreads
 from tests.waiting import wait_until
 
@@ -16,11 +15,6 @@ from tests.waiting import wait_until
 def threads_of_pools() -> set[threading.Thread]:
     """Those of all pools of this process, of which other tests may have left some."""
     return {thread for thread in threading.enumerate() if thread.name == "request"}
-
-
-@pytest.fixture(autouse=True)
-def short_idleness(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_threads, "IDLE_SECONDS", 0.2)
 
 
 def test_as_many_calls_run_at_once_as_there_are() -> None:
@@ -38,7 +32,7 @@ def test_one_call_after_another_runs_in_one_thread() -> None:
 
 
 def test_idle_threads_end() -> None:
-    pool, go = RequestThreads(), Event()
+    pool, go = RequestThreads(idle_seconds=0.2), Event()
     before = threads_of_pools()
     for _ in range(20):
         pool.submit(go.wait, 30)
@@ -48,9 +42,8 @@ def test_idle_threads_end() -> None:
     assert pool.submit(int, "5").result(30) == 5
 
 
-def test_a_call_that_meets_a_thread_about_to_end_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_threads, "IDLE_SECONDS", 0.001)
-    pool = RequestThreads()
+def test_a_call_that_meets_a_thread_about_to_end_is_run() -> None:
+    pool = RequestThreads(idle_seconds=0.001)
     for number in range(500):
         assert pool.submit(abs, number).result(30) == number
         time.sleep(0.001)
@@ -72,7 +65,7 @@ def test_where_no_thread_is_to_be_had_the_call_fails_and_the_caller_lives(
 
 
 def test_a_pool_that_is_shut_down_waits_for_nobody() -> None:
-    pool, go = RequestThreads(), Event()
+    pool, go = RequestThreads(idle_seconds=0.2), Event()
     before = threads_of_pools()
     busy = pool.submit(go.wait, 30)
     pool.submit(int).result(30)

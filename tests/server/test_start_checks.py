@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from app.server import start_checks
 from app.server.start_checks import (
     LOCK_NAME,
     StartRefused,
@@ -20,11 +19,6 @@ from app.server.start_checks import (
 )
 from app.settings import from_env
 from tests.live_server import free_port
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_checks, "RELEASE_SECONDS", 0.0)
 
 
 def test_a_data_folder_has_one_server_at_a_time(tmp_path: Path) -> None:
@@ -93,17 +87,17 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, link: str, variable:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_an_address_is_free_until_someone_listens_there(host: str) -> None:
     port = free_port()
-    require_free_address(host, port)
+    require_free_address(host, port, release_seconds=0)
     refused = pytest.raises(StartRefused, match=f"Port {port} is in use.*SLUICE_PORT")
     with socket.create_server(("127.0.0.1", port)), refused:
-        require_free_address(host, port)
-    require_free_address(host, port)
+        require_free_address(host, port, release_seconds=0)
+    require_free_address(host, port, release_seconds=0)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "2001:db8::1"])
 def test_an_address_of_another_machine_is_refused(host: str) -> None:
     with pytest.raises(StartRefused, match=f"{host} is no address of this machine.*SLUICE_HOST"):
-        require_free_address(host, free_port())
+        require_free_address(host, free_port(), release_seconds=0)
 
 
 def test_a_port_of_the_systems_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +106,7 @@ def test_a_port_of_the_systems_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(socket, "socket", _socket_that(refuse))
     with pytest.raises(StartRefused, match=r"may not listen on port 80.*SLUICE_PORT"):
-        require_free_address("127.0.0.1", 80)
+        require_free_address("127.0.0.1", 80, release_seconds=0)
 
 
 def _socket_that(refuse: object) -> type:
