@@ -50,11 +50,19 @@ class UploadPage:
 
     def drop(self, *paths: Path, x: int = 60, y: int = 30) -> None:
         """Drag files from the desktop and let them fall at a place of the window."""
+        self.hold_over(*paths, x=x, y=y)
+        self._drag("drop", paths, x, y)
+
+    def hold_over(self, *paths: Path, x: int = 60, y: int = 30) -> None:
+        """Drag files from the desktop, and do not let go yet."""
+        for kind in ("dragEnter", "dragOver"):
+            self._drag(kind, paths, x, y)
+
+    def _drag(self, kind: str, paths: tuple[Path, ...], x: int, y: int) -> None:
         files = [str(path) for path in paths]
         payload = {"items": [], "files": files, "dragOperationsMask": 1}
-        for kind in ("dragEnter", "dragOver", "drop"):
-            event = {"type": kind, "x": x, "y": y, "data": payload}
-            self._devtools.send("Input.dispatchDragEvent", event)
+        event = {"type": kind, "x": x, "y": y, "data": payload}
+        self._devtools.send("Input.dispatchDragEvent", event)
 
     def confirm(self, answer: str) -> None:
         """Answer the question that is asked."""
