@@ -1,9 +1,9 @@
-"""Tells from names and numbers whether a file in a form is one chunk of a larger file.
+"""Recognizes a chunk of a larger file by the names and numbers of the fields around it.
 
-For uploads in no dialect of ours: a chunk taken for a whole file is silent damage, because its
-sender goes on to the next one and reports success. A whole file, on the other hand, may come with
-any fields a page likes, `index` and `part` among them. So one name convicts only where it says
-`chunk`; others must come in pairs, a position and a total, that do not fit a whole file.
+For uploads in no dialect we know. A chunk stored as a whole file is silent data loss: its sender
+goes on to the next chunk and reports success. A whole file, on the other hand, may come with any
+fields a page likes, even `index` or `part`. So a single name counts only if it says `chunk`; others
+must come in pairs, a position and a total, that do not fit a whole file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _HEADER = re.compile(
     r"chunk|^content-range$|^uploader-"
     r"|^(x-)?(upload|file|part|blob|slice|segment)-?(offset|range|part|index|number)$"
 )
-"""Headers that nobody sends with a whole file."""
+"""Headers that no client sends with a whole file."""
 
 _CHUNK = re.compile(r"chunk|^(blob|slice|segment|fragment)(index|number|count|s)$")
 
@@ -38,9 +38,9 @@ _NOTHING = {"", "false", "no", "off", "null", "none", "undefined"}
 
 
 def chunk_signs(fields: Mapping[str, str], headers: Iterable[str], length: int | None) -> list[str]:
-    """Names that show a file of `length` bytes to be a chunk; none where it may well be whole.
+    """Names that show a file of `length` bytes to be a chunk; empty if it may be whole.
 
-    `length` is None where the form has several files.
+    `length` is None if the form has several files.
     """
     told = [name for name in headers if _HEADER.search(name.lower())]
     plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in fields}
@@ -62,14 +62,14 @@ def _says(value: str) -> bool:
 
 
 def _are_of_whole(totals: list[int], length: int | None) -> bool:
-    """Whether there are totals, each one chunk or the length of the file at hand."""
+    """Whether there are totals, and each is 1 or the length of this file."""
     return bool(totals) and all(total in {1, length} for total in totals)
 
 
 def _span_signs(
     plain: Mapping[str, str], numbers: Mapping[str, int], length: int | None
 ) -> list[str]:
-    """A start and an end that are just as far apart as the file is long; a film's may differ."""
+    """A start and an end exactly one file length apart; those of a clip in a film would not be."""
     for start in (name for name in numbers if plain[name] in _STARTS):
         for end in (name for name in numbers if plain[name] in _ENDS):
             if length is not None and numbers[end] - numbers[start] in {length, length - 1}:

@@ -1,13 +1,13 @@
 """POST /batch: many whole files in one multipart request, each with a receipt of its own.
 
-The files are taken one after the other as they come in, and kept in groups, as what a disk needs
-to make sixty-four files durable is hardly more than for one. A file that is refused (its name, its
-type, its size) is passed over, and says why in its receipt. Where the body itself breaks, the files
-that came whole before are stored, and the answer has their receipts beside what is wrong.
+Files are received one after the other and published in groups, because a disk needs hardly longer
+to sync sixty-four files than one. A file that is refused for its name, type or size is skipped, and
+its receipt says why. If the body itself breaks, the files that arrived whole before are stored, and
+the answer has their receipts together with the problem.
 
-Two fields may stand in front of a file. `fingerprint` is the client's name for its content: a
-client that has lost the answer sends the same again, and what is stored already is not stored
-twice. With its `length` in bytes, a file is not searched for its end, and stays in the kernel.
+Two fields may precede a file. `fingerprint` identifies its content: a client that lost the answer
+sends the same again, and what is already stored is not stored twice. With `length`, in bytes, the
+file need not be searched for its end, and its bytes never leave the kernel.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from app.uploads.whole import Kept, ReceivedFile
 blueprint = Blueprint("batch", __name__)
 
 MAX_FILES = 20_000
-"""Files in one request; the receipts of all of them are held until its end."""
+"""Files in one request; their receipts are held in memory until its end."""
 
 GROUP_FILES = 64
 GROUP_BYTES = 32 * 1024 * 1024
 GROUP_SECONDS = 0.2
-"""Whichever comes first ends a group: on a slow line a file does not wait for the next one. It is
-kept while the next group arrives, so a crash costs two groups of what no receipt tells of yet."""
+"""Whichever is reached first ends a group: on a slow line a file does not wait for the next one. A
+group is published while the next one arrives, so a crash loses at most two groups, none of them
+acknowledged."""
 
 OWN_FIELDS = {"fingerprint", "length"}
 
@@ -64,10 +65,10 @@ Receipt = dict[str, Any]
 
 @blueprint.post("/batch")
 def batch() -> Response:
-    """Store every file of the form; receipts in the order of the parts."""
+    """Store every file of the form; receipts are in the order of the parts."""
     _refuse_chunk({}, request.headers.keys())
-    with ThreadPoolExecutor(1, thread_name_prefix="batch") as keeper:
-        files = _Batch(keeper)
+    with ThreadPoolExecutor(1, thread_name_prefix="batch") as publisher:
+        files = _Batch(publisher)
         try:
             files.receive()
         except UploadError as error:
@@ -77,23 +78,23 @@ def batch() -> Response:
 
 
 class _Batch:
-    """One form: the receipts so far, and the files that wait to be kept together.
+    """One form: the receipts so far, and the group of files to be published next.
 
-    `keeper` keeps one group while the next one arrives: the disk and the network work at once. It
-    takes no turn, as it mostly waits for the disk, and a batch has only one.
+    `publisher` publishes one group while the next one arrives, so disk and network work at the same
+    time. It needs no slot: it mostly waits for the disk, and a batch has only one.
     """
 
-    def __init__(self, keeper: ThreadPoolExecutor) -> None:
-        self._keeper = keeper
+    def __init__(self, publisher: ThreadPoolExecutor) -> None:
+        self._publisher = publisher
         self._keep_all = current_services().whole_files.keep_all
         self._receipts: list[Receipt] = []
         self._group: list[tuple[ReceivedFile, Receipt]] = []
         self._group_began = 0.0
-        self._keeping: tuple[list[Receipt], Future[list[Kept | UploadError]]] | None = None
+        self._publishing: tuple[list[Receipt], Future[list[Kept | UploadError]]] | None = None
         self._fields: dict[str, str] = {}
 
     def receive(self) -> None:
-        """Read the form to its end, and keep its files; also those before an error it raises."""
+        """Read the form to its end and publish its files, even those before an error it raises."""
         try:
             for part in open_form().parts():
                 if isinstance(part, FilePart):
@@ -101,22 +102,24 @@ class _Batch:
                 else:
                     self._fields[part.name] = part.value
                 if self._is_group_full:
-                    self._keep_meanwhile()
+                    self._publish_in_background()
         finally:
-            self._keep_rest()
+            self._publish_rest()
 
     def to_json(self) -> dict[str, Any]:
-        """The receipts so far, and how many files are stored and refused."""
+        """The receipts so far, and how many files were stored and refused."""
         stored = sum("id" in receipt for receipt in self._receipts)
         refused = len(self._receipts) - stored
         return {"stored": stored, "refused": refused, "files": self._receipts}
 
     def _take(self, part: FilePart) -> None:
         fields, self._fields = self._fields, {}
-        if not part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
+        if not part.filename:  # Browsers send an unnamed part for an empty file input.
             return
         if len(self._receipts) == MAX_FILES:
-            raise TooLarge(f"A batch has at most {MAX_FILES} files; this many are stored.")
+            raise TooLarge(
+                f"A batch has at most {MAX_FILES} files; the first {MAX_FILES} are stored."
+            )
         if others := fields.keys() - OWN_FIELDS:
             _refuse_chunk({name: fields[name] for name in others})
         receipt: Receipt = {"name": part.filename}
@@ -139,23 +142,23 @@ class _Batch:
             or time.monotonic() - self._group_began >= GROUP_SECONDS
         )
 
-    def _keep_meanwhile(self) -> None:
-        """Begin to keep the group, once the one before it is kept."""
-        self._await_kept()
-        kept = self._keeper.submit(self._keep_all, [file for file, _ in self._group])
-        self._keeping = [receipt for _, receipt in self._group], kept
+    def _publish_in_background(self) -> None:
+        """Start to publish the group, once the one before it is published."""
+        self._await_published()
+        kept = self._publisher.submit(self._keep_all, [file for file, _ in self._group])
+        self._publishing = [receipt for _, receipt in self._group], kept
         self._group = []
 
-    def _await_kept(self) -> None:
-        if self._keeping is not None:
-            (receipts, kept), self._keeping = self._keeping, None
+    def _await_published(self) -> None:
+        if self._publishing is not None:
+            (receipts, kept), self._publishing = self._publishing, None
             with stage(Stage.SYNC), without_slot():
                 _fill_in(receipts, kept.result)
 
-    def _keep_rest(self) -> None:
-        """Keep what has come last, in this thread: nothing more arrives meanwhile."""
+    def _publish_rest(self) -> None:
+        """Publish the last group in this thread: nothing more arrives meanwhile."""
         try:
-            self._await_kept()
+            self._await_published()
         finally:
             if self._group:
                 files = [file for file, _ in self._group]
@@ -172,7 +175,7 @@ def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Kept | UploadE
 
 
 def _refuse_chunk(fields: dict[str, str], headers: Iterable[str] = ()) -> None:
-    """Raise `UnknownChunkFields` where names of another protocol tell of a chunk."""
+    """Raise `UnknownChunkFields` if names of another protocol show that the file is a chunk."""
     if signs := chunk_signs(fields, headers, None):
         raise UnknownChunkFields.of(signs)
 
@@ -190,7 +193,7 @@ def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
 
 def _parse_length(text: str) -> int:
     if not _LENGTH.fullmatch(text):
-        raise InvalidRequest("The field length is a number of bytes.")
+        raise InvalidRequest("The field length must be a number of bytes.")
     return int(text)
 
 

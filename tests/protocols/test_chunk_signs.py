@@ -5,7 +5,7 @@ import pytest
 from app.domain.errors import ChunkMismatch
 from app.domain.ranges import ByteRange
 from app.http.chunk_signs import chunk_signs
-from app.protocols.forms.chunk import Piece
+from app.protocols.forms.chunk import UnplacedChunk
 
 LENGTH = 4096
 
@@ -75,8 +75,8 @@ def test_headers_of_chunks_are_known_by_their_names(header: str, is_told: bool) 
     assert chunk_signs({}, ["Host", header], LENGTH) == ([header] if is_told else [])
 
 
-def counted(index: int, count: int, total: int | None = None) -> Piece:
-    return Piece(dialect="plupload", index=index, count=count, total=total)
+def counted(index: int, count: int, total: int | None = None) -> UnplacedChunk:
+    return UnplacedChunk(dialect="plupload", index=index, count=count, total=total)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def counted(index: int, count: int, total: int | None = None) -> Piece:
         (counted(2, 3, 30), 10, None, 20),
         (counted(1, 3), 10, 10, 10),
         (counted(2, 3), 4, 10, 20),
-        (Piece(dialect="range", start=7, length=5, total=25), 5, None, 7),
+        (UnplacedChunk(dialect="range", start=7, length=5, total=25), 5, None, 7),
     ],
 )
 def test_the_place_of_a_chunk_follows_from_its_numbers_and_its_length(
-    piece: Piece, length: int, chunk_bytes: int | None, start: int
+    piece: UnplacedChunk, length: int, chunk_bytes: int | None, start: int
 ) -> None:
     assert piece.span(length, chunk_bytes) == ByteRange(start, start + length)
 
@@ -108,10 +108,10 @@ def test_the_place_of_a_chunk_follows_from_its_numbers_and_its_length(
         (counted(1, 3), 9, 10),
         (counted(2, 3), 11, 10),
         (counted(2, 3), 0, 10),
-        (Piece(dialect="range", start=7, length=5, total=25), 6, None),
-        (Piece(dialect="range", start=20, total=25), 6, None),
+        (UnplacedChunk(dialect="range", start=7, length=5, total=25), 6, None),
+        (UnplacedChunk(dialect="range", start=20, total=25), 6, None),
     ],
 )
-def test_no_place_is_guessed(piece: Piece, length: int, chunk_bytes: int | None) -> None:
+def test_no_place_is_guessed(piece: UnplacedChunk, length: int, chunk_bytes: int | None) -> None:
     with pytest.raises(ChunkMismatch):
         piece.span(length, chunk_bytes)

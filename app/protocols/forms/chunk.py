@@ -1,8 +1,8 @@
-"""What a client says of a chunk, and where that puts it. Values only: nothing here does I/O.
+"""What a client says about a chunk, and where that puts it. Values only: nothing here does I/O.
 
-Every dialect sends one file part and beside it fields that say where its bytes belong. Only the
-names and the arithmetic differ. Some tell everything before the bytes (`Chunk`); some leave out
-the length of a chunk or of the file, or send nothing that names the upload (`Piece`).
+Every dialect sends one file part, and fields that say where its bytes belong; only names and
+arithmetic differ. Some dialects say everything before the bytes (`Chunk`). Others leave out the
+length of the chunk or of the file, or do not identify the upload (`UnplacedChunk`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A chunk that can be placed only once its bytes have arrived.
+class UnplacedChunk:
+    """A chunk whose place is known only once its bytes have arrived.
 
-    `dialect`, `identity`, the length of the file (else the number of chunks) and its name make
-    the upload's key. `index` counts from 0. `start` (bytes) is where the client says that the
-    chunk begins, `length` and `total` those of the chunk and the file; None where it does not say.
+    The upload's key is derived from `dialect`, `identity`, the file's name and its length (or the
+    number of chunks, where the length is unknown). `index` counts from 0. `start` is the offset the
+    client states, `length` and `total` are those of the chunk and the file, all in bytes; None
+    where the client does not say.
 
-    Where `is_named`, the identity is of this file alone. Otherwise two people may send files of one
-    name at the same time: see `staged_chunks.py`.
+    Where `is_named`, the identity belongs to this file alone. Otherwise two people may send files
+    of the same name at the same time: see `staged_chunks.py`.
     """
 
     dialect: str
@@ -42,39 +43,39 @@ class Piece:
 
     @property
     def is_first(self) -> bool:
-        """Whether the file begins with it."""
+        """Whether it is the beginning of the file."""
         return self.start == 0 if self.start is not None else self.index == 0
 
     @property
     def needs_chunk_size(self) -> bool:
-        """Whether its place follows only from the size of the chunks before it."""
+        """Whether its place depends on the size of the chunks before it."""
         return self.start is None and self.total is None
 
     def is_whole(self, length: int) -> bool:
-        """Whether a chunk of so many bytes is all of the file."""
+        """Whether a chunk of `length` bytes is the whole file."""
         if self.start is not None:
             return self.start == 0 and length == self.total
         return self.count <= 1
 
     def check_whole(self, length: int) -> None:
-        """Raise `ChunkMismatch` where the fields tell of more bytes, or of fewer."""
-        for told in (self.length, self.total):
-            if told not in {None, length}:
-                raise ChunkMismatch(f"The file has {length} bytes, not {told} as it says.")
+        """Raise `ChunkMismatch` unless the fields agree that the file has `length` bytes."""
+        for stated in (self.length, self.total):
+            if stated not in {None, length}:
+                raise ChunkMismatch(f"The file has {length} bytes, not the stated {stated}.")
 
     def is_last(self, length: int) -> bool:
-        """Whether the file ends with it."""
+        """Whether it is the end of the file."""
         if self.start is not None:
             return self.start + length == self.total
         return self.index + 1 == self.count
 
     def span(self, length: int, chunk_bytes: int | None) -> ByteRange:
-        """The place of its `length` bytes, in a file whose earlier chunks have `chunk_bytes`.
+        """The place of its `length` bytes in a file whose earlier chunks have `chunk_bytes` each.
 
-        Raises `ChunkMismatch` where the numbers contradict each other: no place is guessed.
+        Raises `ChunkMismatch` where the numbers contradict each other; a place is never guessed.
         """
         if length != (self.length or length):
-            raise ChunkMismatch(f"The chunk has {length} bytes, not {self.length} as it says.")
+            raise ChunkMismatch(f"The chunk has {length} bytes, not the stated {self.length}.")
         if self.start is not None:
             span = ByteRange(self.start, self.start + length)
         elif self.is_last(length):
@@ -91,8 +92,8 @@ class Piece:
             is_odd = length == 0 or -(-self.total // length) != self.count
         if is_odd or length == 0:
             raise ChunkMismatch(
-                f"Chunk {self.index} of {self.count} cannot have {length} bytes where others "
-                f"have {chunk_bytes or 'another size'}."
+                f"Chunk {self.index} of {self.count} cannot have {length} bytes where the "
+                f"others have {chunk_bytes or 'another size'}."
             )
         return ByteRange(self.index * length, (self.index + 1) * length)
 
@@ -104,7 +105,7 @@ class Piece:
             size = 0 if rest else size
         if self.count > 1 and not 0 < length <= size:
             raise ChunkMismatch(
-                f"The last of {self.count} chunks cannot have {length} bytes behind chunks of "
+                f"The last of {self.count} chunks cannot have {length} bytes after chunks of "
                 f"{size or 'unknown size'}."
             )
         start = size * (self.count - 1)
@@ -113,26 +114,27 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class FormDialect:
-    """How a client names the fields of a chunk, and which upload it belongs to.
+    """How a client library names the fields of a chunk.
 
-    Once all of `fields` are there, `parse` can tell where a file part belongs. It returns None for
-    a form that has none of them, whose files are whole. Headers a dialect reads are fields too, in
-    lower case. Where it `restarts`, the first chunk of a file restarts an upload that has ended.
+    Once all of `fields` have arrived, `parse` can say where a file part belongs. It returns None
+    for a form that has none of them: the files in it are whole. Headers that a dialect reads count
+    as fields, with names in lower case. Where it `restarts`, the first chunk of a file restarts an
+    upload that has ended.
     """
 
     fields: tuple[str, ...]
-    parse: Callable[[Mapping[str, str]], Chunk | Piece | None]
+    parse: Callable[[Mapping[str, str]], Chunk | UnplacedChunk | None]
     restarts: bool = False
 
 
 def require_fields(fields: Mapping[str, str], names: Sequence[str]) -> None:
-    """`InvalidRequest` that lists which of `names` are missing, if any."""
+    """Raise an `InvalidRequest` that lists which of `names` are missing, if any."""
     if missing := [name for name in names if name not in fields]:
         raise InvalidRequest(f"These fields are missing: {', '.join(missing)}.")
 
 
 def whole_number(fields: Mapping[str, str], name: str) -> int:
-    """The value of a field; `InvalidRequest` unless it is plain decimal digits."""
+    """The value of a field; raises `InvalidRequest` unless it is plain decimal digits."""
     if not _NUMBER.fullmatch(fields[name]):
         raise InvalidRequest(f"The field {name} is not a whole number of bytes or chunks.")
     return int(fields[name])

@@ -1,7 +1,7 @@
 """Chunks in forms, and raw chunks with the same fields in the query string.
 
-A chunk that its fields place goes straight to the upload. One that comes before its fields, or
-whose place depends on its length, waits in a file of its own until the form has ended.
+A chunk whose fields say where it belongs goes straight into the upload. A chunk that comes before
+its fields, or whose place depends on its length, is staged until the form ends.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource, StreamSource
-from app.protocols.forms.chunk import FormDialect, Piece
-from app.protocols.forms.staged_chunks import place_piece
+from app.protocols.forms.chunk import FormDialect, UnplacedChunk
+from app.protocols.forms.staged_chunks import place_staged
 from app.uploads.client_uploads import Chunk
 from app.uploads.whole import ReceivedFile
 
 MAX_FILES = 1000
-"""Files in one form; what is known of each is held until it ends."""
+"""Files in one form; facts about each are held in memory until the form ends."""
 
 FORM_TYPE = "multipart/form-data"
 
@@ -38,18 +38,18 @@ HEADERS = (
     "uploader-file-name",
     "uploader-file-size",
 )
-"""What dialects read beside the fields."""
+"""Headers that dialects read like fields."""
 
 
 def receive_chunk(*dialects: FormDialect) -> list[Upload]:
-    """Take the request's chunk, or its whole files; the uploads they went to."""
+    """Store the request's chunk or its whole files; returns the uploads they went to."""
     if request.mimetype == FORM_TYPE:
         return ChunkForm(*dialects).receive()
     return [receive_raw(dialects, request_fields())]
 
 
 def request_fields() -> dict[str, str]:
-    """The fields of the query string, and those that clients send as headers, in lower case."""
+    """The fields in the query string, and those sent as headers, with names in lower case."""
     fields = request.args.to_dict()
     headers = request.headers
     fields.update((name, headers[name]) for name in HEADERS if name in headers)
@@ -57,7 +57,7 @@ def request_fields() -> dict[str, str]:
 
 
 def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) -> Upload:
-    """Take a body that is nothing but a chunk."""
+    """Store a body that is the bare bytes of a chunk."""
     dialect, chunk = parse_chunk(dialects, fields)
     if chunk is None:
         raise InvalidRequest(
@@ -69,7 +69,7 @@ def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) ->
     source = digest_source(open_body(expected), request.headers.get("Content-Digest"))
     if isinstance(chunk, Chunk):
         return _append(dialect, chunk, filename, source)
-    return place_piece(
+    return place_staged(
         chunk,
         current_services().whole_files.receive(
             source, owner=current_owner(), filename=chunk.filename or filename
@@ -79,8 +79,8 @@ def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) ->
 
 def parse_chunk(
     dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
-) -> tuple[FormDialect, Chunk | Piece | None]:
-    """What the first dialect that knows the fields makes of them; None where none does."""
+) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
+    """The dialect that knows the fields and its chunk, or any dialect and None if none does."""
     for dialect in dialects:
         if (chunk := dialect.parse(fields)) is not None:
             return dialect, chunk
@@ -103,16 +103,16 @@ class ChunkForm:
         self._max_files = max_files
         self._fields = request_fields()
         self._uploads: list[Upload] = []
-        self._waiting: list[ReceivedFile] = []
+        self._staged: list[ReceivedFile] = []
 
     def receive(self) -> list[Upload]:
-        """Read the form to its end; the uploads its files went to, of which there must be one."""
+        """Read the form to its end; the uploads its files went to, at least one."""
         if not (uploads := self.receive_any()):
             raise InvalidRequest("The form has no file in it.")
         return uploads
 
     def receive_any(self) -> list[Upload]:
-        """Like `receive`, but the form may be without a file."""
+        """Like `receive`, but the form may have no file."""
         reader = open_form()
         try:
             for part in reader.parts():
@@ -120,30 +120,30 @@ class ChunkForm:
                     self._fields[part.name] = part.value
                 else:
                     self._receive_file(part, room=reader.remaining or 0)
-            if self._waiting:
-                self._place_waiting()
+            if self._staged:
+                self._place_staged()
         finally:
-            for file in self._waiting:
+            for file in self._staged:
                 current_services().whole_files.drop(file)
         return self._uploads
 
     def _receive_file(self, part: FilePart, room: int) -> None:
-        if len(self._waiting) + len(self._uploads) == self._max_files:
+        if len(self._staged) + len(self._uploads) == self._max_files:
             raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
-        dialect, chunk = self._told()
+        dialect, chunk = self._placed_chunk()
         if isinstance(chunk, Chunk):
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
             self._uploads.append(_append(dialect, chunk, part.filename, source))
-        elif part.filename:  # A browser sends an unnamed one for an input nothing was chosen in.
+        elif part.filename:  # Browsers send an unnamed part for an empty file input.
             source = digest_source(part.whole(), self._fields.get("digest"))
             filename = part.filename if chunk is None else chunk.filename or part.filename
             file = current_services().whole_files.receive(
                 source, owner=current_owner(), filename=filename, room=room
             )
-            self._waiting.append(file)
+            self._staged.append(file)
 
-    def _told(self) -> tuple[FormDialect, Chunk | Piece | None]:
-        """The chunk, where all of its fields have come already."""
+    def _placed_chunk(self) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
+        """The chunk, if all of its fields have arrived already."""
         for dialect in self._dialects:
             if all(name in self._fields for name in dialect.fields):
                 chunk = dialect.parse(self._fields)
@@ -151,27 +151,27 @@ class ChunkForm:
                     return dialect, chunk
         return self._dialects[0], None
 
-    def _place_waiting(self) -> None:
+    def _place_staged(self) -> None:
         dialect, chunk = parse_chunk(self._dialects, self._fields)
         if chunk is None:
             self._refuse_unknown_chunk()
-        while self._waiting:
+        while self._staged:
             if isinstance(chunk, Chunk):
-                self._uploads.append(self._graft(dialect, self._waiting[0], chunk))
-                current_services().whole_files.drop(self._waiting.pop(0))
+                self._uploads.append(self._append_staged(dialect, self._staged[0], chunk))
+                current_services().whole_files.drop(self._staged.pop(0))
             elif chunk is not None:
-                self._uploads.append(place_piece(chunk, self._waiting.pop(0)))
+                self._uploads.append(place_staged(chunk, self._staged.pop(0)))
             else:
-                file = self._waiting.pop(0)
+                file = self._staged.pop(0)
                 self._uploads.append(note_upload(current_services().whole_files.keep(file)))
 
     def _refuse_unknown_chunk(self) -> None:
-        """A chunk that were taken for a whole file would be lost, and its sender told nothing."""
-        length = self._waiting[0].length if len(self._waiting) == 1 else None
+        """A chunk stored as a whole file would be lost without its sender ever hearing of it."""
+        length = self._staged[0].length if len(self._staged) == 1 else None
         if signs := chunk_signs(self._fields, request.headers.keys(), length):
             raise UnknownChunkFields.of(signs)
 
-    def _graft(self, dialect: FormDialect, file: ReceivedFile, chunk: Chunk) -> Upload:
+    def _append_staged(self, dialect: FormDialect, file: ReceivedFile, chunk: Chunk) -> Upload:
         if file.length != chunk.length:
             raise ChunkMismatch(
                 f"The chunk has {file.length} bytes where it should have {chunk.length}."

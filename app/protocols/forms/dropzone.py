@@ -2,16 +2,16 @@
 
 Dropzone sends these fields before the file part of every chunk (6.3; sizes in bytes):
 
-    dzuuid              the client's name for the upload
+    dzuuid              the client's id of the upload
     dzchunkindex        0-based
     dztotalfilesize     of the whole file
     dzchunksize         as configured; the last chunk is shorter
     dztotalchunkcount
     dzchunkbyteoffset   = index x chunk size
 
-With `binaryBody` the body is the bare chunk and the same names stand in the query string, with
-`filename` beside them. Either form may give the digest of the chunk: as Content-Digest header
-(RFC 9530) of a raw body, as a field `digest` of the same form before the file part.
+With `binaryBody` the body is the bare chunk, and the same fields are in the query string together
+with `filename`. A chunk may have a digest: a raw body in the Content-Digest header (RFC 9530), a
+form in a field `digest` of the same syntax before the file part.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ FIELDS = (
 
 
 def parse_chunk(fields: Mapping[str, str]) -> Chunk | None:
-    """The chunk the fields tell of; None where none of them is there.
+    """The chunk described by the fields; None if none of them is present.
 
-    Raises `InvalidRequest` for a missing or malformed one, `ChunkMismatch` where they contradict
-    each other.
+    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+    contradict each other.
     """
     if not any(name in fields for name in FIELDS):
         return None

@@ -1,15 +1,15 @@
 """/filepond: the server protocol of FilePond, whole files and chunks.
 
     POST    a form with the file              201, the id as text
-    POST    Upload-Length: n                  201, the id of an upload to be sent in chunks
+    POST    Upload-Length: n                  201, the id of a new chunked upload
     PATCH   ?patch=id  Upload-Offset: n       204
     HEAD    ?patch=id                         200, Upload-Offset
     GET     ?load=id, ?restore=id             302 to the file
     DELETE  the id as body                    204, upload cancelled or video deleted
 
-FilePond (4.32) sends its chunks in order. One that failed it sends again from its start, without
-asking; so any offset is taken, not just the upload's. After it has asked, it passes over every
-chunk that begins before the offset it was told; so a chunk counts as a whole or not at all.
+FilePond (4.32) sends its chunks in order. It retries a failed chunk from its start without asking,
+so any offset is accepted, not just the upload's. When it has asked, it skips every chunk that
+begins before the offset it got, so a chunk is recorded whole or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.uploads.service import NewUpload
 blueprint = Blueprint("filepond", __name__)
 
 WHOLE_FILES = FormDialect((), lambda _fields: None)
-"""Its forms never hold chunks."""
+"""FilePond's forms never hold chunks."""
 
 MAX_ID_BYTES = 1024
 """The body of DELETE is an id and nothing else."""
@@ -40,11 +40,11 @@ MAX_ID_BYTES = 1024
 
 @blueprint.post("/filepond")
 def process() -> tuple[str, int, dict[str, str]]:
-    """Take a whole file, or make room for one that comes in chunks."""
+    """Store a whole file, or create an upload for one that comes in chunks."""
     form = ChunkForm(WHOLE_FILES, max_files=1)
     if "Upload-Length" in request.headers:
-        # The form has nothing but what the page tells of the file. But a page that sets headers
-        # of its own sends this one with whole files, too.
+        # The form then has only the page's metadata. But a page that sets its own headers may send
+        # this one with whole files, too.
         uploads = form.receive_any() if request.mimetype == FORM_TYPE else []
         upload = uploads[0] if uploads else _create()
     else:
@@ -62,7 +62,7 @@ def _create() -> Upload:
 
 
 def _filename() -> str:
-    """The client writes UTF-8 where headers are read as Latin-1."""
+    """The client sends UTF-8; WSGI decodes headers as Latin-1."""
     name = request.headers.get("Upload-Name", "")
     try:
         return name.encode("latin-1").decode()
@@ -72,7 +72,7 @@ def _filename() -> str:
 
 @blueprint.patch("/filepond")
 def patch() -> tuple[str, int, dict[str, str]]:
-    """Take a chunk."""
+    """Store a chunk."""
     uploads, upload = current_services().uploads, _upload("patch")
     offset = _header_number("Upload-Offset")
     if upload.filename == UNNAMED:
@@ -101,12 +101,14 @@ def _header_number(name: str) -> int:
 
 @blueprint.get("/filepond")
 def show() -> BaseResponse:
-    """HEAD: where the upload stands. GET: the file."""
+    """HEAD: the upload's offset. GET: the file."""
     if request.method == "HEAD":
         return _show_offset()
     name = "load" if "load" in request.args else "restore"
     if name not in request.args:
-        raise InvalidRequest("This server loads its own files only, and fetches none elsewhere.")
+        raise InvalidRequest(
+            "This server loads only its own files, and fetches none from other servers."
+        )
     video = current_services().library.get(current_owner(), _id(name))
     return redirect(location_of("delivery.media", video.id))
 
@@ -121,7 +123,7 @@ def _show_offset() -> Response:
 
 @blueprint.delete("/filepond")
 def revert() -> tuple[str, int]:
-    """Undo what was uploaded, or has been so far."""
+    """Cancel the upload, or delete the video it has become."""
     text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()
     upload = current_services().uploads.get(current_owner(), parse_upload_id(text))
     current_services().client_uploads.remove(note_upload(upload))

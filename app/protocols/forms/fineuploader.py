@@ -3,7 +3,7 @@
 Its fields (5.16; sizes in bytes), in a form before the file part, or in the query string of a raw
 body (`forceMultipart` and `paramsInBody` false):
 
-    qquuid              the client's name for the upload
+    qquuid              the client's id of the upload
     qqfilename
     qqtotalfilesize     of the whole file
     qqpartindex         0-based
@@ -11,12 +11,12 @@ body (`forceMultipart` and `paramsInBody` false):
     qqchunksize         of this chunk
     qqtotalparts
 
-Without the last four the file is whole, and has the name qquuid all the same. Answers are JSON
-with `success`, beside what other clients get; errors tell in `preventRetry` whether to give up,
-and in `reset` that the client must forget which chunks it has sent.
+Without the last four the file is whole, but still identified by qquuid. Answers are JSON: what
+other clients get, and `success`. Errors say in `preventRetry` whether to give up, and in `reset`
+whether the client must forget which chunks it has sent.
 
-The request after the last chunk (`chunking.success.endpoint`) and the deletion of a file by POST
-come to the same URL, as small forms or JSON.
+The request after the last chunk (`chunking.success.endpoint`) and deletion by POST come to the same
+URL, as small forms or JSON.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ PART_FIELDS = ("qqpartindex", "qqpartbyteoffset", "qqchunksize", "qqtotalparts")
 COMMAND_TYPES = {"application/x-www-form-urlencoded", "application/json"}
 
 ENDS_SESSION = (UploadConflict, UploadGone, UploadNotFound)
-"""Errors after which the chunks that the client remembers are of no use."""
+"""Errors after which the chunks that the client remembers as sent are worthless."""
 
 MAX_COMMAND_BYTES = 64 * 1024
-"""A handful of short fields, and what the page adds."""
+"""A few short fields, and whatever the page adds."""
 
 
 def parse_part(fields: Mapping[str, str]) -> Chunk | None:
-    """The chunk, or whole file, the fields tell of; None where they do not name an upload.
+    """The chunk or whole file described by the fields; None if they name no upload.
 
-    Raises `InvalidRequest` for a missing or malformed one, `ChunkMismatch` where they contradict
-    each other.
+    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+    contradict each other.
     """
     is_part = any(name in fields for name in PART_FIELDS)
     if not is_part and not all(name in fields for name in FILE_FIELDS):
@@ -84,9 +84,9 @@ DIALECT = FormDialect(FILE_FIELDS, parse_part)
 
 @blueprint.post("/fineuploader")
 def upload() -> Response:
-    """Take a chunk or a whole file, or do what a small form asks for."""
+    """Store a chunk or a whole file, or carry out the command in a small form."""
     if request.mimetype in COMMAND_TYPES:
-        return _obey(_command_fields())
+        return _run_command(_command_fields())
     if request.mimetype == FORM_TYPE:
         return _answer(ChunkForm(DIALECT, max_files=1).receive()[0])
     length = str(request.content_length or 0)
@@ -114,11 +114,11 @@ def _command_fields() -> dict[str, str]:
     try:
         text = read_small_body(MAX_COMMAND_BYTES).decode("ascii")
     except UnicodeError as error:
-        raise InvalidRequest("The form has characters that are not encoded.") from error
+        raise InvalidRequest("The form has characters that are not percent-encoded.") from error
     return dict(parse_qsl(text, keep_blank_values=True))
 
 
-def _obey(fields: Mapping[str, str]) -> Response:
+def _run_command(fields: Mapping[str, str]) -> Response:
     require_fields(fields, ("qquuid",))
     if fields.get("_method") == "DELETE":
         return _remove(fields["qquuid"])
@@ -126,7 +126,7 @@ def _obey(fields: Mapping[str, str]) -> Response:
 
 
 def _whole(upload: Upload) -> Upload:
-    """The upload, once the client has sent it all; `UploadConflict` where bytes are missing."""
+    """The upload if all its bytes have arrived; raises `UploadConflict` otherwise."""
     if not upload.is_covered:
         raise UploadConflict(f"{upload.missing.total} bytes of the file have not arrived.")
     return upload
@@ -135,13 +135,13 @@ def _whole(upload: Upload) -> Upload:
 def _answer(upload: Upload) -> Response:
     document = {"success": True, **chunk_document(upload)}
     if upload.client_key == upload.id:
-        document["newUuid"] = upload.id  # What it is called from here on, to delete it.
+        document["newUuid"] = upload.id  # Later requests must use this id.
     return jsonify(document)
 
 
 @blueprint.errorhandler(UploadError)
 def refuse(error: UploadError) -> Response:
-    """The problem, with the members that Fine Uploader reads beside it."""
+    """The problem, with the members that Fine Uploader reads."""
     report(error)
     problem = Problem.of(error)
     response = answer(problem)

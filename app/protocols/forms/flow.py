@@ -1,8 +1,8 @@
 """/flow: Flow.js, in its multipart form and in its `octet` form; see `numbered_chunks.py`.
 
-Flow.js (2.14) takes 200, 201 and 202 for success, 404, 413, 415, 500 and 501 for the end of the
-upload, in answer to its question too, and anything else for a reason to retry as often as its
-`maxChunkRetries` says, which is not at all by default.
+Flow.js (2.14) takes 200, 201 and 202 for success and gives the upload up on 404, 413, 415, 500 and
+501, in answer to a probe too. It retries anything else as often as its option `maxChunkRetries`
+says, by default never.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DIALECT = numbered_dialect("flow")
 
 @blueprint.get("/flow")
 def probe() -> Response:
-    """Whether a chunk is there."""
+    """Whether a chunk has been stored."""
     return answer_probe(DIALECT)
 
 
 @blueprint.post("/flow")
 def upload() -> Response:
-    """Take a chunk."""
+    """Store a chunk."""
     return answer_chunk(DIALECT)

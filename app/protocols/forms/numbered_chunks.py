@@ -1,16 +1,16 @@
 """Chunks with 1-based numbers, as Resumable.js sends them, and Flow.js and simple-uploader.js.
 
-All use these fields, the first two with a prefix of their own (sizes in bytes):
+All use these fields, the first two with a prefix (sizes in bytes):
 
     ChunkNumber         from 1
     ChunkSize           as configured
-    CurrentChunkSize    of this chunk: the last one may have up to twice the size, less one
+    CurrentChunkSize    of this chunk; the last one may be almost twice as large
     TotalSize           of the whole file
-    Identifier          by default made from length and name
+    Identifier          by default derived from length and name
     Filename, RelativePath
 
-and TotalChunks, which is of no use: while a file is still being cut it counts the chunks so far.
-Before a chunk they ask with GET and the same fields whether the server has it already.
+and TotalChunks, which is useless: while a file is still being cut it counts the chunks so far.
+Before each chunk they send a GET with the same fields (a probe) to ask whether it is stored.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from app.uploads.receiver import derived_key
 _REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
 
 _RETRIED = {BodyStalled.status_hint, ServerBusy.status_hint}
-"""Statuses that every such client takes for a reason to try again."""
+"""Statuses that all of these clients retry."""
 
 
 def numbered_dialect(prefix: str) -> FormDialect:
-    """The dialect whose fields begin with `prefix`; without one, with a small letter."""
+    """The dialect whose fields begin with `prefix`; if it is empty, with a lower-case letter."""
     names = tuple(_name(prefix, name) for name in _REQUIRED)
     return FormDialect(names, partial(parse_numbered, prefix), restarts=True)
 
 
 def parse_numbered(prefix: str, fields: Mapping[str, str]) -> Chunk | None:
-    """The chunk the fields tell of; None where none of them is there.
+    """The chunk described by the fields; None if none of them is present.
 
-    Raises `InvalidRequest` for a missing or malformed one, `ChunkMismatch` where they contradict
-    each other.
+    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+    contradict each other.
     """
     names = [_name(prefix, name) for name in _REQUIRED]
-    are_there = all if prefix == "" else any  # Without a prefix, a page may mean its own.
+    are_there = all if prefix == "" else any  # Without a prefix the names may be the page's own.
     if not are_there(name in fields for name in names):
         return None
     require_fields(fields, names)
@@ -69,7 +69,7 @@ def _name(prefix: str, name: str) -> str:
 
 def _offset(number: int, size: int, length: int, total: int) -> int:
     if number == 0 or size == 0:
-        raise ChunkMismatch("Chunks are numbered from 1, and not empty.")
+        raise ChunkMismatch("Chunks are numbered from 1, and ChunkSize is not 0.")
     offset = (number - 1) * size
     is_last = offset + length == total
     if offset + length > total or not (is_last or length == size):
@@ -80,10 +80,10 @@ def _offset(number: int, size: int, length: int, total: int) -> int:
 
 
 def answer_probe(dialect: FormDialect) -> Response:
-    """200 where every byte of the chunk that is asked for is there, 204 where one is missing."""
+    """200 if every byte of the probed chunk is stored, 204 otherwise."""
     chunk = dialect.parse(request.args)
     if not isinstance(chunk, Chunk):
-        raise InvalidRequest(f"Ask for a chunk with the fields {', '.join(dialect.fields)}.")
+        raise InvalidRequest(f"Name a chunk with the fields {', '.join(dialect.fields)}.")
     upload = current_services().client_uploads.with_chunk(current_owner(), chunk)
     if upload is not None:
         note_upload(upload)
@@ -93,15 +93,15 @@ def answer_probe(dialect: FormDialect) -> Response:
 
 
 def answer_chunk(dialect: FormDialect) -> Response:
-    """How far the upload is, after the request's chunk was taken."""
+    """Store the request's chunk; the state of the upload afterwards."""
     return jsonify(chunk_document(receive_chunk(dialect)[0]))
 
 
 def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = None) -> Response:
-    """The problem, with a status that no client gives up on where trying again may help.
+    """The problem, with a status that every client retries if a retry may help.
 
-    They do not read the body: some statuses end an upload for them, all others they retry. Where
-    these are given in `ends_upload`, an error that no retry cures gets one of them.
+    The clients ignore the body: some statuses end the upload, and they retry all others. Pass those
+    that end it as `ends_upload`, and a permanent error gets one of them.
     """
     report(error)
     problem = Problem.of(error)

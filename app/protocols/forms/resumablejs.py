@@ -1,8 +1,7 @@
 """/resumablejs: Resumable.js, in its multipart form and in its `octet` form.
 
-See `numbered_chunks.py` for the fields. Resumable.js (1.1) takes 200 and 201 for success
-and a handful of statuses for the end of the upload; it sends the chunk again for anything else, a
-hundred times and without a pause.
+See `numbered_chunks.py` for the fields. Resumable.js (1.1) takes 200 and 201 for success and gives
+the upload up on a few statuses. It retries anything else, a hundred times and without a pause.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ blueprint = Blueprint("resumablejs", __name__)
 DIALECT = numbered_dialect("resumable")
 
 ENDS_UPLOAD = frozenset({400, 404, 415, 500, 501})
-"""What the client gives up on, in all releases; some add 409."""
+"""Statuses on which every release gives up; some add 409."""
 
 
 @blueprint.get("/resumablejs")
 def probe() -> Response:
-    """Whether a chunk is there."""
+    """Whether a chunk has been stored."""
     return answer_probe(DIALECT)
 
 
 @blueprint.post("/resumablejs")
 def upload() -> Response:
-    """Take a chunk."""
+    """Store a chunk."""
     return answer_chunk(DIALECT)
 
 
 @blueprint.errorhandler(UploadError)
 def refuse(error: UploadError) -> Response:
-    """The problem; one that no retry cures with a status that the client does not retry."""
+    """The problem; a permanent one with a status that the client does not retry."""
     return answer_error(error, ends_upload=ENDS_UPLOAD)

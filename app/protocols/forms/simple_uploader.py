@@ -1,7 +1,7 @@
 """simple-uploader.js (0.6): the fields of Flow.js without a prefix; see `numbered_chunks.py`.
 
-It takes 200, 201 and 202 for success, and 404, 415, 500 and 501 for the end of the upload. Its
-chunks come to the URL that is shared; the question it asks before each of them is its own.
+It takes 200, 201 and 202 for success and gives the upload up on 404, 415, 500 and 501. Its chunks
+come to the shared URL; the probe before each of them is its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DIALECT = numbered_dialect("")
 
 @blueprint.get("/upload")
 def probe() -> Response:
-    """Whether a chunk is there."""
+    """Whether a chunk has been stored."""
     if DIALECT.parse(request.args) is None:
         raise MethodNotAllowed(valid_methods=["POST", "OPTIONS"])
     return answer_probe(DIALECT)

@@ -1,7 +1,7 @@
 """POST /upload: chunks of every library that needs no URL of its own, and whole files.
 
-A file beside which no library's fields stand is taken whole, unless they show that it is a chunk
-in a dialect nobody here knows: that is refused, as it would be lost without a word.
+A file without any library's fields is stored whole, unless its fields show that it is a chunk in an
+unknown dialect. Such a chunk is refused: stored as a file, it would silently be lost.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DIALECTS = (
     webuploader.DIALECT,
     plupload.DIALECT,
 )
-"""The first that knows a form's fields reads them: Dropzone, whose chunks are the most, and
-WebUploader before Plupload, whose fields it has among its own."""
+"""The first that knows a form's fields reads them: Dropzone first, as the most frequent, and
+WebUploader before Plupload, whose fields are a subset."""
 
 
 @blueprint.post("/upload")
 def upload() -> BaseResponse:
-    """Take a chunk, or whole files."""
+    """Store a chunk, or whole files."""
     uploads = receive_chunk(*DIALECTS)
     if request.mimetype == FORM_TYPE and prefers_html():
         return redirect(f"/?uploaded={len(uploads)}", 303)

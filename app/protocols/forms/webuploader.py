@@ -1,16 +1,16 @@
 """WebUploader (0.1): fields before the file part, or in the query string of a raw body.
 
-    id                  counted by the page: WU_FILE_0
+    id                  numbered by the page: WU_FILE_0
     name, type, size    of the file; the size in bytes
     lastModifiedDate    of the file, as JavaScript writes a date
     chunk               0-based; with `chunks`, where there are several
 
-The length of a chunk is that of the part; all are alike but the last. Three are sent at once, in
-any order. Two files are told apart by all of the above, and by `guid` or `upload_id` where the
-page adds one to `formData`.
+A chunk is as long as its part; all but the last have the same size. Three are sent at a time, in
+any order. All of the above identify a file, with `guid` or `upload_id` where the page adds one to
+`formData`.
 
-WebUploader takes 200 to 299 for success, sends a chunk again twice where the line broke or the
-status is below 500, and gives up at once where it is 500 or above.
+WebUploader takes 200 to 299 for success, retries a chunk twice after a broken connection or a
+status below 500, and gives up at once on 500 and above.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.domain.errors import ChunkMismatch
-from app.protocols.forms.chunk import FormDialect, Piece, whole_number
+from app.protocols.forms.chunk import FormDialect, UnplacedChunk, whole_number
 
 FIELDS = ("id", "name", "size", "chunk", "chunks")
 IDENTITY = ("id", "lastModifiedDate", "type", "guid", "upload_id")
 
 
-def parse_chunk(fields: Mapping[str, str]) -> Piece | None:
-    """The chunk the fields tell of; None unless all are there, as beside a whole file.
+def parse_chunk(fields: Mapping[str, str]) -> UnplacedChunk | None:
+    """The chunk described by the fields; None unless all are present: the file is whole.
 
-    Raises `InvalidRequest` for a malformed one, `ChunkMismatch` where they contradict each other.
+    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
     """
     if not all(name in fields for name in FIELDS):
         return None
     size, index, count = (whole_number(fields, name) for name in FIELDS[2:])
     if index >= max(1, count):
         raise ChunkMismatch(f"There is no chunk {index} of {count}.")
-    return Piece(
+    return UnplacedChunk(
         dialect="webuploader",
         identity=tuple(fields.get(name, "") for name in IDENTITY),
         filename=fields["name"],

@@ -1,4 +1,4 @@
-"""The requests of tus. Views parse, call and print; every rule is the upload service's."""
+"""The requests of tus. Views parse, call and print; the rules are in the upload service."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ EXTENSIONS = (
     "concatenation",
     "concatenation-unfinished",
 )
-"""Announced to everyone; `checksum-trailer` only where trailers arrive."""
+"""Announced to every client; `checksum-trailer` only where trailers arrive."""
 
 CHUNK_TYPE = "application/offset+octet-stream"
 
 CHECKSUM_MISMATCH = 460
-"""tus has a status of its own for it (section Checksum)."""
+"""tus defines a status of its own (section Checksum)."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Whatever stands on the request line, the header may name another."""
+"""All are accepted on the request line, because X-HTTP-Method-Override may name another."""
 
 Action = Callable[[], BaseResponse]
 
@@ -68,7 +68,7 @@ Action = Callable[[], BaseResponse]
 
 
 def _method() -> str:
-    """Some environments cannot send PATCH or DELETE: the header stands above the method."""
+    """The method, or the header that replaces it for clients that cannot send PATCH or DELETE."""
     return request.headers.get("X-HTTP-Method-Override", request.method)
 
 
@@ -99,7 +99,7 @@ def _checksum_mismatch(error: DigestMismatch) -> Response:
 
 @blueprint.route("/", methods=METHODS, provide_automatic_options=False)
 def collection() -> BaseResponse:
-    """Create an upload, or tell what the server can do."""
+    """Create an upload, or list the capabilities of the server."""
     actions = {"POST": _create, "OPTIONS": _options}
     return _action(actions)()
 
@@ -141,7 +141,7 @@ def _length_to_create() -> int | None:
     if deferred is None:
         return parse_number("Upload-Length", request.headers.get("Upload-Length"))
     if deferred != "1" or "Upload-Length" in request.headers:
-        raise InvalidRequest("Upload-Defer-Length must be 1, and Upload-Length then not be there.")
+        raise InvalidRequest("Upload-Defer-Length must be 1, and excludes Upload-Length.")
     return None
 
 
@@ -151,9 +151,9 @@ def _refuse_length_and_body() -> None:
 
 
 def _take_first_bytes(upload: Upload) -> Upload:
-    """Bytes in the request of creation; an empty file is complete with it.
+    """Append the bytes in the creation request; an empty file is complete with it.
 
-    Where they fail nobody learns the URL, and the upload is ended.
+    If that fails the upload is removed, because nobody has learned its URL.
     """
     source = open_body()
     if source.remaining == 0 and upload.length != 0:
@@ -172,7 +172,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
 
 @blueprint.route("/<upload_id>", methods=METHODS, provide_automatic_options=False)
 def one(upload_id: str) -> BaseResponse:
-    """Look at an upload, go on with it, end it; a GET leads to the finished file."""
+    """Ask for an upload's offset, append to it or terminate it; a GET redirects to its file."""
     actions: dict[str, Action] = {
         "HEAD": lambda: _head(upload_id),
         "PATCH": lambda: _patch(upload_id),
@@ -213,7 +213,7 @@ def _patch(upload_id: str) -> Response:
 
 
 def _check_offset(upload: Upload, offset: int) -> None:
-    """A request that is refused for its offset must not change the upload (section PATCH)."""
+    """A request refused for its offset must not change the upload (section PATCH)."""
     if upload.offset != offset:
         raise OffsetMismatch.of(expected=upload.offset, provided=offset)
 
@@ -225,7 +225,7 @@ def _delete(upload_id: str) -> Response:
     return _empty(204)
 
 
-# ---- what they share -----------------------------------------------------------------------------
+# ---- shared --------------------------------------------------------------------------------------
 
 
 def _action(actions: Mapping[str, Action]) -> Action:
@@ -240,7 +240,7 @@ def _check_type() -> None:
 
 
 def _printed(upload: Upload, status: int) -> Response:
-    """Where the upload stands, and until when it is kept without activity."""
+    """The upload's offset, and when it expires unless more bytes arrive."""
     response = _empty(status)
     is_whole = upload.kind is not UploadKind.CONCATENATION or upload.state is UploadState.COMPLETE
     _set(response, "Upload-Offset", upload.offset if is_whole else None)
@@ -257,7 +257,7 @@ def _empty(status: int) -> Response:
 
 
 def _length(upload: Upload) -> int | None:
-    """Of a final upload as soon as it can be calculated (section Concatenation)."""
+    """That of a final upload as soon as it can be calculated (section Concatenation)."""
     if upload.length is None and upload.kind is UploadKind.CONCATENATION:
         return current_services().uploads.length_of_parts(upload)
     return upload.length

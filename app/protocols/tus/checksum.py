@@ -1,4 +1,4 @@
-"""The digest a client gives with a body: in a header before it, or in a trailer behind it."""
+"""The digest that a client sends with a body: in a header, or in a trailer after it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ HEADER = "Upload-Checksum"
 
 
 def checked(source: BodySource) -> BodySource:
-    """`source`, verified at its end against what the client gives, if it does."""
+    """`source`, verified at its end against the client's digest if there is one."""
     header = request.headers.get(HEADER)
     if header is not None:
         return DigestSource(source, *parse_checksum(header))
     if source.remaining is None and _is_announced():
-        return TrailingDigestSource(source, _digest_behind_the_body)
+        return TrailingDigestSource(source, _digest_in_trailer)
     return source
 
 
 def _is_announced() -> bool:
-    """Whether the digest is to follow; only chunked bodies have trailers (RFC 9110, 6.5.1)."""
+    """Whether a digest will follow; only chunked bodies have trailers (RFC 9110, 6.5.1)."""
     announced = request.headers.get("Trailer", "").lower().split(",")
     return HEADER.lower() in (name.strip() for name in announced)
 
@@ -34,8 +34,8 @@ def can_see_trailers() -> bool:
     return came_directly(request.headers) and trailers(request.environ) is not None
 
 
-def _digest_behind_the_body() -> tuple[str, bytes]:
+def _digest_in_trailer() -> tuple[str, bytes]:
     for name, value in trailers(request.environ) or ():
         if name.lower() == HEADER.lower():
             return parse_checksum(value)
-    raise InvalidRequest("The checksum that was to follow the body has not come.")
+    raise InvalidRequest("The announced Upload-Checksum trailer is missing.")

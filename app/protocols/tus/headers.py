@@ -1,4 +1,4 @@
-"""Header values of tus, from and to what they mean. Pure; every error is an `InvalidRequest`."""
+"""Parses and prints the header values of tus. Pure; every error is an `InvalidRequest`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ PARTIAL = "partial"
 _FINAL = "final;"
 
 MAX_PARTS = 1000
-"""Parts of one final upload. A header of 100 lines could name 24,000, which takes a minute."""
+"""Parts of one final upload. 100 header lines could name 24,000, which would take a minute."""
 
 _NUMBER = re.compile(r"[0-9]+")
 _NUMBER_DIGITS = 30
 """Longer numbers are read as 10^30, beyond any file; `int` refuses more than 4300 digits."""
 _REFERENCE = re.compile(r"( *[^ ]+)(?: |$)")
-"""One space separates two; further ones stay with the reference after them, as the header has to
-come back as it was received."""
+"""One space separates two references; further spaces stay with the one after them, because the
+header must be returned as it was received."""
 
 _METADATA_KEY = re.compile(r"[!-+\--~]+")
 """ASCII without spaces and commas."""
 
 
 def parse_number(name: str, text: str | None) -> int:
-    """The bytes in Upload-Offset or Upload-Length: digits alone, neither sign nor space."""
+    """The number of bytes in Upload-Offset or Upload-Length: digits only, no sign or space."""
     if text is None:
         raise InvalidRequest(f"The header {name} is missing.")
     if not _NUMBER.fullmatch(text):
@@ -42,7 +42,7 @@ def parse_number(name: str, text: str | None) -> int:
 
 
 def parse_metadata(text: str) -> dict[str, bytes]:
-    """The pairs of Upload-Metadata; a key may stand alone, but not twice."""
+    """The pairs of Upload-Metadata; a key may lack a value, but must be unique."""
     pairs: dict[str, bytes] = {}
     for item in text.split(",") if text else ():
         key, _, value = item.strip(" ").partition(" ")
@@ -53,13 +53,13 @@ def parse_metadata(text: str) -> dict[str, bytes]:
 
 
 def file_name(metadata: dict[str, bytes]) -> str:
-    """What clients call the file there; empty where they do not."""
+    """The file's name in the metadata; empty if there is none."""
     name = metadata.get("filename") or metadata.get("name") or b""
     return name.decode("utf-8", errors="replace")
 
 
 def format_metadata(filename: str) -> str:
-    """Upload-Metadata of an upload that was begun in another protocol."""
+    """Upload-Metadata of an upload that was created in another protocol."""
     return f"filename {b64encode(filename.encode()).decode()}"
 
 
@@ -70,14 +70,14 @@ def parse_checksum(text: str) -> tuple[str, bytes]:
         raise InvalidRequest(f"The server does not know the checksum algorithm {algorithm!r}.")
     digest = _decode("Upload-Checksum", encoded)
     if len(digest) != new_checksum(algorithm).digest_size:
-        raise InvalidRequest(f"The checksum has {len(digest)} bytes, too few or too many.")
+        raise InvalidRequest(f"A checksum of {len(digest)} bytes does not fit {algorithm}.")
     return algorithm, digest
 
 
 def parse_concat(text: str) -> list[Part] | None:
     """The parts of a final upload, or None for a partial one; `UploadNotFound` for a foreign URL.
 
-    The references may be whole URLs or paths; the id is their last segment.
+    References may be whole URLs or paths; the id is the last segment.
     """
     if text == PARTIAL:
         return None
@@ -92,7 +92,7 @@ def parse_concat(text: str) -> list[Part] | None:
 
 
 def format_concat(parts: Sequence[Part]) -> str:
-    """Upload-Concat of a final upload, with the references as they came."""
+    """Upload-Concat of a final upload, with the references as they were received."""
     return _FINAL + " ".join(part.reference for part in parts)
 
 
