@@ -48,11 +48,14 @@ def deployed_nginx(
 
 
 @contextmanager
-def bare_nginx(folder: Path, target: int, words: str = "") -> Iterator[str]:
-    """One that nobody has set up: `proxy_pass` and nothing else but `words`."""
+def bare_nginx(
+    folder: Path, target: int, *, server_lines: str = "", location_lines: str = ""
+) -> Iterator[str]:
+    """An nginx that nobody has set up: `proxy_pass` and nothing but these lines."""
     port = free_port()
-    place = f"location / {{ proxy_pass http://127.0.0.1:{target}; {words} }}"
-    with _nginx(folder, f"server {{ listen 127.0.0.1:{port}; {place} }}", port, "") as url:
+    location = f"location / {{ proxy_pass http://127.0.0.1:{target}; {location_lines} }}"
+    site = f"server {{ listen 127.0.0.1:{port}; {server_lines} {location} }}"
+    with _nginx(folder, site, port, "") as url:
         yield url
 
 

@@ -1,22 +1,14 @@
-"""Runs the JavaScript tests with node's own runner, so that one summary tells of all tests."""
+"""Runs the JavaScript tests with Node's test runner, so that one summary covers all tests."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.sources import ROOT
+from tests.nodejs import node
 
 TESTS = sorted((ROOT / "tests" / "js").rglob("*.test.*js"))
-
-
-def node() -> str:
-    """The node that set-up brought, else the machine's own."""
-    found = shutil.which(ROOT / ".tools" / "node" / "node") or shutil.which("node")
-    if found is None:
-        pytest.skip("node is missing; `make setup-dev` brings it")
-    return found
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)

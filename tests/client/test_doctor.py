@@ -2,96 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import requests
 
 from sluice_client import Client
 from sluice_client.doctor.findings import Finding, Level
 from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine
-from tests.live_server import Server, free_port
-from tests.waiting import wait_until
+from tests.live_server import Server
+from tests.nginx import bare_nginx
 
 MakeClient = Callable[..., Client]
 PAUSE_SECONDS = 2.0
 
 pytestmark = pytest.mark.e2e
 
-CONFIG = """
-{user_line}
-worker_processes 1;
-daemon off;
-pid {folder}/pid;
-error_log {folder}/errors;
-events {{ worker_connections 64; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{
-        listen 127.0.0.1:{port};
-        {server_lines}
-        location / {{
-            proxy_pass http://127.0.0.1:{target};
-            {location_lines}
-        }}
-    }}
-}}
-"""
-
 GOOD = {
     "server_lines": "client_max_body_size 0; client_body_timeout 120s;",
     "location_lines": "proxy_request_buffering off; proxy_http_version 1.1;",
 }
-AS_INSTALLED = {"server_lines": "", "location_lines": ""}
 BUFFERING = {"server_lines": "client_max_body_size 60m;", "location_lines": ""}
 IMPATIENT = {
     "server_lines": "client_max_body_size 0; client_body_timeout 1s; keepalive_timeout 1s;",
     "location_lines": "proxy_request_buffering off; proxy_http_version 1.1;",
 }
-
-
-@contextmanager
-def nginx(folder: Path, target: int, lines: dict[str, str]) -> Iterator[str]:
-    """nginx as an ordinary process before a server; its address."""
-    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
-    if program is None:
-        pytest.skip("nginx is not installed")
-    folder.mkdir()
-    port = free_port()
-    config = folder / "nginx.conf"
-    # Started by root it would work as another user, to whom pytest's folders are closed.
-    user_line = "user root;" if os.geteuid() == 0 else ""
-    config.write_text(
-        CONFIG.format(user_line=user_line, folder=folder, port=port, target=target, **lines)
-    )
-    words = [program, "-c", str(config), "-p", str(folder), "-e", str(folder / "errors")]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: answers(url), "nginx answers")
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def answers(url: str) -> bool:
-    try:
-        return requests.get(f"{url}/healthz", timeout=5).ok
-    except requests.ConnectionError:
-        return False
 
 
 @pytest.fixture
@@ -101,7 +38,7 @@ def examine(
     """What the doctor finds behind an nginx with these lines, by the name of the check."""
 
     def run(lines: dict[str, str]) -> dict[str, Finding]:
-        with nginx(tmp_path / "nginx", server.port, lines) as url:
+        with bare_nginx(tmp_path / "nginx", server.port, **lines) as url:
             return {f.check: f for f in make_client(url).examine(PAUSE_SECONDS)}
 
     return run
@@ -139,7 +76,7 @@ def test_nginx_as_installed_is_found_too_small_and_the_client_copes(
     server: Server, tmp_path: Path, command: CommandLine, make_file: MakeFile
 ) -> None:
     film = make_file(size=5_000_000)
-    with nginx(tmp_path / "nginx", server.port, AS_INSTALLED) as url:
+    with bare_nginx(tmp_path / "nginx", server.port) as url:
         command.url = url
         found = command.run("doctor", "--pause", PAUSE_SECONDS, "--json")
         sent = command.run("upload", film, "--json")

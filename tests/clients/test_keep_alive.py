@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.architecture.test_javascript import node
 from tests.live_server import Server
+from tests.nodejs import run_script
 
 SCRIPT = Path(__file__).with_name("keep_alive.mjs")
 ROUNDS = 2
-SECONDS = 100
 LARGE = 40_000_000
 """More than the server reads of a body that it does not want."""
 
@@ -72,15 +69,7 @@ def test_the_next_request_never_fails(start_server: Callable[..., Server]) -> No
         "failing": [request for _, request in expected],
         "posted": CREATED,
     }
-    finished = subprocess.run(
-        [node(), SCRIPT, json.dumps(task)],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    outcome = json.loads(finished.stdout)
+    outcome = run_script(SCRIPT, task)
     assert outcome["failures"] == []
     assert outcome["statuses"] == [status for status, _ in expected] * ROUNDS
     assert outcome["reused"] >= ROUNDS, "a short rest is read, and the connection kept"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.architecture.test_javascript import node
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.dropzone_client import stored_sha256
 from tests.live_server import Server
+from tests.nodejs import run_script
 
 SCRIPT = Path(__file__).with_name("tus_upload.mjs")
 CHUNK_BYTES = 8_000_000
-SECONDS = 100
 
 pytestmark = pytest.mark.e2e
 
@@ -28,15 +25,7 @@ Outcome = dict[str, Any]
 def upload(url: str, film: Path, **more: Any) -> Outcome:
     """Upload the film in a process of its own; what became of it."""
     task = {"path": str(film), "url": url, **more}
-    finished = subprocess.run(
-        [node(), SCRIPT, json.dumps(task)],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    outcome: Outcome = json.loads(finished.stdout)
+    outcome: Outcome = run_script(SCRIPT, task)
     assert "error" not in outcome, outcome
     return outcome
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from threading import Event
@@ -21,6 +21,20 @@ CHUNK_BYTES = 64 * 1024
 MOST_CHUNKS = 6
 
 
+@contextmanager
+def working(work: Callable[[Event, int], None], clients: int) -> Iterator[None]:
+    """`work(stop, number)` in so many threads; the end of the context sets `stop` and waits."""
+    stop = Event()
+    with ThreadPoolExecutor(clients) as pool:
+        tasks = [pool.submit(work, stop, number) for number in range(clients)]
+        try:
+            yield
+        finally:
+            stop.set()
+        for task in tasks:
+            task.result()
+
+
 @dataclass
 class Load:
     """What the clients of one server were told."""
@@ -33,18 +47,9 @@ class Load:
     refused: Counter[tuple[int, str]] = field(default_factory=Counter)
     """Status and code of what was refused."""
 
-    @contextmanager
-    def running(self, clients: int) -> Iterator[None]:
+    def running(self, clients: int) -> AbstractContextManager[None]:
         """So many clients at once, until the context ends."""
-        stop = Event()
-        with ThreadPoolExecutor(clients) as pool:
-            tasks = [pool.submit(self._upload_until, stop, number) for number in range(clients)]
-            try:
-                yield
-            finally:
-                stop.set()
-            for task in tasks:
-                task.result()
+        return working(self._upload_until, clients)
 
     def run(self, seconds: float, *, clients: int = 4) -> Counter[tuple[int, str]]:
         """Upload for so long; what was refused meanwhile."""

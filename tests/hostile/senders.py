@@ -9,9 +9,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from threading import Event
@@ -20,6 +18,7 @@ from urllib.parse import urlencode
 import requests
 
 from tests.dropzone_client import BOUNDARY, ChunkedFile, form_headers
+from tests.hostile.load import working
 from tests.ietf_client import Answer, read_answer, request_bytes
 from tests.live_server import Server
 
@@ -266,18 +265,9 @@ class Crowd:
     seed: int = 0
     senders: list[Sender] = field(default_factory=list)
 
-    @contextmanager
-    def running(self, *, clients: int = len(PROTOCOLS)) -> Iterator[None]:
-        """Until the context ends; then some files are under way."""
-        stop = Event()
-        with ThreadPoolExecutor(clients) as pool:
-            tasks = [pool.submit(self._send_until, stop, number) for number in range(clients)]
-            try:
-                yield
-            finally:
-                stop.set()
-            for task in tasks:
-                task.result()
+    def running(self, *, clients: int = len(PROTOCOLS)) -> AbstractContextManager[None]:
+        """So many senders at once, until the context ends; some files are unfinished then."""
+        return working(self._send_until, clients)
 
     def finish(self) -> None:
         """Send the rest of every file over a good line."""

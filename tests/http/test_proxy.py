@@ -296,12 +296,11 @@ def test_behind_an_nginx_that_tells_nothing_a_location_is_a_path(
     """It puts the service's own address into Host, and would send the client there."""
     with bare_nginx(tmp_path / "nginx", server.port) as url:
         assert location(url) == "/tus"
-    with bare_nginx(
-        tmp_path / "other", server.port, "proxy_set_header X-Real-IP $remote_addr;"
-    ) as url:
+    address = "proxy_set_header X-Real-IP $remote_addr;"
+    with bare_nginx(tmp_path / "other", server.port, location_lines=address) as url:
         assert location(url) == "/tus"
-    scheme = "proxy_set_header X-Forwarded-Proto $scheme;"
-    with bare_nginx(tmp_path / "scheme", server.port, f"proxy_http_version 1.1; {scheme}") as url:
+    scheme = "proxy_http_version 1.1; proxy_set_header X-Forwarded-Proto $scheme;"
+    with bare_nginx(tmp_path / "scheme", server.port, location_lines=scheme) as url:
         assert location(url) == "/tus"
 
 
