@@ -1,6 +1,6 @@
 """Runs benchmarks, prints their tables, keeps their results.
 
-python -m bench [--quick] [--rounds N] [--folder DIR] [--docs] [NAME...]
+python -m bench [--quick] [--rounds N] [--folder DIR] [--docs] [--redraw] [NAME...]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench.cases import all_benchmarks
 from bench.lib.harness import Benchmark, NotRunnable, prepared_lab
+from bench.lib.plot import redraw
 from bench.lib.report import (
     Run,
     as_markdown,
@@ -32,6 +33,7 @@ BENCHMARKS = all_benchmarks()
 RESULTS = Path(__file__).parent / "results"
 QUICK_RESULTS = RESULTS / "quick"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
+PLOTS = DOCUMENT.parent / "plots"
 README = Path(__file__).parent.parent / "README.md"
 
 QUICK_SECONDS = sum(benchmark.quick_seconds for benchmark in BENCHMARKS)
@@ -47,6 +49,9 @@ QUICK_HELP = (
 def main() -> int:
     """Run what the arguments name; 1 if a benchmark could not run."""
     options = _arguments()
+    if options.redraw:
+        print("\n".join(map(str, redraw(PLOTS))))
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Clean up as after Ctrl-C.
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # Of 1000 clients at once.
@@ -116,6 +121,9 @@ def _arguments() -> argparse.Namespace:
         "--folder", type=Path, default=RESULTS, help="a folder on the disk to measure"
     )
     parser.add_argument("--docs", action="store_true", help="write the tables to the docs as well")
+    parser.add_argument(
+        "--redraw", action="store_true", help="draw the plots of the docs again; measures nothing"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")

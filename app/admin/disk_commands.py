@@ -11,7 +11,6 @@ import click
 from flask.cli import with_appcontext
 
 from app.admin.disk_bench import MIB, Bounds, Cell, measure, needed_bytes
-from app.admin.disk_plot import svg_plot
 from app.admin.disk_table import Measurement, meaning_lines, table_lines
 from app.http.context import current_services
 from app.settings import Settings
@@ -20,7 +19,6 @@ SPARE_BYTES = 64 * MIB
 """Stays free beside what the measurement needs: uploads may be running."""
 
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
-WRITABLE_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command("disk-bench")
@@ -41,18 +39,13 @@ WRITABLE_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
     help="Most bytes a cell, and size of the file.",
 )
 @click.option("--json", "is_json", is_flag=True, help="For programs.")
-@click.option("--plot", type=WRITABLE_FILE, help="Draw an SVG into this file.")
 @with_appcontext
-def disk_bench(
-    *, folder: Path | None, seconds: float, byte_count: int, is_json: bool, plot: Path | None
-) -> None:
+def disk_bench(*, folder: Path | None, seconds: float, byte_count: int, is_json: bool) -> None:
     """Measure how fast blocks of each size go to the disk and come back."""
     settings = current_services().settings
     folders = {str(folder): folder} if folder else _folders(settings)
     bounds = Bounds(byte_count, seconds)
     measurements = [_measure(label, path, bounds) for label, path in folders.items()]
-    if plot is not None:
-        plot.write_text(svg_plot(measurements), encoding="utf-8")
     if is_json:
         click.echo(json.dumps([_document(one) for one in measurements], indent=2))
     else:

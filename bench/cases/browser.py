@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab, NotRunnable
 from bench.lib.meter import Meter, cpu_seconds_of
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, costs_of, rates_of, spread
 from tests.browser.tools import BROWSER_FLAGS, BROWSERS
@@ -249,8 +249,8 @@ def _seconds(samples: Sequence[Sample]) -> list[float]:
     return [sample.seconds for sample in samples]
 
 
-def draw(lab: Lab) -> str:
-    """Rates and costs at both ends, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """Rates and costs at both ends."""
     server = {f"{case.durability}, {case.way}": lab.of(case.server) for case in CASES}
     browser = {f"{case.durability}, {case.way}": lab.of(case.browser) for case in CASES}
     raw = [name for name in server if name.endswith(WAYS[1])]
@@ -259,7 +259,7 @@ def draw(lab: Lab) -> str:
         panel_of("CPU s/GB of the browser", browser, costs_of, ours=raw, digits=2),
         panel_of("CPU s/GB of the server", server, costs_of, ours=raw, digits=2),
     ]
-    return svg_bars("One upload by the page in a browser", panels)
+    return Plot("One upload by the page in a browser", tuple(panels))
 
 
 BENCHMARK = Benchmark(

@@ -6,7 +6,7 @@ from statistics import median
 
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import Meter
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, MB, costs_of, paired_ratio, rates_of, ratio, spread
 from bench.peers.downloads import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
@@ -82,8 +82,8 @@ def _target(lab: Lab, job: str) -> Target:
     return Target(what=f"{job}: CPU, of nginx", measured=measured, at_most=COST_LIMIT)
 
 
-def draw(lab: Lab) -> str:
-    """Rates and costs of everybody, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """Rates and costs of everybody."""
     panels = []
     for job in HTTP_JOBS:
         cases = lab.cases(f"{job}: ")
@@ -91,7 +91,7 @@ def draw(lab: Lab) -> str:
             panel_of(f"{job}: MB/s", cases, rates_of, ours=[OURS]),
             panel_of(f"{job}: CPU s/GB", cases, costs_of, ours=[OURS], digits=2),
         ]
-    return svg_bars("Downloads", panels)
+    return Plot("Downloads", tuple(panels))
 
 
 BENCHMARK = Benchmark(

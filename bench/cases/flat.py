@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from bench.lib.client import Connection, FileSlice, in_parallel, upload_raw
 from bench.lib.harness import Benchmark, BenchServer, Lab
 from bench.lib.meter import Meter
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, costs_of, paired_ratio, rates_of, spread
 
@@ -186,8 +186,8 @@ def _at_once_table(lab: Lab, uploads: Sequence[int]) -> Table:
     return Table("Many uploads at once", columns, rows, notes)
 
 
-def draw(lab: Lab) -> str:
-    """The cost of a chunk in each order, early and late, and of uploads at once, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """The cost of a chunk in each order, early and late, and of uploads at once."""
     at_once = {_at_once_name(number) for number in UPLOADS}
     orders = {name: found for name, found in lab.cases().items() if name not in at_once}
     others = {name: found for name, found in lab.cases().items() if name in at_once}
@@ -195,7 +195,7 @@ def draw(lab: Lab) -> str:
         panel_of("CPU ms a chunk of 64 KiB", orders, _milliseconds_a_chunk, ours=orders, digits=2),
         panel_of("Files of 4 MiB: CPU s/GB", others, costs_of, ours=others, digits=2),
     ]
-    return svg_bars("A chunk's cost late in an upload, and beside others", panels)
+    return Plot("A chunk's cost late in an upload, and beside others", tuple(panels))
 
 
 BENCHMARK = Benchmark(

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.lib.client import in_batches, in_order
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import Meter
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, MB, Sample, costs_of, paired_ratio, rates_of, ratio, spread
 from bench.peers.disk import CP, CP_SYNCED, measure_cp
@@ -151,15 +151,15 @@ def targets(lab: Lab, batch: str) -> Table:
     return target_table([*gains, *shares])
 
 
-def draw(lab: Lab) -> str:
-    """Seconds for the small and for the large files, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """Seconds for the small and for the large files."""
     batches = dict.fromkeys(sample.case.partition(", ")[0] for sample in lab.samples)
     panels = []
     for batch in batches:
         cases = lab.cases(f"{batch}, ")
         ours = [name for name in cases if name not in BESIDE.values()]
         panels.append(panel_of(f"{batch}: seconds", cases, _seconds_of, ours=ours, digits=2))
-    return svg_bars("Many files", panels)
+    return Plot("Many files", tuple(panels))
 
 
 def _seconds_of(samples: Sequence[Sample]) -> list[float]:

@@ -14,7 +14,7 @@ import requests
 
 from bench.lib.harness import Benchmark, BenchServer, Lab
 from bench.lib.meter import Meter
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, MB, Sample, spread
 from bench.lib.slow_clients import upload_slowly
@@ -139,7 +139,7 @@ def _measure(lab: Lab, worker: str, count: int) -> tuple[str, ...]:
         *(probe.describe() for probe in probes),
         str(sum(probe.failures for probe in probes)),
         spread([(sample.cpu_seconds or 0) / max(1, stored * length) * GB], 2),
-        spread([meter.peak_bytes / 1024**2]),
+        spread([sample.peak_mib]),
         str(most_threads),
     )
 
@@ -165,14 +165,14 @@ def _repeating(calls: Sequence[Callable[[], None]], pause: float) -> Iterator[No
             thread.join()
 
 
-def draw(lab: Lab) -> str:
-    """How long it took and what memory, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """How long it took and what memory."""
     ours = [name for name in lab.cases() if name.startswith(OURS)]
     panels = [
         panel_of("seconds until stored or given up", lab.cases(), _seconds_of, ours=ours),
         panel_of("MiB above idle", lab.cases(), _memory_of, ours=ours),
     ]
-    return svg_bars("Slow uploads at once", panels)
+    return Plot("Slow uploads at once", tuple(panels))
 
 
 def _seconds_of(samples: Sequence[Sample]) -> list[float]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from app.monitoring.instruments import Instruments
 from app.request import stages
 from bench.lib.harness import Benchmark, Lab
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import Sample, spread
 
@@ -95,11 +95,11 @@ def cost(work: Callable[[], object], calls: int) -> float:
     return timeit.timeit(work, timer=time.process_time, number=calls) / calls * 1e6
 
 
-def draw(lab: Lab) -> str:
-    """All costs, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """All costs."""
     cases = lab.cases()
     panel = panel_of("microseconds", cases, _microseconds, ours=cases, digits=2)
-    return svg_bars("Timing and counting", [panel])
+    return Plot("Timing and counting", (panel,))
 
 
 def _microseconds(samples: Sequence[Sample]) -> list[float]:

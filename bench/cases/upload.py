@@ -13,7 +13,7 @@ from functools import partial
 from bench.lib.client import in_parallel
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import await_idle
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, costs_of, paired_ratio, rates_of, ratio, spread
 from bench.peers import uploads as who
@@ -241,8 +241,8 @@ def _rounds_note(lab: Lab) -> str:
     return f"Rounds: {count}, every second one backwards."
 
 
-def draw(lab: Lab) -> str:
-    """Rates and costs of everybody, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """Rates and costs of everybody."""
     panels = []
     for job in _jobs(lab):
         cases = lab.cases(f"{job.name}, ")
@@ -252,7 +252,7 @@ def draw(lab: Lab) -> str:
             panel_of(f"{job.name}: MB/s", cases, rates_of, ours=ours),
             panel_of(f"{job.name}: CPU s/GB", servers, costs_of, ours=ours, digits=2),
         ]
-    return svg_bars("Uploads in chunks of 20 MiB", panels)
+    return Plot("Uploads in chunks of 20 MiB", tuple(panels))
 
 
 BENCHMARK = Benchmark(

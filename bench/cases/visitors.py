@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.lib.harness import Benchmark, BenchServer, Lab
 from bench.lib.meter import Meter
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, spread
 from bench.lib.slow_wsgi import WORK_VARIABLE
@@ -122,15 +122,15 @@ def _load(
     return metrics
 
 
-def draw(lab: Lab) -> str:
-    """How long an answer took in each scenario, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """How long an answer took in each scenario."""
     panels = []
     for scenario in SCENARIOS:
         for statistic in STATISTICS:
             if found := lab.cases(f"{scenario.name}: {statistic}: "):
                 title = f"{scenario.name}: {statistic}"
                 panels.append(panel_of(title, found, _milliseconds, ours=[OURS]))
-    return svg_bars("Visitors at once", panels)
+    return Plot("Visitors at once", tuple(panels))
 
 
 def _milliseconds(samples: Sequence[Sample]) -> list[float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from app.ingest.splice import empty_pipe
 from app.storage.writeback import begin_writeback
 from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, costs_of, rates_of, ratio, spread
 
@@ -191,13 +191,13 @@ def _table(lab: Lab) -> Table:
     return Table("From a socket to the disk", columns, rows, notes)
 
 
-def draw(lab: Lab) -> str:
-    """Rates and costs of all ways, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """Rates and costs of all ways."""
     panels = [
         panel_of("MB/s", lab.cases(), rates_of, ours=[OURS]),
         panel_of("CPU s/GB", lab.cases(), costs_of, ours=[OURS], digits=2),
     ]
-    return svg_bars("From a socket to the disk", panels)
+    return Plot("From a socket to the disk", tuple(panels))
 
 
 BENCHMARK = Benchmark(

@@ -14,7 +14,7 @@ import psutil
 from bench.lib.client import Connection, upload_raw
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import Meter
-from bench.lib.plot import panel_of, svg_bars
+from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, MB, costs_of, rates_of, ratio
 from bench.peers.uploads import await_digests
@@ -100,15 +100,15 @@ def _row(lab: Lab, size: int) -> tuple[str, ...]:
     )
 
 
-def draw(lab: Lab) -> str:
-    """Rates and costs of both at all sizes, as SVG."""
+def draw(lab: Lab) -> Plot:
+    """Rates and costs of both at all sizes."""
     cases = lab.cases()
     ours = [name for name in cases if name.endswith(OURS)]
     panels = [
         panel_of("MB/s", cases, rates_of, ours=ours),
         panel_of("CPU s/GB", cases, costs_of, ours=ours, digits=2),
     ]
-    return svg_bars("A file to a socket", panels)
+    return Plot("A file to a socket", tuple(panels))
 
 
 BENCHMARK = Benchmark(

@@ -17,6 +17,7 @@ import requests
 
 from bench.lib.meter import await_idle
 from bench.lib.page_cache import PageCache
+from bench.lib.plot import Plot
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample
 from tests.live_server import START_SECONDS, Server
@@ -186,7 +187,7 @@ class Lab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` plots it as SVG.
+    """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` makes its plot.
 
     `quick_seconds` is its part of a quick run. `summary_of` makes the table for the README.
     """
@@ -194,7 +195,7 @@ class Benchmark:
     name: str
     summary: str
     run: Callable[[Lab], list[Table]]
-    draw: Callable[[Lab], str]
+    draw: Callable[[Lab], Plot]
     needed_bytes: int
     rounds: int = 3
     seconds: float = 400.0

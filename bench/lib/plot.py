@@ -1,110 +1,203 @@
-"""Draws medians as horizontal bars, with the extremes as whiskers: SVG, two panels side by side."""
+"""Draws with matplotlib: medians and extremes as horizontal bars, and lines with two log axes.
+
+A plot is a value: its figures are kept as JSON beside the SVG, and `python -m bench --redraw` draws
+all of them again without measuring.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+import io
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
-from xml.sax.saxutils import escape
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from bench.lib.samples import Sample
 
-TOP, ROW_HEIGHT, GAP = 40, 22, 16
-LEAST_LEFT, SCALE_WIDTH, RIGHT = 160, 190, 70
-LETTER_WIDTH, BOLD_LETTER_WIDTH = 6.7, 7.4
-"""Of the widest usual sans-serif, at 12 pixels, on average."""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.typing import RcKeyType
 
-OURS, OTHERS = "#b45309", "#94a3b8"
+OURS, OTHERS, EXTREMES, GRID, TEXT = "#b45309", "#94a3b8", "#1e293b", "#e2e8f0", "#0f172a"
+LINE_COLOURS = ("#b45309", "#dc2626", "#0e7490", "#1d4ed8")
+
+PANEL_INCHES = 5.6
+BAR_INCHES, AROUND_BARS_INCHES = 0.25, 0.65
+LINES_INCHES = 3.6
+
+STYLE: dict[RcKeyType, Any] = {
+    "axes.edgecolor": EXTREMES,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.w_pad": 0.1,
+    "figure.facecolor": "white",  # Readable on a dark page, too.
+    "font.family": "DejaVu Sans",  # matplotlib's own: the layout is the same on every machine.
+    "font.size": 10,
+    "svg.fonttype": "none",  # Text stays text.
+    "svg.hashsalt": "sluice",  # Ids are random otherwise, and every drawing another file.
+    "text.color": TEXT,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One case and all that was measured of it."""
+    """One case and all that was measured of it; without values it has a label only."""
 
     label: str
-    values: Sequence[float]
+    values: tuple[float, ...]
     is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class Bars:
     """Bars of one unit; they share a scale, which begins at 0."""
 
     title: str
-    bars: Sequence[Bar]
+    bars: tuple[Bar, ...]
     digits: int = 0
 
     @property
-    def height(self) -> int:
-        """In pixels."""
-        return TOP + ROW_HEIGHT * len(self.bars) + GAP
+    def inches(self) -> float:
+        """The height of the panel."""
+        return AROUND_BARS_INCHES + BAR_INCHES * max(1, len(self.bars))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Points (x, y) by label, both axes logarithmic; `ticks` names places of the x axis."""
+
+    title: str
+    lines: dict[str, list[tuple[float, float]]]
+    ticks: dict[str, float]
+
+    @property
+    def inches(self) -> float:
+        """The height of the panel."""
+        return LINES_INCHES
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Panels in rows of two."""
+
+    title: str
+    panels: tuple[Bars | Lines, ...]
 
 
 def panel_of(
     title: str,
     cases: Mapping[str, Sequence[Sample]],
-    figures: Callable[[Sequence[Sample]], list[float]],
+    figures: Callable[[Sequence[Sample]], Iterable[float]],
     *,
     ours: Container[str],
     digits: int = 0,
-) -> Panel:
-    """What `figures` makes of the samples of each case, by its label."""
-    bars = [Bar(name, figures(samples), name in ours) for name, samples in cases.items()]
-    return Panel(title, bars, digits)
-
-
-def svg_bars(title: str, panels: Sequence[Panel]) -> str:
-    """A whole SVG document, the panels in rows of two."""
-    elements = []
-    left = _left(panels)
-    panel_width = left + SCALE_WIDTH + RIGHT
-    y = 0
-    for index in range(0, len(panels), 2):
-        row = panels[index : index + 2]
-        for column, panel in enumerate(row):
-            elements.append(f'<g transform="translate({column * panel_width} {y})">')
-            elements += [*_draw(panel, left), "</g>"]
-        y += max(panel.height for panel in row)
-    width = panel_width * min(2, len(panels))
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" '
-            f'width="{width}" height="{y}" font-family="sans-serif" font-size="12">',
-            f"<title>{escape(title)}</title>",
-            f'<rect width="{width}" height="{y}" fill="#fff"/>',
-            *elements,
-            "</svg>\n",
-        ]
+) -> Bars:
+    """What `figures` makes of the samples of each case, by its label, to four digits."""
+    bars = (
+        Bar(name, tuple(float(f"{value:.4g}") for value in figures(samples)), name in ours)
+        for name, samples in cases.items()
     )
+    return Bars(title, tuple(bars), digits)
 
 
-def _left(panels: Sequence[Panel]) -> int:
-    """Where the bars begin: beyond the longest label, and so far that no title is cut off."""
-    labels = [len(bar.label) * LETTER_WIDTH + 24 for panel in panels for bar in panel.bars]
-    titles = [len(panel.title) * BOLD_LETTER_WIDTH - SCALE_WIDTH - RIGHT + 24 for panel in panels]
-    return round(max([LEAST_LEFT, *labels, *titles]))
+def svg_of(plot: Plot) -> str:
+    """The plot as SVG; the same text for the same plot."""
+    rows = [plot.panels[start : start + 2] for start in range(0, len(plot.panels), 2)]
+    heights = [max(panel.inches for panel in row) for row in rows] or [1.0]
+    columns = min(2, len(plot.panels)) or 1
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(PANEL_INCHES * columns, sum(heights)), layout="constrained")
+        grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+        for index, panel in enumerate(plot.panels):
+            row, column = divmod(index, 2)
+            _draw(panel, figure.add_subplot(grid[row, column]), inches=heights[row])
+        text = io.StringIO()
+        about = {"Title": plot.title, "Date": None, "Creator": None}
+        figure.savefig(text, format="svg", metadata=about)
+    return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)
 
 
-def _draw(panel: Panel, left: int) -> list[str]:
-    elements = [f'<text x="16" y="24" font-weight="bold">{escape(panel.title)}</text>']
-    most = max((max(bar.values) for bar in panel.bars if bar.values), default=1.0) or 1.0
-    scale = SCALE_WIDTH / most
-    for index, bar in enumerate(panel.bars):
-        y = TOP + ROW_HEIGHT * index
-        elements.append(
-            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(bar.label)}</text>'
+def save_plot(plot: Plot, path: Path) -> None:
+    """Write the SVG to `path`, and the figures beside it as JSON."""
+    figures = json.dumps(asdict(plot), indent=1, ensure_ascii=False)
+    one_line_lists = re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\s+", " ", found[0]), figures)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".json").write_text(one_line_lists + "\n", encoding="utf-8")
+    path.write_text(svg_of(plot), encoding="utf-8")
+
+
+def redraw(folder: Path) -> list[Path]:
+    """Draw every plot again whose figures are in a folder; the SVG files."""
+    found = sorted(folder.glob("*.json"))
+    for path in found:
+        save_plot(_plot(json.loads(path.read_text(encoding="utf-8"))), path.with_suffix(".svg"))
+    return [path.with_suffix(".svg") for path in found]
+
+
+def _plot(document: dict[str, Any]) -> Plot:
+    return Plot(document["title"], tuple(map(_panel, document["panels"])))
+
+
+def _panel(document: dict[str, Any]) -> Bars | Lines:
+    if "lines" in document:
+        return Lines(**document)
+    bars = (Bar(one["label"], tuple(one["values"]), one["is_ours"]) for one in document["bars"])
+    return Bars(document["title"], tuple(bars), document["digits"])
+
+
+def _draw(panel: Bars | Lines, axes: Axes, *, inches: float) -> None:
+    axes.set_title(panel.title)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelcolor=TEXT)
+    if isinstance(panel, Bars):
+        _draw_bars(panel, axes)
+        # A panel beside a longer one keeps its bars as thin as that one's.
+        axes.set_ylim(round((inches - AROUND_BARS_INCHES) / BAR_INCHES) - 0.5, -0.5)
+    else:
+        _draw_lines(panel, axes)
+
+
+def _draw_bars(panel: Bars, axes: Axes) -> None:
+    axes.grid(axis="x", color=GRID)
+    axes.spines["bottom"].set_visible(False)
+    axes.set_yticks(range(len(panel.bars)), [bar.label for bar in panel.bars])
+    for place, bar in enumerate(panel.bars):
+        if not bar.values:
+            continue
+        middle, lowest, highest = median(bar.values), min(bar.values), max(bar.values)
+        axes.barh(place, middle, height=0.7, color=OURS if bar.is_ours else OTHERS)
+        axes.hlines(place, lowest, highest, color=EXTREMES, linewidth=1)
+        axes.annotate(
+            f"{middle:.{panel.digits}f}",
+            (max(highest, 0), place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            verticalalignment="center",
         )
-        if bar.values:
-            elements += _bar(bar, x=left, y=y, scale=scale, digits=panel.digits)
-    return elements
+    axes.set_xlim(left=min([0.0, *(min(bar.values) for bar in panel.bars if bar.values)]))
 
 
-def _bar(bar: Bar, *, x: int, y: int, scale: float, digits: int) -> list[str]:
-    middle = median(bar.values)
-    low, high = (x + value * scale for value in (min(bar.values), max(bar.values)))
-    colour = OURS if bar.is_ours else OTHERS
-    return [
-        f'<rect x="{x}" y="{y}" width="{middle * scale:.1f}" height="16" fill="{colour}"/>',
-        f'<path d="M{low:.1f} {y + 8}H{high:.1f}" stroke="#1e293b"/>',
-        f'<text x="{high + 6:.1f}" y="{y + 12}">{middle:.{digits}f}</text>',
-    ]
+def _draw_lines(panel: Lines, axes: Axes) -> None:
+    axes.grid(color=GRID)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xticks(
+        list(panel.ticks.values()), list(panel.ticks), rotation=35, horizontalalignment="right"
+    )
+    axes.xaxis.set_minor_locator(NullLocator())
+    for (label, points), colour in zip(panel.lines.items(), LINE_COLOURS, strict=False):
+        axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=label)
+    if panel.lines:
+        axes.legend(frameon=False)

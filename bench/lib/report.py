@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from bench.lib.plot import Plot, save_plot, svg_of
 from bench.lib.samples import Sample
 
 TARGET_COLUMNS = ("target", "wanted", "measured", "met")
@@ -106,7 +107,7 @@ def as_markdown(table: Table) -> str:
 
 
 def save_results(
-    folder: Path, run: Run, tables: Sequence[Table], samples: Sequence[Sample], plot: str
+    folder: Path, run: Run, tables: Sequence[Table], samples: Sequence[Sample], plot: Plot
 ) -> None:
     """Write `<name>.json`: machine, tables, every single sample; and the plot, `<name>.svg`."""
     document = {
@@ -116,20 +117,19 @@ def save_results(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{run.name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
-    (folder / f"{run.name}.svg").write_text(plot, encoding="utf-8")
+    (folder / f"{run.name}.svg").write_text(svg_of(plot), encoding="utf-8")
 
 
-def update_document(path: Path, run: Run, tables: Sequence[Table], plot: str) -> None:
+def update_document(path: Path, run: Run, tables: Sequence[Table], plot: Plot) -> None:
     """Put the tables into the document's block for the benchmark.
 
-    `plot`, an SVG document, goes to a file in plots/ beside the document, and is shown above them.
+    The plot goes to plots/ beside the document, with its figures, and is shown above the tables.
     """
     measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
     picture = path.parent / "plots" / f"bench-{run.name}.svg"
     parts = [f"`{run.command}`. {measured}.", f"![Medians and extremes](plots/{picture.name})"]
     replace_block(path, run.name, "\n\n".join([*parts, *map(as_markdown, tables)]))
-    picture.parent.mkdir(exist_ok=True)
-    picture.write_text(plot, encoding="utf-8")
+    save_plot(plot, picture)
 
 
 def replace_block(path: Path, name: str, content: str) -> None:

@@ -1,13 +1,10 @@
-"""What is said and drawn about the figures of a disk."""
+"""What is said about the figures of a disk."""
 
 from __future__ import annotations
-
-from xml.etree import ElementTree
 
 import pytest
 
 from app.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Cell, Mode
-from app.admin.disk_plot import svg_plot
 from app.admin.disk_table import (
     Measurement,
     block_name,
@@ -16,7 +13,6 @@ from app.admin.disk_table import (
     table_lines,
 )
 
-SVG = "{http://www.w3.org/2000/svg}"
 RATES = (1.7, 6.5, 24.0, 85.0, 240.0, 330.0, 350.0, 358.0, 361.0)
 """MB/s by block size: the first and the last as measured on a t3.micro."""
 
@@ -85,27 +81,3 @@ def test_a_mode_that_could_not_be_measured_is_left_out_of_the_meaning() -> None:
     cells = [cell for cell in measurement().cells if not cell.mode.is_direct]
     lines = meaning_lines(Measurement("x", tuple(cells)), 20 * MIB)
     assert [line.partition(":")[0] for line in lines] == ["write, buffered", "read, buffered"]
-
-
-def test_the_plot_is_an_svg_with_a_line_for_each_mode_of_each_folder() -> None:
-    root = ElementTree.fromstring(svg_plot([measurement(), measurement("library")]))
-    assert root.tag == f"{SVG}svg"
-    assert len(root.findall(f".//{SVG}polyline")) == 2 * len(Mode)
-    texts = [element.text for element in root.iter(f"{SVG}text")]
-    assert "staging <&>: MB/s by block size" in texts
-    assert texts.count("20 MiB") == 2
-
-
-def test_every_point_of_the_plot_is_inside_it() -> None:
-    root = ElementTree.fromstring(svg_plot([measurement()]))
-    width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    dots = root.findall(f".//{SVG}circle")
-    assert len(dots) == 4 * len(BLOCK_SIZES) - 2
-    assert all(0 < float(dot.attrib["cx"]) < width for dot in dots)
-    assert all(0 < float(dot.attrib["cy"]) < height for dot in dots)
-
-
-@pytest.mark.parametrize("cells", [(), (cell(Mode.READ_BUFFERED, MIB, 100.0),)])
-def test_a_plot_of_one_value_or_none_is_still_an_svg(cells: tuple[Cell, ...]) -> None:
-    root = ElementTree.fromstring(svg_plot([Measurement("x", cells)]))
-    assert root.tag.endswith("svg")

@@ -17,14 +17,15 @@ from bench.lib.client import Connection, FileSlice, RequestFailed, in_order, in_
 from bench.lib.harness import Benchmark, Lab, NotEnoughRoom, prepared_lab
 from bench.lib.meter import Meter, await_idle, cpu_seconds_of
 from bench.lib.page_cache import PageCache
+from bench.lib.plot import Plot
 from bench.lib.samples import GB, Sample
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
 
 
 def benchmark(needed_bytes: int = 0) -> Benchmark:
-    def draw(_: Lab) -> str:
-        return ""
+    def draw(_: Lab) -> Plot:
+        return Plot("", ())
 
     return Benchmark(name="x", summary="", run=lambda _: [], draw=draw, needed_bytes=needed_bytes)
 

@@ -1,66 +1,70 @@
-"""The bars that stand for medians."""
+"""The plots: what is drawn, and that the same figures give the same file."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from bench.lib.plot import Bar, Panel, panel_of, svg_bars
+from bench.__main__ import BENCHMARKS, PLOTS
+from bench.lib.plot import OURS, Bar, Bars, Lines, Plot, panel_of, redraw, save_plot, svg_of
 from bench.lib.samples import Sample, rates_of
 
 SPACE = "{http://www.w3.org/2000/svg}"
+BARS = Bars("MB/s", (Bar("tusd", (90.0, 100.0, 400.0)), Bar("A & B <c>", (200.0,), is_ours=True)))
+LINES = Lines("by size", {"write": [(1024.0, 2.0), (4096.0, 8.0)]}, {"1 KiB": 1024.0})
 
 
-def drawn(*panels: Panel) -> ElementTree.Element:
-    return ElementTree.fromstring(svg_bars("Rates", panels))
+def texts(plot: Plot) -> list[str | None]:
+    return [one.text for one in ElementTree.fromstring(svg_of(plot)).iter(f"{SPACE}text")]
 
 
-def widths(element: ElementTree.Element) -> list[float]:
-    """Of the bars, without the white ground."""
-    return [float(one.attrib["width"]) for one in element.iter(f"{SPACE}rect")][1:]
+def test_labels_and_medians_are_text() -> None:
+    found = texts(Plot("Rates", (BARS, Bars("CPU s/GB", (Bar("x", (0.261, 0.269)),), digits=2))))
+    assert {"MB/s", "tusd", "100", "A & B <c>", "200", "CPU s/GB", "0.27"} <= set(found)
 
 
-def texts(element: ElementTree.Element) -> list[str | None]:
-    return [one.text for one in element.iter(f"{SPACE}text")]
+def test_ours_has_a_colour_of_its_own() -> None:
+    assert OURS in svg_of(Plot("Rates", (BARS,)))
+    assert OURS not in svg_of(Plot("Rates", (Bars("MB/s", BARS.bars[:1]),)))
 
 
-def test_a_bar_is_as_long_as_its_median_within_the_panel() -> None:
-    found = widths(drawn(Panel("MB/s", [Bar("one", [90, 100, 400]), Bar("two", [200])])))
-    assert found[1] == pytest.approx(2 * found[0], rel=0.01)
+@pytest.mark.parametrize("values", [(), (0.0,), (-2.0, -1.0, 4.0)])
+def test_a_bar_may_have_no_value_or_none_above_zero(values: tuple[float, ...]) -> None:
+    assert "absent" in texts(Plot("Rates", (Bars("MB/s", (Bar("absent", values),)),)))
 
 
-def test_values_and_labels_are_written_out() -> None:
-    panel = Panel("CPU s/GB", [Bar("A & B <c>", [0.261, 0.269])], digits=2)
-    assert texts(drawn(panel)) == ["CPU s/GB", "A & B <c>", "0.27"]
+def test_lines_have_ticks_and_a_legend() -> None:
+    assert {"by size", "1 KiB", "write"} <= set(texts(Plot("Disk", (LINES,))))
 
 
-def test_a_case_without_samples_has_a_label_and_no_bar() -> None:
-    picture = drawn(Panel("MB/s", [Bar("absent", [])]))
-    assert widths(picture) == []
-    assert "absent" in texts(picture)
+def test_the_same_figures_give_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "plots" / "bench-x.svg"
+    save_plot(Plot("Both", (BARS, LINES, BARS)), path)
+    figures, svg = path.with_suffix(".json").read_text(), path.read_text()
+    path.write_text("something else")
+    assert redraw(path.parent) == [path]
+    assert (path.with_suffix(".json").read_text(), path.read_text()) == (figures, svg)
 
 
-def test_nothing_lies_outside_the_picture() -> None:
-    panels = [Panel(str(count), [Bar("x", [1.0])] * count) for count in (3, 9, 5)]
-    picture = drawn(*panels)
-    assert float(picture.attrib["height"]) == panels[1].height + panels[2].height
-    ours = widths(drawn(Panel("x", [Bar("Sluice", [5.0], is_ours=True), Bar("other", [5.0])])))
-    assert ours[0] == ours[1]
-
-
-@pytest.mark.parametrize("label", ["short", "W" * 60])
-def test_a_label_begins_within_its_panel_however_long_it_is(label: str) -> None:
-    picture = drawn(Panel("MB/s", [Bar(label, [1.0])]), Panel("s", [Bar("other", [1.0])]))
-    place = next(one for one in picture.iter(f"{SPACE}text") if one.text == label)
-    assert float(place.attrib["x"]) >= 6 * len(label)
-    assert float(picture.attrib["width"]) >= 2 * 6 * len(label)
+def test_an_svg_has_neither_scripts_nor_references_to_other_places() -> None:
+    root = ElementTree.fromstring(svg_of(Plot("Both", (BARS, LINES))))
+    assert not list(root.iter(f"{SPACE}script"))
+    targets = [value for one in root.iter() for name, value in one.items() if "href" in name]
+    assert all(target.startswith("#") for target in targets)
 
 
 def test_a_panel_has_a_figure_of_every_sample_and_knows_which_cases_are_ours() -> None:
     samples = [
         Sample(case="raw", round=number, byte_count=10**6, seconds=seconds)
-        for number, seconds in enumerate((0.5, 1.0))
+        for number, seconds in enumerate((0.5, 0.3))
     ]
     found = panel_of("MB/s", {"Sluice": samples, "absent": []}, rates_of, ours=["Sluice"])
-    assert found.bars == [Bar("Sluice", [2.0, 1.0], is_ours=True), Bar("absent", [])]
+    assert found.bars == (Bar("Sluice", (2.0, 3.333), is_ours=True), Bar("absent", ()))
+
+
+@pytest.mark.parametrize("name", [one.name for one in BENCHMARKS])
+def test_the_figures_behind_each_plot_of_the_documentation_are_kept(name: str) -> None:
+    assert (PLOTS / f"bench-{name}.json").exists()
+    assert (PLOTS / f"bench-{name}.svg").exists()

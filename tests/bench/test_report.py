@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS, DOCUMENT, README
+from bench.lib.plot import Plot, svg_of
 from bench.lib.report import Run, Table, as_markdown, as_text, facts, save_results, update_document
 from bench.lib.samples import Sample, ratio, spread
 
 RUN = Run("upload", "python -m bench upload", {"machine": "one core", "load": "0.0"})
+PLOT = Plot("Title", ())
 TABLE = Table("Title", ("case", "MB/s"), [("one", "10"), ("another", "9")], ("A note.",))
 
 
@@ -52,19 +54,19 @@ def test_ratios_are_taken_within_a_round() -> None:
 
 def test_results_hold_every_sample(tmp_path: Path) -> None:
     sample = Sample(case="one", round=0, byte_count=10, seconds=2.0)
-    save_results(tmp_path / "results", RUN, [TABLE], [sample], "<svg/>")
+    save_results(tmp_path / "results", RUN, [TABLE], [sample], PLOT)
     document = json.loads((tmp_path / "results" / "upload.json").read_text())
     assert document["samples"][0]["byte_count"] == 10
     assert document["tables"][0]["columns"] == ["case", "MB/s"]
     assert document["facts"] == RUN.facts
-    assert (tmp_path / "results" / "upload.svg").read_text() == "<svg/>"
+    assert (tmp_path / "results" / "upload.svg").read_text() == svg_of(PLOT)
 
 
 def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("before\n<!-- bench:upload -->\nold\n<!-- /bench:upload -->\nafter\n")
     for _ in range(2):
-        update_document(path, RUN, [TABLE], "<svg/>")
+        update_document(path, RUN, [TABLE], PLOT)
     text = path.read_text()
     assert text.startswith("before\n<!-- bench:upload -->\n")
     assert text.endswith("<!-- /bench:upload -->\nafter\n")
@@ -76,8 +78,8 @@ def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> N
 def test_a_plot_is_saved_beside_the_document_and_shown_in_it(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("<!-- bench:upload -->\n<!-- /bench:upload -->\n")
-    update_document(path, RUN, [TABLE], "<svg/>")
-    assert (tmp_path / "plots" / "bench-upload.svg").read_text() == "<svg/>"
+    update_document(path, RUN, [TABLE], PLOT)
+    assert (tmp_path / "plots" / "bench-upload.svg").read_text() == svg_of(PLOT)
     assert "](plots/bench-upload.svg)" in path.read_text()
 
 
@@ -85,7 +87,7 @@ def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="bench:upload"):
-        update_document(path, RUN, [TABLE], "<svg/>")
+        update_document(path, RUN, [TABLE], PLOT)
     assert path.read_text() == "nothing"
     assert list(tmp_path.iterdir()) == [path]
 
