@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flask import Flask, Response
+from flask.globals import request_ctx
+from werkzeug.datastructures import Headers
 
 from app.admin import commands
 from app.api import openapi as api_openapi
@@ -12,17 +14,18 @@ from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
 from app.delivery import blueprint as delivery
-from app.http import context, cors, hosts, problems
-from app.http.kept_connections import KeptConnections
-from app.http.proxy import TrustedProxies
-from app.monitoring import health, metrics, server_timing, status
+from app.http import context, origins, problems
+from app.http.proxy import ConnectionMiddleware
+from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
+from app.monitoring.requests import RequestMonitor
 from app.pages import blueprint as pages
 from app.protocols import batch
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
 from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
 from app.services import Services
+from app.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -39,6 +42,13 @@ PAGE_POLICY = "; ".join(
 )
 """Content-Security-Policy of our pages: nothing inline, nothing from elsewhere."""
 
+PROTECTION = {
+    "Content-Security-Policy": PAGE_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+"""Headers of each answer whose view has not set them itself."""
+
 
 def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
     """The WSGI application over `services`, counting with `instruments`, or with its own."""
@@ -46,30 +56,53 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
-    server_timing.init_app(app)
-    metrics.init_app(app, instruments or Instruments())
+    instruments = instruments or Instruments()
     context.init_app(app, services)
+    probes.init_app(app, instruments)
     problems.init_app(app)
-    hosts.init_app(app)
-    cors.init_app(app)
-    app.after_request(_protect_pages)
-    for module in (pages, health, metrics, status):
-        app.register_blueprint(module.blueprint)
-    app.register_blueprint(status.api_blueprint)
-    for module in (delivery, upload, batch, tus, ietf):
+    _surround_requests(app, services.settings, RequestMonitor(instruments))
+    for module in (pages, delivery, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
     for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
         app.register_blueprint(module.blueprint)
     for module in (api_uploads, api_videos, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
+    for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
+        app.register_blueprint(blueprint)
     commands.init_app(app)
-    behind_proxies = TrustedProxies(app.wsgi_app, services.settings.trusted_proxies)
-    app.wsgi_app = KeptConnections(behind_proxies)  # type: ignore[method-assign]
+    proxies = services.settings.trusted_proxies
+    app.wsgi_app = ConnectionMiddleware(app.wsgi_app, proxies)  # type: ignore[method-assign]
     return app
 
 
-def _protect_pages(response: Response) -> Response:
-    response.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Referrer-Policy", "same-origin")
-    return response
+def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
+    """All that happens around every view, in order. Flask looks at each hook anew each time."""
+
+    @app.before_request
+    def begin() -> Response | None:
+        request = request_ctx.request
+        monitor.begin(request)
+        context.name_request(request)
+        origins.refuse_other_names(request, settings.allowed_hosts)
+        origins.refuse_other_sites(request, settings.cors_origins)
+        return origins.answer_preflight(request, settings.cors_origins)
+
+    @app.after_request
+    def finish(response: Response) -> Response:
+        request = request_ctx.request
+        _protect(response.headers)
+        origins.open_to_origin(request, response, settings.cors_origins)
+        context.show_request_id(request, response)
+        monitor.count(request, response)
+        return response
+
+    @app.teardown_request
+    def end(_error: BaseException | None) -> None:
+        monitor.end(request_ctx.request)
+
+
+def _protect(headers: Headers) -> None:
+    given = set(headers.keys())
+    for name, value in PROTECTION.items():
+        if name not in given:
+            headers.add(name, value)

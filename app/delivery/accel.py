@@ -10,9 +10,6 @@ from __future__ import annotations
 import re
 
 from werkzeug.datastructures import Headers
-from werkzeug.wrappers import Response
-
-from app.domain.upload import UploadId
 
 ACCEL_HEADER = "X-Accel-Redirect"
 
@@ -33,10 +30,3 @@ def nginx_decides_alike(headers: Headers, *, has_range: bool) -> bool:
         return False
     asked = headers.get("Range")
     return asked is None or (has_range and _PLAIN_RANGE.fullmatch(asked) is not None)
-
-
-def hand_over(location: str, upload_id: UploadId) -> Response:
-    """A response without a body that names the file below nginx's internal location."""
-    response = Response()
-    response.headers[ACCEL_HEADER] = location + upload_id
-    return response

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
@@ -11,11 +12,11 @@ from werkzeug.exceptions import PreconditionFailed, RequestedRangeNotSatisfiable
 from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
-from app.delivery.accel import ACCEL_HEADER, hand_over, nginx_decides_alike
-from app.delivery.byteranges import Layout, send_parts
+from app.delivery.accel import ACCEL_HEADER, nginx_decides_alike
+from app.delivery.byteranges import Layout, parts_body
 from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
 from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_spans
-from app.delivery.sendfile import send_span
+from app.delivery.sendfile import span_body
 from app.domain.media_type import is_playable, media_type
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
@@ -32,41 +33,57 @@ SANDBOX = "default-src 'none'; sandbox"
 sandboxed page has no origin of its own to load the film from."""
 
 
+_CONDITIONS = {
+    f"HTTP_{name.upper().replace('-', '_')}": name
+    for name in (
+        *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
+        "Range",
+    )
+}
+"""The request headers that decide what is sent, by their keys in the WSGI environment."""
+
+
 @blueprint.get("/media/<upload_id>")
 def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
-    library, owner = current_services().library, current_owner()
-    video = note_upload(library.get(owner, parse_upload_id(upload_id)))
+    environ, library = request.environ, current_services().library
+    video = note_upload(library.get(current_owner(), parse_upload_id(upload_id)))
     validators = _validators(video)
-    headers = dict(request.headers)
-    outcome = evaluate(headers, validators)
+    conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
+    is_download = bool(request.query_string) and "download" in request.args
+    headers = _file_headers(video.filename, validators, is_download=is_download)
+    outcome = evaluate(conditions, validators)
     if outcome is Outcome.NOT_MODIFIED:
-        return _with_headers(Response(status=304), video, validators)
+        return Response(status=304, headers=headers)
     if outcome is Outcome.PRECONDITION_FAILED:
         raise PreconditionFailed("The file is not the one the request is about.")
     try:
-        spans = _requested_spans(headers, video, validators)
+        spans = _requested_spans(conditions, video, validators)
     except RangeNotSatisfiable as error:
         raise RequestedRangeNotSatisfiable(video.known_length) from error
-    return _with_headers(_send(video, spans), video, validators)
+    return _send(video, spans, {**headers, "Content-Type": media_type(video.filename)})
+
+
+def _validators(video: Upload) -> Validators:
+    """The bytes under an id never change, so the id itself is the strongest tag there is."""
+    published_at = video.published_at or video.active_at
+    return Validators(video.id, published_at.replace(microsecond=0))
 
 
 def _requested_spans(
-    headers: Mapping[str, str], video: Upload, validators: Validators
+    conditions: Mapping[str, str], video: Upload, validators: Validators
 ) -> list[ByteRange]:
-    if request.method != "GET" or not range_applies(headers, validators):
+    if request.method != "GET" or not range_applies(conditions, validators):
         return []
-    return requested_spans(headers.get("Range"), video.known_length)
+    return requested_spans(conditions.get("Range"), video.known_length)
 
 
-def _send(video: Upload, spans: list[ByteRange]) -> Response:
+def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
     if request.method == "HEAD":
-        response = Response(content_type=media_type(video.filename))
-        response.content_length = video.known_length
-        return response
+        return Response(headers={**headers, "Content-Length": str(video.known_length)})
     if _is_nginx_to_send(spans):
-        return _leave_to_nginx(video)
-    return _send_parts(video, spans) if len(spans) > 1 else _send_piece(video, spans)
+        return _leave_to_nginx(video, headers)
+    return (_send_parts if len(spans) > 1 else _send_piece)(video, spans, headers)
 
 
 def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
@@ -76,53 +93,49 @@ def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
     return is_theirs and nginx_decides_alike(request.headers, has_range=bool(spans))
 
 
-def _leave_to_nginx(video: Upload) -> Response:
+def _leave_to_nginx(video: Upload, headers: dict[str, str]) -> Response:
     current_services().library.hand_over(video)
-    response = hand_over(current_services().settings.accel_redirect, video.id)
-    response.content_type = media_type(video.filename)
-    return response
+    del headers["Accept-Ranges"]  # nginx adds its own.
+    headers[ACCEL_HEADER] = current_services().settings.accel_redirect + video.id
+    return Response(headers=headers)
 
 
-def _send_parts(video: Upload, spans: list[ByteRange]) -> Response:
+def _send_parts(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
     file = current_services().library.open(video, spans[0])
-    layout = Layout(spans, video.known_length, media_type(video.filename))
-    return send_parts(request.environ, file, layout)
+    layout = Layout(spans, video.known_length, headers["Content-Type"])
+    headers["Content-Type"] = f"multipart/byteranges; boundary={layout.boundary}"
+    headers["Content-Length"] = str(layout.content_length)
+    body = parts_body(request.environ, file, layout)
+    return Response(body, status=206, headers=headers, direct_passthrough=True)
 
 
-def _send_piece(video: Upload, spans: list[ByteRange]) -> Response:
+def _send_piece(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
     span = spans[0] if spans else ByteRange(0, video.known_length)
-    file = current_services().library.open(video, span)
-    response = send_span(request.environ, file, span)
-    response.content_type = media_type(video.filename)
+    headers["Content-Length"] = str(span.length)
     if spans:
-        response.status_code = 206
-        response.headers["Content-Range"] = content_range(span, video.known_length)
-    return response
+        headers["Content-Range"] = content_range(span, video.known_length)
+    file = current_services().library.open(video, span)
+    body = span_body(request.environ, file, span)
+    status = 206 if spans else 200
+    return Response(body, status=status, headers=headers, direct_passthrough=True)
 
 
-def _validators(video: Upload) -> Validators:
-    """The bytes under an id never change, so the id itself is the strongest tag there is."""
-    published_at = video.published_at or video.active_at
-    return Validators(video.id, published_at.replace(microsecond=0))
-
-
-def _with_headers(response: Response, video: Upload, validators: Validators) -> Response:
-    can_play = is_playable(video.filename)
-    is_attachment = "download" in request.args or not can_play
-    if ACCEL_HEADER not in response.headers:  # nginx would add its own to it.
-        response.headers["Accept-Ranges"] = "bytes"
-    response.headers.extend(
-        {
-            "ETag": quote_etag(validators.etag),
-            "Last-Modified": http_date(validators.last_modified),
-            "Cache-Control": "private, no-cache",
-            "Content-Disposition": content_disposition(video.filename, is_attachment=is_attachment),
-            "X-Content-Type-Options": "nosniff",
-            "Content-Security-Policy": PLAYER_ONLY if can_play else SANDBOX,
-            "Cross-Origin-Resource-Policy": "same-origin",
-        }
-    )
-    return response
+@lru_cache(maxsize=256)
+def _file_headers(filename: str, validators: Validators, *, is_download: bool) -> Mapping[str, str]:
+    """What is said of a file, whichever of its bytes are sent: a player asks for many ranges."""
+    can_play = is_playable(filename)
+    return {
+        "Accept-Ranges": "bytes",
+        "ETag": quote_etag(validators.etag),
+        "Last-Modified": http_date(validators.last_modified),
+        "Cache-Control": "private, no-cache",
+        "Content-Disposition": content_disposition(
+            filename, is_attachment=is_download or not can_play
+        ),
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": PLAYER_ONLY if can_play else SANDBOX,
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
 
 
 def content_disposition(filename: str, *, is_attachment: bool) -> str:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from io import RawIOBase
 from typing import Any
 
-from werkzeug.wrappers import Response
-
 from app.delivery.http_range import content_range
 from app.domain.ranges import ByteRange
 from app.http.context import SENDING_KEY, Sending
@@ -87,14 +85,10 @@ class PartsOfFile:
         self._file.close()
 
 
-def send_parts(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> Response:
-    """A response with the parts; `file` is closed after.
+def parts_body(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> PartsOfFile:
+    """The parts as the body of an answer; `file` is closed after.
 
-    The time for each block is that of the listener (`gunicorn_conf.SEND_IDLE_SECONDS`): a time-out
-    of the socket's own would be one for the whole block, too short for slow lines.
+    The time limit for each block is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A time-out
+    of the socket's own would count for a whole block, and be too short for slow lines.
     """
-    body = PartsOfFile(file, layout, environ.get(SENDING_KEY))
-    response = Response(body, status=206, direct_passthrough=True)
-    response.content_length = layout.content_length
-    response.content_type = f"multipart/byteranges; boundary={layout.boundary}"
-    return response
+    return PartsOfFile(file, layout, environ.get(SENDING_KEY))

@@ -37,7 +37,7 @@ def requested_spans(header: str | None, length: int) -> list[ByteRange]:
     spans = [span for span in asked if span is not None]
     if asked and not spans:
         raise RangeNotSatisfiable
-    return _coalesced(spans)
+    return _coalesced(spans) if len(spans) > 1 else spans
 
 
 def _span(text: str, length: int) -> ByteRange | None:

@@ -7,10 +7,10 @@ range: it wraps the file again, and then reads it through Python from byte 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import RawIOBase
 from typing import Any
 
-from werkzeug.wrappers import Response
 from werkzeug.wsgi import FileWrapper
 
 from app.domain.ranges import ByteRange
@@ -63,12 +63,14 @@ class SpanFile:
         self._file.close()
 
 
-def send_span(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Response:
-    """A response with the bytes of `span`; `file` stands at its start and is closed after."""
+def span_body(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Iterable[bytes]:
+    """The bytes of `span` as the body of an answer whose `Content-Length` is the span's.
+
+    `file` stands at its start and is closed after.
+    """
     bound_sending(environ, IDLE_SECONDS)
     wrap = environ.get("wsgi.file_wrapper", FileWrapper)
     spanned = SpanFile(file, span, environ.get(SENDING_KEY))
     environ[SENT_FILE_KEY] = spanned
-    response = Response(wrap(spanned, READ_BYTES), direct_passthrough=True)
-    response.content_length = span.length
-    return response
+    body: Iterable[bytes] = wrap(spanned, READ_BYTES)
+    return body

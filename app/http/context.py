@@ -6,7 +6,7 @@ import re
 import secrets
 from typing import Protocol, cast
 
-from flask import Flask, Response, current_app, request
+from flask import Flask, Request, Response, current_app, request
 
 from app.domain.upload import Upload
 from app.services import Services
@@ -57,17 +57,18 @@ def note_upload(upload: Upload) -> Upload:
 
 
 def init_app(app: Flask, services: Services) -> None:
-    """Give every request its services and an id: a proxy's, if it sends a sane one, or ours."""
+    """Give every request of `app` its services."""
     app.extensions[_EXTENSION] = services
 
-    @app.before_request
-    def name_request() -> None:
-        given = request.headers.get("X-Request-ID", "")
-        request.environ[REQUEST_ID_KEY] = (
-            given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        )
 
-    @app.after_request
-    def show_request_id(response: Response) -> Response:
-        response.headers["X-Request-ID"] = request.environ.get(REQUEST_ID_KEY, "")
-        return response
+def name_request(request: Request) -> None:
+    """Give the request an id: a proxy's, if it sends a sane one, or ours."""
+    given = request.environ.get("HTTP_X_REQUEST_ID", "")
+    request.environ[REQUEST_ID_KEY] = (
+        given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+    )
+
+
+def show_request_id(request: Request, response: Response) -> None:
+    """Tell the client the id, by which the operator finds the request in the log."""
+    response.headers["X-Request-ID"] = request.environ.get(REQUEST_ID_KEY, "")

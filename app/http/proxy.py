@@ -1,4 +1,4 @@
-"""What a proxy in front tells of the client: scheme, host, prefix and address."""
+"""The connection of a request: what a proxy in front tells of it, and whether it is kept."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.http.context import current_services
+from app.ingest.gunicorn_socket.settle import settle
 from app.settings import IPNetwork
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 
-SIGNS = frozenset({"via", "forwarded", "x-real-ip"})
-SIGN_PREFIX = "x-forwarded-"
+SIGNS = ("HTTP_VIA", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
+SIGN_PREFIX = "HTTP_X_FORWARDED_"
 """A request with one of these headers, or with one that begins so, came through a proxy."""
 
 
-def came_directly(headers: Headers) -> bool:
+def came_directly(environ: dict[str, Any]) -> bool:
     """Whether no proxy shows itself, so that all of HTTP/1.1 passes between client and service.
 
     Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
     gives the final one to whoever comes next on the connection.
     """
-    names = (name.lower() for name, _ in headers)
-    return not any(name in SIGNS or name.startswith(SIGN_PREFIX) for name in names)
+    if any(sign in environ for sign in SIGNS):
+        return False
+    return not any(key.startswith(SIGN_PREFIX) for key in environ)
 
 
 _FIXED_KEY = "werkzeug.proxy_fix.orig"
@@ -73,32 +75,36 @@ def _is_wanted() -> bool:
     return choice == "url" or (choice == "auto" and knows_its_url(request.environ))
 
 
-class TrustedProxies:
-    """Middleware that heeds `X-Forwarded-` headers of known addresses alone.
+class ConnectionMiddleware:
+    """Around the application: what a proxy tells before it, and the connection's fate after it.
 
-    A connection over a Unix socket has no address: only who may open the socket gets there.
+    `X-Forwarded-` headers count from the addresses of `proxies` alone. A connection over a Unix
+    socket has no address, and counts as a proxy's: only who may open the socket gets there.
     """
 
-    def __init__(self, app: WSGIApplication, networks: tuple[IPNetwork, ...]) -> None:
+    def __init__(self, app: WSGIApplication, proxies: tuple[IPNetwork, ...]) -> None:
         self._app = app
         self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
-        self._networks = networks
+        self._proxies = proxies
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Pass the request on."""
-        is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
-        environ[_URL_KNOWN_KEY] = self._is_url_known(environ, is_trusted=is_trusted)
-        return (self._behind_proxy if is_trusted else self._app)(environ, start_response)
-
-    def _is_url_known(self, environ: dict[str, Any], *, is_trusted: bool) -> bool:
+        """Pass the request on; no view needs to think of what it leaves unread of the body."""
+        app = self._app
         # nginx (before 1.29.7) that is not told otherwise speaks HTTP/1.0, puts its own address of
         # the service into Host, and shows itself by nothing else.
-        if environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
-            return False
+        is_url_known = environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
+        if not came_directly(environ):
+            is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
+            is_url_known = is_url_known and is_trusted and self._is_url_told(environ)
+            app = self._behind_proxy if is_trusted else app
+        environ[_URL_KNOWN_KEY] = is_url_known
+        answer = app(environ, start_response)
+        settle(environ, start_response)  # Nothing of the answer has been sent yet.
+        return answer
+
+    def _is_url_told(self, environ: dict[str, Any]) -> bool:
         headers = EnvironHeaders(environ)
-        if came_directly(headers):
-            return True
-        return is_trusted and _tells_url(headers) and self._came_by_trusted_alone(headers)
+        return _tells_url(headers) and self._came_by_trusted_alone(headers)
 
     def _came_by_trusted_alone(self, headers: Headers) -> bool:
         """Whether all that the request tells of who passed it on are trusted addresses.
@@ -118,7 +124,7 @@ class TrustedProxies:
             return False
         # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
         found = getattr(found, "ipv4_mapped", None) or found
-        return any(found in network for network in self._networks)
+        return any(found in network for network in self._proxies)
 
 
 def _tells_url(headers: Headers) -> bool:

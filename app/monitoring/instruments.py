@@ -46,39 +46,53 @@ class Instruments:
         self._make_for_uploads()
 
     def _make_for_requests(self) -> None:
-        self.requests = self._counter(
-            "sluice_requests", "Requests answered.", "protocol", "method", "status"
+        # With labels an instrument is a function of their values: looked up each time by
+        # prometheus-client, a child costs as much as to count.
+        self.requests = cache(
+            self._counter(
+                "sluice_requests", "Requests answered.", "protocol", "method", "status"
+            ).labels
         )
-        self.request_seconds = self._histogram(
-            "sluice_request_seconds", "Time to an answer, before it is sent.", "protocol"
+        self.request_seconds = cache(
+            self._histogram(
+                "sluice_request_seconds", "Time to an answer, before it is sent.", "protocol"
+            ).labels
         )
-        self.requests_in_progress = self._live_gauge(
-            "sluice_requests_in_progress", "Requests that have no answer yet.", "protocol"
+        self.requests_in_progress = cache(
+            self._live_gauge(
+                "sluice_requests_in_progress", "Requests that have no answer yet.", "protocol"
+            ).labels
         )
-        self.received_bytes = self._counter(
-            "sluice_received_bytes", "Bytes of request bodies that have arrived.", "protocol"
+        self.received_bytes = cache(
+            self._counter(
+                "sluice_received_bytes", "Bytes of request bodies that have arrived.", "protocol"
+            ).labels
         )
-        self.errors = self._counter("sluice_errors", "Errors answered.", "code")
+        self.errors = cache(self._counter("sluice_errors", "Errors answered.", "code").labels)
 
     def _make_for_uploads(self) -> None:
         self.sent_bytes = self._counter("sluice_sent_bytes", "Bytes of stored files sent.")
         self.downloads_in_progress = self._live_gauge(
             "sluice_downloads_in_progress", "Stored files, or ranges of them, being sent."
         )
-        self.stage_seconds = self._histogram(
-            "sluice_stage_seconds", "Time a request that writes spent in a stage.", "stage"
+        self.stage_seconds = cache(
+            self._histogram(
+                "sluice_stage_seconds", "Time a request that writes spent in a stage.", "stage"
+            ).labels
         )
-        self.uploads = self._counter("sluice_uploads", "Uploads by what became of them.", "event")
+        self.uploads = cache(
+            self._counter("sluice_uploads", "Uploads by what became of them.", "event").labels
+        )
 
     def count_stages(self, seconds: Mapping[Stage, float]) -> None:
         """Count what one request spent."""
         for stage, spent in seconds.items():
-            self.stage_seconds.labels(stage.value).observe(spent)
+            self.stage_seconds(stage.value).observe(spent)
 
     def count_upload(self, event: str) -> None:
         """Count one of `UPLOAD_EVENTS`, or a state that says as much; other states are none."""
         if event in UPLOAD_EVENTS:
-            self.uploads.labels(event).inc()
+            self.uploads(event).inc()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

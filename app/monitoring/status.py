@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, render_template
 
 from app import __version__
 from app.http.context import current_owner, current_services
-from app.monitoring.metrics import snapshot
+from app.monitoring.probes import snapshot
 from app.monitoring.reading import Snapshot
 from app.request.stages import Stage
 

@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Requests with these methods change nothing (RFC 9110, section 9.2.1), and do not wait for those
+that do: they have slots of their own."""
+
 
 class Slots:
     """A semaphore that serves waiters first in, first out.
@@ -50,16 +54,21 @@ class Slots:
 _held: ContextVar[Slots | None] = ContextVar("held_slots", default=None)
 
 
-@contextmanager
-def holding(slots: Slots) -> Iterator[None]:
-    """Run the block in one of `slots`, once one is free."""
-    slots.acquire()
-    token = _held.set(slots)
-    try:
-        yield
-    finally:
-        _held.reset(token)
-        slots.release()
+class holding:  # noqa: N801 - reads as the statement it is used in
+    """`with holding(slots): ...` runs the block in one of `slots`, once one is free."""
+
+    __slots__ = ("_slots", "_token")
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def __enter__(self) -> None:
+        self._slots.acquire()
+        self._token = _held.set(self._slots)
+
+    def __exit__(self, *_error: object) -> None:
+        _held.reset(self._token)
+        self._slots.release()
 
 
 @contextmanager

@@ -27,6 +27,7 @@ _UNSAFE = (
     *range(0x2066, 0x206A),  # Marks of direction: what follows is shown in another order.
 )
 _ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # dumps() makes an encoder for each call.
 _TEXT_ESCAPES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "\n\t"}
 
 
@@ -123,7 +124,7 @@ def _sent_bytes(resp: Any, environ: dict[str, Any]) -> int | None:
 
 
 def _to_json(entry: dict[str, Any]) -> str:
-    return json.dumps(entry, ensure_ascii=False).translate(_ESCAPES)
+    return _encode(entry).translate(_ESCAPES)
 
 
 def _to_text(entry: dict[str, Any]) -> str:

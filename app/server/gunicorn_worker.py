@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.request.slots import Slots, holding
+from app.request.slots import SAFE_METHODS, Slots, holding
 from app.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
 from app.server.request_threads import RequestThreads
 from app.settings import from_env
@@ -60,8 +60,6 @@ FOLLOW_SECONDS = 0.02
 """How long a thread stays with its connection after an answer; it holds no slot meanwhile. A client
 that is at it sends its next request at once. To hand each from thread to thread, as gunicorn does,
 costs 0.17 of the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
-
-READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF})
 
@@ -130,7 +128,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
         """Runs in the same thread, after the answer: whether another may follow.
 
-        The answer has told what becomes of the connection: see `app.http.kept_connections`.
+        The answer has told what becomes of the connection: see `app.http.proxy`.
         gunicorn 27 answers again, with 400, where an unread body proves malformed here.
         """
         try:
@@ -342,6 +340,6 @@ class SlotTaking:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the request once a slot is free."""
-        is_read = environ["REQUEST_METHOD"] in READ_METHODS
+        is_read = environ["REQUEST_METHOD"] in SAFE_METHODS
         with holding(self._reading if is_read else self._writing):
             return self._app(environ, start_response)

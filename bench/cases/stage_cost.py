@@ -82,12 +82,11 @@ def measure(calls: int) -> dict[str, float]:
 
 
 def count_request(instruments: Instruments) -> None:
-    """What `app.monitoring.metrics` does for each request."""
-    running = instruments.requests_in_progress.labels("tus")
-    running.inc()
-    instruments.requests.labels("tus", "PATCH", "2xx").inc()
-    running.dec()
-    instruments.request_seconds.labels("tus").observe(0.01)
+    """What `app.monitoring.requests` does for each request."""
+    instruments.requests_in_progress("tus").inc()
+    instruments.requests("tus", "PATCH", "2xx").inc()
+    instruments.requests_in_progress("tus").dec()
+    instruments.request_seconds("tus").observe(0.01)
 
 
 def cost(work: Callable[[], object], calls: int) -> float:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from app.http.cors import EXPOSED
+from app.http.origins import EXPOSED
 from app.settings import from_env
 from tests.live_server import Server, running_server
 

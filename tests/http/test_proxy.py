@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from app.http.proxy import TrustedProxies
+from app.http.proxy import ConnectionMiddleware
 from app.settings import from_env
 from tests.conformance.tus_client import CHUNK_TYPE, Tus
 from tests.dropzone_client import random_bytes, read_response
@@ -264,7 +264,7 @@ def test_addresses_are_compared_as_addresses(address: str, is_believed: bool) ->
         "HTTP_X_FORWARDED_PROTO": "https",
         "wsgi.url_scheme": "http",
     }
-    TrustedProxies(application, settings.trusted_proxies)(environ, lambda *_: print)
+    ConnectionMiddleware(application, settings.trusted_proxies)(environ, lambda *_: print)
     assert seen == ["https" if is_believed else "http"]
 
 

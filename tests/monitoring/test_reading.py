@@ -22,7 +22,7 @@ def read(instruments: Instruments) -> Snapshot:
 
 def test_totals_and_sums_by_a_label(instruments: Instruments) -> None:
     for protocol, status, count in (("tus", "2xx", 3), ("tus", "4xx", 1), ("batch", "2xx", 5)):
-        instruments.requests.labels(protocol, "POST", status).inc(count)
+        instruments.requests(protocol, "POST", status).inc(count)
     counts = read(instruments)
     assert counts.total("sluice_requests_total") == 9
     assert counts.total("sluice_requests_total", status="2xx") == 8

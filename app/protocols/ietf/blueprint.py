@@ -192,7 +192,7 @@ def _receiving(interim: Interim) -> Receiving:
 
 
 def _interim() -> Interim:
-    is_direct = came_directly(request.headers)
+    is_direct = came_directly(request.environ)
     return Interim(request.environ, _named_version() if is_direct else None)
 
 

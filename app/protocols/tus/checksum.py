@@ -31,7 +31,7 @@ def _is_announced() -> bool:
 
 def can_see_trailers() -> bool:
     """Whether the trailers of a chunked request would reach this program."""
-    return came_directly(request.headers) and trailers(request.environ) is not None
+    return came_directly(request.environ) and trailers(request.environ) is not None
 
 
 def _digest_in_trailer() -> tuple[str, bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from app.monitoring.server_timing import print_timing
+from app.monitoring.requests import print_timing
 from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
 from tests.live_server import Server
 

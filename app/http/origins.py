@@ -1,0 +1,128 @@
+"""Which host names the service answers to, and pages of which other sites may use it (CORS)."""
+
+from __future__ import annotations
+
+from flask import Request, Response
+from werkzeug.exceptions import Forbidden, SecurityError
+from werkzeug.sansio.utils import host_is_trusted
+
+from app.http.proxy import host_as_sent
+from app.request.slots import SAFE_METHODS
+
+ASKED_BY_ADDRESS = frozenset({"/healthz", "/readyz"})
+"""Load balancers and container engines know an address and no name."""
+
+OVERRIDE = "HTTP_X_HTTP_METHOD_OVERRIDE"
+"""With this header any method may mean another."""
+
+ANY_ORIGIN = "*"
+
+METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+EXPOSED = ", ".join(
+    [
+        "Accept-Ranges",
+        "Content-Disposition",
+        "Content-Range",
+        "ETag",
+        "Link",
+        "Location",
+        "Repr-Digest",
+        "Retry-After",
+        "Server-Timing",
+        "Tus-Checksum-Algorithm",
+        "Tus-Extension",
+        "Tus-Max-Size",
+        "Tus-Resumable",
+        "Tus-Version",
+        "Upload-Complete",
+        "Upload-Concat",
+        "Upload-Defer-Length",
+        "Upload-Draft-Interop-Version",
+        "Upload-Expires",
+        "Upload-Incomplete",
+        "Upload-Length",
+        "Upload-Limit",
+        "Upload-Metadata",
+        "Upload-Offset",
+        "X-Request-ID",
+    ]
+)
+"""Every header of ours that a script may need; browsers hide all others."""
+
+PREFLIGHT_SECONDS = 86_400
+"""How long a browser may remember a preflight; Chromium caps it at two hours."""
+
+
+def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
+    """Refuse a request for a host name that is not `allowed`; none given allows all.
+
+    A hostile page can point its own name at this machine (DNS rebinding). To the browser the
+    service is then part of that page's site, whatever the allowed origins are. Such a page can
+    send any header but `Host`, perhaps from an address that is trusted as a proxy's: so the name a
+    proxy tells must be allowed, and the one in `Host` too.
+    """
+    if not allowed or request.path in ASKED_BY_ADDRESS:
+        return
+    for host in (host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")):
+        if not host_is_trusted(host.lower(), allowed):
+            raise SecurityError(f"This server does not answer to the name {host!r}.")
+
+
+def refuse_other_sites(request: Request, allowed: frozenset[str]) -> None:
+    """Refuse a request that changes something, sent by a page whose origin is not `allowed`.
+
+    Browsers name the page's origin in every such request; programs send none. Without this, any
+    page could upload or delete here through its visitor's browser.
+    """
+    environ = request.environ
+    if request.method in SAFE_METHODS and OVERRIDE not in environ:
+        return
+    origin = environ.get("HTTP_ORIGIN")
+    is_foreign = origin is not None and origin.lower().partition("://")[2] != _own_host(request)
+    is_foreign = is_foreign or environ.get("HTTP_SEC_FETCH_SITE") == "cross-site"
+    if is_foreign and _allowed_origin(request, allowed) is None:
+        raise Forbidden("This server takes no requests from pages of other sites.")
+
+
+def _own_host(request: Request) -> str | None:
+    """Host and port of the request's URL, as an origin has them; None where it has none.
+
+    Werkzeug's `request.host` is empty for names that DNS does not allow, such as my_server. The
+    origin of a sandboxed page, `null`, would then look like our own.
+    """
+    default_port = ":443" if request.scheme == "https" else ":80"
+    return request.environ.get("HTTP_HOST", "").lower().removesuffix(default_port) or None
+
+
+def answer_preflight(request: Request, allowed: frozenset[str]) -> Response | None:
+    """The answer to a browser that asks before it sends what an HTML form could not."""
+    if request.method != "OPTIONS" or _allowed_origin(request, allowed) is None:
+        return None
+    if "Access-Control-Request-Method" not in request.headers:
+        return None
+    response = Response(status=204)
+    response.headers["Access-Control-Allow-Methods"] = METHODS
+    # Whatever header a page sends, the views read those they know.
+    response.headers["Access-Control-Allow-Headers"] = request.headers.get(
+        "Access-Control-Request-Headers", ""
+    )
+    response.headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
+    return response
+
+
+def open_to_origin(request: Request, response: Response, allowed: frozenset[str]) -> None:
+    """Let an allowed page read the answer."""
+    if not allowed:
+        return
+    response.vary.add("Origin")
+    origin = _allowed_origin(request, allowed)
+    if origin is not None:
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = EXPOSED
+
+
+def _allowed_origin(request: Request, allowed: frozenset[str]) -> str | None:
+    """The origin of the requesting page, if it is an allowed one."""
+    origin: str | None = request.environ.get("HTTP_ORIGIN")
+    return origin if origin is not None and allowed & {origin, ANY_ORIGIN} else None

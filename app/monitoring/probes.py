@@ -1,0 +1,81 @@
+"""For the programs that watch the server: /healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import cast
+
+from flask import Blueprint, Flask, Response, current_app, jsonify
+from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from app.http.context import current_owner, current_services
+from app.monitoring.instruments import Instruments
+from app.monitoring.reading import Snapshot, all_counts, start_time
+from app.storage.room import free_bytes
+
+health = Blueprint("health", __name__)
+metrics = Blueprint("metrics", __name__)
+
+_EXTENSION = "sluice.instruments"
+
+
+def init_app(app: Flask, instruments: Instruments) -> None:
+    """Have the metrics tell what `instruments`, and those of the other processes, have counted."""
+    app.extensions[_EXTENSION] = instruments
+
+
+@health.get("/healthz")
+def alive() -> Response:
+    """The process answers."""
+    return Response('{"status":"ok"}\n', mimetype="application/json")
+
+
+@health.get("/readyz")
+def ready() -> tuple[Response, int]:
+    """Whether uploads can be taken, and what is wrong with the folders where they cannot."""
+    services = current_services()
+    services.uploads.active(current_owner(), 1)
+    problems = services.store.problems()
+    is_ready = not any(problem.is_fatal for problem in problems)
+    document = {
+        "status": "ready" if is_ready else "not ready",
+        "problems": [asdict(problem) for problem in problems],
+    }
+    return jsonify(document), 200 if is_ready else 503
+
+
+@metrics.get("/metrics")
+def everything() -> Response:
+    """The text that Prometheus reads: what all processes have counted, and the present state."""
+    return Response(generate_latest(_Everything()), content_type=CONTENT_TYPE_LATEST)
+
+
+def snapshot() -> Snapshot:
+    """All of it as numbers."""
+    return Snapshot(_Everything().collect())
+
+
+class _Everything:
+    def collect(self) -> Iterable[Metric]:
+        instruments = cast(Instruments, current_app.extensions[_EXTENSION])
+        yield from all_counts(instruments).collect()
+        yield GaugeMetricFamily(
+            "sluice_start_time_seconds",
+            "When the server started, in seconds since 1970.",
+            value=start_time(instruments),
+        )
+        services = current_services()
+        under_way = GaugeMetricFamily(
+            "sluice_uploads_under_way", "Uploads that are not complete.", labels=["state"]
+        )
+        for state, count in services.uploads.count_active().items():
+            under_way.add_metric([state.value], count)
+        yield under_way
+        free = GaugeMetricFamily(
+            "sluice_free_bytes", "Free space that uploads may use.", labels=["folder"]
+        )
+        free.add_metric(["staging"], free_bytes(services.settings.staging_dir))
+        free.add_metric(["library"], free_bytes(services.settings.library_dir))
+        yield free
