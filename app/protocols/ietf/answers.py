@@ -1,22 +1,36 @@
-"""Answers: the state of an upload in header fields."""
+"""What a client is told: the upload's state in header fields, 104 interim responses, digests."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from flask import Response, jsonify
 
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.http.context import current_services
+from app.http.digests import ALGORITHMS
 from app.http.documents import chunk_document
-from app.protocols.ietf.headers import write_limits
+from app.ingest.gunicorn_socket.connection import send_interim
+from app.ingest.source import BodySource, HashingSource
+from app.protocols.ietf.headers import parse_wanted_digests, write_limits, write_repr_digest
 from app.protocols.ietf.versions import InteropVersion
 from app.settings import Settings
 
+INTERIM_STATUS = "104 Upload Resumption Supported"
+
+PROGRESS_SECONDS = 1.0
+"""Shortest time between two offsets; the core records them about as often."""
+
+SHA256 = "sha-256"
+"""The digest that every published file eventually has; the name in RFC 9530's registry."""
+
 
 def is_complete(upload: Upload) -> bool:
-    """Whether every byte has arrived and the client has nothing more to do."""
+    """Whether every byte has arrived, so that the client is done."""
     return upload.state is not UploadState.RECEIVING
 
 
@@ -34,7 +48,7 @@ def state_headers(upload: Upload, version: InteropVersion) -> dict[str, str]:
 
 
 def limit_headers(version: InteropVersion, upload: Upload | None = None) -> dict[str, str]:
-    """`Upload-Limit`, where the version has it; without an upload those of one just made."""
+    """`Upload-Limit`, if the version has it; without an upload, for one that is created now."""
     if version.lifetime_limit is None:
         return {}
     settings = current_services().settings
@@ -45,7 +59,7 @@ def limit_headers(version: InteropVersion, upload: Upload | None = None) -> dict
 
 
 def _lifetime(upload: Upload | None, settings: Settings) -> int:
-    """Whole seconds from now until the upload expires, if nothing more is heard of it."""
+    """Whole seconds until the upload expires, unless more bytes arrive."""
     lifetime = timedelta(seconds=settings.expiry_seconds)
     if upload is not None:
         idle = datetime.now(UTC) - upload.active_at
@@ -56,13 +70,72 @@ def _lifetime(upload: Upload | None, settings: Settings) -> int:
 def acknowledgement(
     upload: Upload, version: InteropVersion, status: int, *, is_last: bool
 ) -> Response:
-    """The answer to a request whose bytes were taken, with a document unless the status is 204.
+    """The answer to a request whose bytes were stored, with a document unless the status is 204.
 
-    A client that says there is more to come is told so too, even where the length shows that
-    there is not: it ends the upload with a request of its own (draft -12, section 4.1.3).
+    A client that says more bytes will follow gets "incomplete" back, even if the length shows that
+    none are missing: it ends the upload with another request (draft -12, section 4.1.3).
     """
     response = Response(status=status) if status == 204 else jsonify(chunk_document(upload))
     response.status_code = status
     response.headers.update(state_headers(upload, version))
     response.headers.update(version.write_completeness(is_last))
     return response
+
+
+class Interim:
+    """104 (Upload Resumption Supported) interim responses to one request.
+
+    None are sent if `version` is None: the draft forbids them for clients that name no version we
+    speak (appendix "Draft Version Identification"), and a proxy may not pass them on.
+    """
+
+    def __init__(self, environ: dict[str, Any], version: InteropVersion | None) -> None:
+        self._environ = environ
+        self._version = version
+        self._offset = 0
+        self._told_at = time.monotonic()
+
+    def announce(self, headers: Mapping[str, str]) -> None:
+        """Send the URL of the upload resource, and its limits."""
+        self._send(headers)
+
+    def progress(self, offset: int) -> None:
+        """Say that the bytes before `offset` are safe, unless that was done just now."""
+        is_due = time.monotonic() - self._told_at >= PROGRESS_SECONDS
+        if is_due and offset > self._offset and self._version and self._version.has_progress:
+            self._offset, self._told_at = offset, time.monotonic()
+            self._send({"Upload-Offset": str(offset)})
+
+    def _send(self, headers: Mapping[str, str]) -> None:
+        if self._version is not None:
+            number = str(self._version.number)
+            lines = {"Upload-Draft-Interop-Version": number, **headers}
+            send_interim(self._environ, INTERIM_STATUS, lines)
+
+
+class WantedDigest:
+    """The file's digest for clients that want it (RFC 9530, section 4).
+
+    It is computed for a file that arrives in one request; for others it is what is on record.
+    """
+
+    def __init__(self, header: str) -> None:
+        self._names = parse_wanted_digests(header)
+        self._hashed: HashingSource | None = None
+
+    def watch(self, source: BodySource) -> BodySource:
+        """`source`, which must be the whole file, hashed as it passes if a digest is wanted."""
+        if not self._names:
+            return source
+        self._hashed = HashingSource(source, ALGORITHMS[self._names[0]])
+        return self._hashed
+
+    def headers(self, upload: Upload) -> dict[str, str]:
+        """`Repr-Digest`, if it is wanted and known."""
+        if self._hashed is not None:
+            digest = bytes.fromhex(self._hashed.hexdigest())
+            return {"Repr-Digest": write_repr_digest(self._names[0], digest)}
+        if SHA256 in self._names and upload.sha256 is not None:
+            digest = bytes.fromhex(upload.sha256)
+            return {"Repr-Digest": write_repr_digest(SHA256, digest)}
+        return {}

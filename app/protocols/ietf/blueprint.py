@@ -14,14 +14,18 @@ from app.http.digests import digest_source
 from app.http.problems import answer, report
 from app.http.proxy import came_directly, location_of
 from app.ingest.source import BodySource
-from app.protocols.ietf.answers import acknowledgement, limit_headers, state_headers
+from app.protocols.ietf.answers import (
+    Interim,
+    WantedDigest,
+    acknowledgement,
+    limit_headers,
+    state_headers,
+)
 from app.protocols.ietf.errors import NotPartialUpload, problem_of
 from app.protocols.ietf.headers import parse_filename, parse_length, parse_repr_digest
-from app.protocols.ietf.interim import Interim
 from app.protocols.ietf.receiving import Receiving
 from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
 from app.protocols.ietf.versions import DRAFT_12, PARTIAL_UPLOAD, VERSIONS, InteropVersion
-from app.protocols.ietf.wanted_digest import WantedDigest
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("resumable", __name__, url_prefix="/resumable")
@@ -33,7 +37,7 @@ VERSION_HEADER = "Upload-Draft-Interop-Version"
 
 
 def _named_version() -> InteropVersion | None:
-    """The version the client names, if it is one of the table."""
+    """The version that the client names, if we speak it."""
     with suppress(InvalidRequest):
         return VERSIONS.get(parse_length(request.headers.get(VERSION_HEADER, ""), VERSION_HEADER))
     return None
@@ -53,9 +57,9 @@ def _name_version(response: Response) -> Response:
 
 @blueprint.errorhandler(UploadError)
 def _failed(error: UploadError) -> Response:
-    """The problem, with what the client must know to go on."""
+    """The problem, with what the client must know to continue."""
     version = _version()
-    if not isinstance(error, WriterSuperseded):  # A newer request wants this one gone.
+    if not isinstance(error, WriterSuperseded):  # A newer request replaced this one.
         report(error)
     response = answer(*problem_of(error, version))
     if isinstance(error, TooLarge):
@@ -68,10 +72,10 @@ def _failed(error: UploadError) -> Response:
 
 
 def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
-    """What stands after a request that failed.
+    """The state of the upload after a request that failed.
 
-    An upload that it has ended, as bytes that are not those of the digest do, is complete as far
-    as its client is concerned: there is nothing to resume (draft -12, section 4.1.2).
+    If the request ended the upload, for instance with bytes that do not match its digest, the
+    client is told "complete": there is nothing to resume (draft -12, section 4.1.2).
     """
     if "upload" not in g or isinstance(error, WriterSuperseded):
         return version.write_completeness(is_complete=False)
@@ -89,7 +93,7 @@ def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
 
 @blueprint.route("/", methods=["POST", "PUT"], provide_automatic_options=False)
 def create() -> Response:
-    """Make an upload resource, and take what the request brings of its bytes."""
+    """Create an upload resource and store the bytes in the request."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     transfer = parse_creation(dict(request.headers), version, _content_length())
     body = _checked(wanted.watch(open_body()) if transfer.is_last else open_body())
@@ -114,7 +118,7 @@ def options() -> Response:
 
 def _new_upload(transfer: Transfer) -> Upload:
     headers = request.headers
-    # A body too large must be refused before the upload is made, also where it is not the whole.
+    # A body that is too large is refused before the upload is created, even if it is only a part.
     current_services().settings.policy.check_length(transfer.end)
     digest = headers.get("Repr-Digest")
     upload, _ = current_services().uploads.create(
@@ -133,7 +137,7 @@ def _new_upload(transfer: Transfer) -> Upload:
 
 @blueprint.get("/<upload_id>")
 def look(upload_id: str) -> Response:
-    """How far the upload is; a request that still writes is ended first."""
+    """The offset of the upload; a request that is still writing is ended first."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     _refuse_state(version, "Upload-Length")
     upload = _settled(upload_id)
@@ -143,7 +147,7 @@ def look(upload_id: str) -> Response:
 
 @blueprint.patch("/<upload_id>")
 def append(upload_id: str) -> Response:
-    """Take the bytes that follow those that are there."""
+    """Store the bytes that follow those already received."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     if version.append_type not in {None, request.mimetype}:
         raise NotPartialUpload(f"Send the bytes as {version.append_type}.")
@@ -166,14 +170,14 @@ def cancel(upload_id: str) -> Response:
 
 
 def _refuse_state(version: InteropVersion, *others: str) -> None:
-    """Earlier drafts refuse a request that tells the state: it was meant to be another one."""
+    """Earlier drafts refuse a request with state headers: the client meant another request."""
     barred = {version.completeness_header, "Upload-Offset", *others}
-    told = barred & set(request.headers.keys())
-    if version.bars_state_on_lookup and told:
-        raise InvalidRequest(f"These headers do not belong here: {', '.join(sorted(told))}.")
+    found = barred & set(request.headers.keys())
+    if version.bars_state_on_lookup and found:
+        raise InvalidRequest(f"These headers do not belong here: {', '.join(sorted(found))}.")
 
 
-# ---- what they share -----------------------------------------------------------------------------
+# ---- shared --------------------------------------------------------------------------------------
 
 
 def _settled(upload_id: str) -> Upload:
@@ -182,7 +186,7 @@ def _settled(upload_id: str) -> Upload:
 
 
 def _remember(upload: Upload) -> Upload:
-    """For the log, and for the answer should the request fail."""
+    """Note the upload for the log, and for the answer in case the request fails."""
     g.upload = note_upload(upload)
     return upload
 
@@ -205,6 +209,6 @@ def _checked(body: BodySource) -> BodySource:
 
 
 def _content_length() -> int | None:
-    """None for a chunked body; a request that says neither has none (RFC 9112, section 6.3)."""
+    """None for a chunked body; 0 for a request without either header (RFC 9112, section 6.3)."""
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     return None if is_chunked else request.content_length or 0

@@ -1,4 +1,4 @@
-"""What the protocol adds to the error tree, and its problem types (draft -12, section 7)."""
+"""The errors that this protocol adds to the tree, and its problem types (draft -12, section 7)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Members = dict[str, object]
 
 
 class InconsistentLength(InvalidRequest):
-    """A request tells another length of the upload than it, or an earlier one, does elsewhere."""
+    """A request contradicts itself or an earlier one about the length of the upload."""
 
     code = "inconsistent_upload_length"
-    title = "The lengths told of the upload differ"
+    title = "The upload lengths are inconsistent"
 
 
 class NotPartialUpload(InvalidRequest):
-    """The content of an append is not labelled as a part of an upload."""
+    """The content type of an append is not that of a partial upload."""
 
     code = "not_partial_upload"
     title = f"The content is not {PARTIAL_UPLOAD}"
@@ -36,7 +36,7 @@ class NotPartialUpload(InvalidRequest):
 
 
 def problem_of(error: UploadError, version: InteropVersion) -> tuple[Problem, Members]:
-    """The problem with the status of that version, and the members its type has."""
+    """The problem with the status for that version, and the members of its type."""
     problem = Problem.of(error)
     if isinstance(error, OffsetMismatch):
         offsets = {"expected-offset": error.expected, "provided-offset": error.provided}

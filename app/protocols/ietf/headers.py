@@ -1,4 +1,4 @@
-"""Codecs of the header fields, which are structured fields (RFC 9651)."""
+"""Codecs of the header fields, which are structured fields (RFC 9651). Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from app.domain.media_type import PLAYABLE
 from app.http.digests import ALGORITHMS
 
 MAX_INTEGER = 999_999_999_999_999
-"""The largest Integer there is (RFC 9651, section 3.3.1); a larger limit is announced as this."""
+"""The largest Integer (RFC 9651, section 3.3.1); larger limits are announced as this."""
 
 MAX_FIELD_CHARACTERS = 8190
-"""Longest field that is read: as long as one line of it may be. The time to parse one grows with
-the square of its length: 10 ms for this, a minute for the 800 KB that 100 lines can make."""
+"""Longest field that is parsed: one header line. Parsing time grows with the square of the length:
+10 ms for this one, a minute for the 800 KB that 100 lines can hold."""
 
 _EXTENDED_NAME = re.compile(r";\s*filename\*\s*=", re.IGNORECASE)
 
@@ -50,7 +50,7 @@ def write_limits(limits: dict[str, int]) -> str:
 
 
 def parse_repr_digest(text: str) -> str | None:
-    """The digest of the whole file as the upload keeps it; None without a known algorithm."""
+    """The digest of the whole file as `algorithm:hex`; None without a known algorithm."""
     given = _dictionary(text, "Repr-Digest")
     for name, algorithm in ALGORITHMS.items():
         if name not in given:
@@ -63,7 +63,7 @@ def parse_repr_digest(text: str) -> str | None:
 
 
 def write_repr_digest(name: str, digest: bytes) -> str:
-    """The value of `Repr-Digest` for a digest of the algorithm that the registry calls `name`."""
+    """The value of `Repr-Digest`; `name` is the algorithm's in the registry of RFC 9530."""
     dictionary = Dictionary()
     dictionary[name] = digest
     return str(dictionary)
@@ -79,9 +79,9 @@ def parse_wanted_digests(text: str) -> list[str]:
 
 
 def parse_filename(disposition: str, content_type: str) -> str:
-    """The file's name from `Content-Disposition`; without one, an extension from its type.
+    """The file's name in `Content-Disposition`; without one, "unnamed" with its type's extension.
 
-    `filename*` (RFC 8187) comes before `filename`, in whatever order they stand (RFC 6266, 4.3).
+    `filename*` (RFC 8187) takes precedence over `filename` in either order (RFC 6266, 4.3).
     """
     text = _EXTENDED_NAME.sub("; extended*=", _as_utf8(disposition))
     _, parameters = parse_options_header(text)
@@ -97,7 +97,7 @@ def _extension(content_type: str) -> str:
 
 
 def _as_utf8(text: str) -> str:
-    """What clients send that put a name into the header as it is; WSGI reads it as Latin-1."""
+    """`text` of clients that send names as raw UTF-8, which WSGI decodes as Latin-1."""
     try:
         return text.encode("latin-1").decode()
     except UnicodeError:
@@ -112,7 +112,7 @@ def _item(text: str, name: str) -> Any:
 
 def _dictionary(text: str, name: str) -> Any:
     dictionary = Dictionary()
-    if text.strip():  # An empty one is as good as none (RFC 9651, section 3.2).
+    if text.strip():  # An empty one counts as absent (RFC 9651, section 3.2).
         _parse(dictionary, text, name)
     return dictionary
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from app.domain.errors import ChunkMismatch, OffsetMismatch
 from app.domain.upload import Upload
 from app.ingest.source import BodySource
+from app.protocols.ietf.answers import Interim
 from app.protocols.ietf.errors import InconsistentLength
-from app.protocols.ietf.interim import Interim
 from app.protocols.ietf.transfer import Transfer
 from app.protocols.ietf.versions import InteropVersion
 from app.uploads.service import UploadService

@@ -1,4 +1,4 @@
-"""What the headers of a request say of the bytes it brings. Pure."""
+"""What the headers of a request say about the bytes in it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.protocols.ietf.versions import UPLOAD_COMPLETE, InteropVersion
 class Transfer:
     """The content of a creation or an append; lengths and offsets in bytes.
 
-    `content_length` is None for a chunked body, `upload_length` where the request does not tell.
+    `content_length` is None for a chunked body, `upload_length` if the request does not say.
     """
 
     is_last: bool
@@ -25,19 +25,19 @@ class Transfer:
 
     @property
     def end(self) -> int:
-        """Where the bytes end, as far as is known before they come."""
+        """The offset at which the bytes end, as far as that is known before they arrive."""
         return self.offset + (self.content_length or 0)
 
     def length(self, known: int | None) -> int | None:
-        """The length of the file, of which `known` was told earlier; None if nobody told yet.
+        """The length of the file, `known` if an earlier request stated it; None if still unknown.
 
-        Raises `InconsistentLength` where what was told differs, or the bytes reach beyond it.
+        Raises `InconsistentLength` where statements differ, or the bytes reach beyond the length.
         """
         is_rest = self.is_last and self.content_length is not None
-        told = {known, self.upload_length, self.end if is_rest else None} - {None}
-        if len(told) > 1:
-            raise InconsistentLength("The length of the upload is told in ways that differ.")
-        length = told.pop() if told else None
+        stated = {known, self.upload_length, self.end if is_rest else None} - {None}
+        if len(stated) > 1:
+            raise InconsistentLength("The request states different lengths of the upload.")
+        length = stated.pop() if stated else None
         if length is not None and self.end > length:
             raise InconsistentLength(
                 f"The content ends at byte {self.end}, but the upload has {length} bytes."
@@ -57,7 +57,7 @@ def parse_creation(
 def parse_append(
     headers: Mapping[str, str], version: InteropVersion, content_length: int | None
 ) -> Transfer:
-    """The content of a request that goes on with an upload; raises `InvalidRequest`."""
+    """The content of a request that continues an upload; raises `InvalidRequest`."""
     offset = _number(headers, "Upload-Offset")
     if offset is None:
         raise InvalidRequest("The Upload-Offset header is missing.")

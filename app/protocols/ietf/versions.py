@@ -1,8 +1,8 @@
 """The drafts, as a table of differences.
 
-Each version of the draft has an interop version, which a client names in its request. A version
-is written as what it has otherwise than the one after it. iOS 17 sends 3, iOS 18.0 5, iOS 18.1
-and later 6, iOS 26 8; macOS 14, 15.0, 15.1 and 26 the same.
+A client names the interop version of its draft in the request. Each version here is written as its
+differences from the next one. iOS 17 sends 3, iOS 18.0 sends 5, iOS 18.1 and later 6, iOS 26 8;
+macOS 14, 15.0, 15.1 and 26 send the same.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ PARTIAL_UPLOAD = "application/partial-upload"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InteropVersion:
-    """What one interop version asks for."""
+    """What one interop version requires."""
 
     number: int
     completeness_header: str = UPLOAD_COMPLETE
-    """`Upload-Incomplete` says the opposite."""
+    """`Upload-Incomplete` has the opposite meaning."""
     default_completeness: bool | None = None
-    """What an append without that header means; None where it must have it."""
+    """What an append without that header means; None if the header is required."""
     append_type: str | None = PARTIAL_UPLOAD
     """Content-Type of an append; None for any."""
     lifetime_limit: str | None = "max-age"
-    """The key for the lifetime in `Upload-Limit`; None where there is no such header."""
+    """The key for the lifetime in `Upload-Limit`; None if the version has no such header."""
     has_progress: bool = True
-    """Whether 104s may tell the offset."""
+    """Whether 104 responses may have the offset."""
     completed_status: int = 200
     appended_status: int = 204
     gone_status: int = 410
     completed_upload_status: int | None = None
-    """For bytes sent to a complete upload, with a problem type of its own, where there is one."""
+    """Status for bytes sent to a complete upload; None if there is no problem type for it."""
     bars_state_on_lookup: bool = False
-    """Whether a HEAD or DELETE that tells of offset or completeness must be refused."""
+    """Whether a HEAD or DELETE with an offset or completeness must be refused."""
     ends_overlong_upload: bool = True
-    """Whether bytes beyond the length make the upload invalid, or are just not taken."""
+    """Whether bytes beyond the length end the upload, or are merely refused."""
     ignores_malformed_length: bool = True
-    """Whether an `Upload-Length` that is no length counts as none, or makes the request invalid."""
+    """Whether a malformed `Upload-Length` is ignored, or makes the request invalid."""
 
     def write_completeness(self, is_complete: bool) -> dict[str, str]:
         """The header that says whether the upload is complete."""
@@ -80,5 +80,5 @@ VERSIONS = {
     version.number: version
     for version in (_DRAFT_01, _DRAFT_02, _DRAFT_03, _DRAFT_05, _DRAFT_06, DRAFT_12)
 }
-"""By the number in `Upload-Draft-Interop-Version`. Without a known one a request is read as the
+"""By the number in `Upload-Draft-Interop-Version`. A request without a known number is read as the
 newest draft, and gets no interim response."""
