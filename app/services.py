@@ -89,7 +89,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         )
 
     uploads = receiver(UploadService)
-    library = VideoLibrary(records, store, clock=_now)
+    library = VideoLibrary(records, store, policy=settings.policy, clock=_now)
     return Services(
         settings=settings,
         uploads=uploads,

@@ -160,6 +160,10 @@ class Server:
         """POST to a path of this server."""
         return requests.post(self.url + path, timeout=60, verify=self._verify, **options)
 
+    def patch(self, path: str, **options: Any) -> requests.Response:
+        """PATCH a path of this server."""
+        return requests.patch(self.url + path, timeout=60, verify=self._verify, **options)
+
     def delete(self, path: str, **options: Any) -> requests.Response:
         """DELETE a path of this server."""
         return requests.delete(self.url + path, timeout=60, verify=self._verify, **options)

@@ -1,4 +1,4 @@
-"""/api/videos: list, look at, delete."""
+"""/api/videos: list, look at, rename, delete."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from flask import Blueprint, Response, jsonify, request
 
 from app.domain.errors import InvalidRequest
 from app.domain.upload import parse_upload_id
+from app.domain.video_list import VideoList, VideoOrder
+from app.http.bodies import json_object, member
 from app.http.context import current_owner, current_services, note_upload
 from app.http.documents import video_document
 
@@ -16,12 +18,13 @@ DEFAULT_PAGE = 50
 
 @blueprint.get("")
 def index() -> Response:
-    """A page of videos, newest first; `next` is the `cursor` of the following page."""
+    """A page of the videos that `q` and `sort` ask for; `next` is the following page's `cursor`."""
     limit = request.args.get("limit", str(DEFAULT_PAGE))
     if not (limit.isascii() and limit.isdecimal()):
         raise InvalidRequest("The limit must be a whole number.")
+    wanted = VideoList.parse(request.args.get("q", ""), request.args.get("sort", VideoOrder.NEWEST))
     page = current_services().library.page(
-        current_owner(), limit=int(limit[:9]), cursor=request.args.get("cursor")
+        current_owner(), wanted, limit=int(limit[:9]), cursor=request.args.get("cursor")
     )
     return jsonify(
         {"videos": [video_document(video) for video in page.videos], "next": page.next_cursor}
@@ -32,6 +35,15 @@ def index() -> Response:
 def show(upload_id: str) -> Response:
     """One video."""
     video = current_services().library.get(current_owner(), parse_upload_id(upload_id))
+    return jsonify(video_document(note_upload(video)))
+
+
+@blueprint.patch("/<upload_id>")
+def rename(upload_id: str) -> Response:
+    """Give a video another name; answers as `show` does."""
+    filename = member(json_object(), "filename", kind=str)
+    library = current_services().library
+    video = library.rename(current_owner(), parse_upload_id(upload_id), filename)
     return jsonify(video_document(note_upload(video)))
 
 

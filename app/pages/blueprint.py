@@ -9,6 +9,7 @@ from flask import Blueprint, render_template, request
 
 from app.domain.media_type import is_playable, media_type
 from app.domain.upload import Upload, parse_upload_id
+from app.domain.video_list import VideoList, VideoOrder
 from app.http.context import current_owner, current_services
 
 LIBRARY_PAGE_SIZE = 50
@@ -39,12 +40,16 @@ class VideoView:
 def index() -> str:
     """The start page: the drop area, the uploads and the first page of the library."""
     services = current_services()
+    search = request.args.get("q", "").strip()
+    wanted = VideoList.parse(search, request.args.get("sort") or VideoOrder.NEWEST)
     cursor = request.args.get("cursor")
-    page = services.library.page(current_owner(), limit=LIBRARY_PAGE_SIZE, cursor=cursor)
+    page = services.library.page(current_owner(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     return render_template(
         "upload.html",
         videos=[view_of(video) for video in page.videos],
         next_cursor=page.next_cursor,
+        search=search,
+        order=wanted.order.value,
         upload_url="/upload",
         chunk_bytes=services.settings.chunk_bytes,
         max_upload_bytes=services.settings.max_upload_bytes,

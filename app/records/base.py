@@ -9,6 +9,7 @@ from typing import Protocol
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId
+from app.domain.video_list import Position, VideoList
 
 
 class UploadRecords(Protocol):
@@ -132,7 +133,7 @@ class UploadRecords(Protocol):
         ...
 
     def rename(self, upload_id: UploadId, filename: str) -> Upload:
-        """Note the name of an upload created without; raises `UploadGone` if it has ended."""
+        """Note the new name of an upload; raises `UploadGone` if it has ended."""
         ...
 
     def forget_key(self, upload_id: UploadId) -> None:
@@ -152,9 +153,9 @@ class UploadRecords(Protocol):
         ...
 
     def videos(
-        self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
+        self, owner: str, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
-        """The owner's complete uploads, newest first, from after the one `before` names."""
+        """The owner's complete uploads that are `wanted`, in its order, from after a position."""
         ...
 
     def in_state(

@@ -12,6 +12,7 @@ from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId
+from app.domain.video_list import Position, VideoList
 from app.records.base import moved_one_by_one, released_key
 
 
@@ -200,13 +201,21 @@ class MemoryRecords:
         return {state: counts[state] for state in sorted(ACTIVE)}
 
     def videos(
-        self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
+        self, owner: str, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
         """See `UploadRecords.videos`."""
-        found = self._where(lambda u: u.owner == owner and u.state is UploadState.COMPLETE)
-        keyed = [((u.published_at or u.active_at, u.id), u) for u in found]
-        later = [(key, u) for key, u in keyed if before is None or key < before]
-        return [u for _, u in sorted(later, key=lambda pair: pair[0], reverse=True)][:limit]
+        found = self._where(
+            lambda u: (
+                u.owner == owner and u.state is UploadState.COMPLETE and wanted.has(u.filename)
+            )
+        )
+        found.sort(key=wanted.order.position, reverse=wanted.order.is_descending)
+        position = wanted.order.position
+        if after is not None and wanted.order.is_descending:
+            found = [video for video in found if position(video) < after]
+        elif after is not None:
+            found = [video for video in found if position(video) > after]
+        return found[:limit]
 
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None

@@ -27,6 +27,7 @@ from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId, UploadKind
+from app.domain.video_list import Position, VideoList, search_form, sort_form
 from app.records.base import moved_one_by_one
 from app.records.driver import fetch, run
 from app.records.engine import Database
@@ -40,12 +41,12 @@ from app.records.statements import (
     RELEASE_KEY,
     UPDATE_UPLOAD,
 )
-from app.records.tables import Instant, uploads
+from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
 
 _NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
 
-COLUMNS = tuple(uploads.columns.keys())
+COLUMNS = tuple(column.name for column in UPLOAD)
 
 
 class SqlRecords:
@@ -221,7 +222,7 @@ class SqlRecords:
         with self._database.write() as connection:
             before = _get(connection, upload_id, for_update=True).require_present()
             connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(filename=filename)
+                update(uploads).where(uploads.c.id == upload_id).values(_names(filename))
             )
             return replace(before, filename=filename)
 
@@ -242,7 +243,7 @@ class SqlRecords:
     def active(self, owner: str, limit: int) -> list[Upload]:
         """See `UploadRecords.active`."""
         return self._list(
-            select(uploads)
+            select(*UPLOAD)
             .where(uploads.c.owner == owner, uploads.c.state.in_(ACTIVE))
             .order_by(uploads.c.created_at.desc(), uploads.c.id)
             .limit(limit)
@@ -258,23 +259,25 @@ class SqlRecords:
         return {state: found.get(state, 0) for state in sorted(ACTIVE)}
 
     def videos(
-        self, owner: str, limit: int, before: tuple[datetime, UploadId] | None
+        self, owner: str, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
         """See `UploadRecords.videos`."""
-        query = select(uploads).where(
-            uploads.c.owner == owner, uploads.c.state == UploadState.COMPLETE
-        )
-        if before is not None:
-            position = tuple_(literal(before[0], Instant), literal(before[1]))
-            query = query.where(tuple_(uploads.c.published_at, uploads.c.id) < position)
-        newest_first = (uploads.c.published_at.desc(), uploads.c.id.desc())
-        return self._list(query.order_by(*newest_first).limit(limit))
+        key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
+        query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO)
+        for word in wanted.words:
+            query = query.where(uploads.c.search_name.contains(word, autoescape=True))
+        if after is not None:
+            place = tuple_(key, uploads.c.id)
+            start = tuple_(literal(after.key, key.type), literal(after.upload_id))
+            query = query.where(place < start if is_descending else place > start)
+        order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
+        return self._list(query.order_by(*order).limit(limit))
 
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:
         """See `UploadRecords.in_state`."""
-        query = select(uploads).where(uploads.c.state == state)
+        query = select(*UPLOAD).where(uploads.c.state == state)
         if idle_since is not None:
             query = query.where(uploads.c.active_at <= idle_since)
         return self._list(query.order_by(uploads.c.active_at).limit(limit))
@@ -282,7 +285,7 @@ class SqlRecords:
     def without_sha256(self, limit: int) -> list[Upload]:
         """See `UploadRecords.without_sha256`."""
         return self._list(
-            select(uploads)
+            select(*UPLOAD)
             .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
             .order_by(uploads.c.active_at)
             .limit(limit)
@@ -297,7 +300,7 @@ class SqlRecords:
     def _wholes_of(self, part_id: UploadId, *states: UploadState) -> list[Upload]:
         made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
         return self._list(
-            select(uploads).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
+            select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
         )
 
     def _list(self, query: Select[Any]) -> list[Upload]:
@@ -352,7 +355,15 @@ def _store(connection: Connection, upload: Upload) -> None:
 
 
 def _to_row(upload: Upload) -> dict[str, Any]:
-    return {name: getattr(upload, name) for name in COLUMNS}
+    return {name: getattr(upload, name) for name in COLUMNS} | _names(upload.filename)
+
+
+def _names(filename: str) -> dict[str, str | bytes]:
+    return {
+        "filename": filename,
+        "search_name": search_form(filename),
+        "sort_name": sort_form(filename),
+    }
 
 
 def _from_row(row: Sequence[Any]) -> Upload:

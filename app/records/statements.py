@@ -9,20 +9,20 @@ from sqlalchemy import bindparam, insert, literal_column, select, update
 
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
 from app.records.base import released_key
-from app.records.tables import uploads
+from app.records.tables import UPLOAD, uploads
 
-BY_ID = select(uploads).where(uploads.c.id == bindparam("upload_id"))
+BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
 
 BY_ID_FOR_UPDATE = BY_ID.with_for_update()
 
-BY_CLIENT_KEY = select(uploads).where(
+BY_CLIENT_KEY = select(*UPLOAD).where(
     uploads.c.owner == bindparam("owner"), uploads.c.client_key == bindparam("client_key")
 )
 
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
 BY_FINGERPRINT = (
-    select(uploads)
+    select(*UPLOAD)
     .where(
         uploads.c.owner == bindparam("owner"),
         uploads.c.fingerprint == bindparam("fingerprint"),

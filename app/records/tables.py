@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 
 from app.domain.ranges import RangeSet
@@ -58,6 +59,14 @@ class Ranges(TypeDecorator[RangeSet]):
         return None if value is None else RangeSet.from_bytes(value)
 
 
+IS_VIDEO = text("state = 'complete'")
+
+
+def _videos(name: str, column: str) -> Index:
+    """Each order in which videos are listed. Uploads under way cost these indexes nothing."""
+    return Index(name, "owner", column, "id", sqlite_where=IS_VIDEO, postgresql_where=IS_VIDEO)
+
+
 metadata = MetaData()
 
 uploads = Table(
@@ -78,12 +87,21 @@ uploads = Table(
     Column("metadata", Text),
     Column("repr_digest", String(200)),
     Column("received", Ranges, nullable=False),
+    Column("search_name", Text, nullable=False),
+    Column("sort_name", LargeBinary, nullable=False),
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
     Index("uploads_by_fingerprint", "owner", "fingerprint"),
     Index("uploads_by_activity", "state", "active_at"),
     Index("uploads_by_digest", "state", "sha256", "active_at"),
-    Index("uploads_by_publication", "owner", "state", "published_at", "id"),
+    _videos("uploads_by_publication", "published_at"),
+    _videos("uploads_by_name", "sort_name"),
+    _videos("uploads_by_length", "length"),
 )
+
+UPLOAD = tuple(
+    column for column in uploads.columns if column.name not in {"search_name", "sort_name"}
+)
+"""The columns that make an `Upload`. The rest are derived from its name, and only searched."""
 
 parts = Table(
     "parts",

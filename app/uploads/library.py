@@ -1,31 +1,33 @@
-"""Published uploads: list, look at, read, delete."""
+"""Published uploads: list, look at, read, rename, delete."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from io import RawIOBase
 
 from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.domain.upload import Upload, UploadId
+from app.domain.video_list import VideoList
 from app.records.base import UploadRecords
 from app.storage.base import SharingStore
 
 MAX_PAGE = 200
 """Most videos on one page; more are cut to it."""
 
-log = logging.getLogger(__name__)
+NEWEST_FIRST = VideoList()
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class VideoPage:
-    """Some videos, newest first; `next_cursor` names where the next page goes on, if any."""
+    """Some videos of a list; `next_cursor` names the page after them, if there is one."""
 
     videos: list[Upload]
     next_cursor: str | None
@@ -35,19 +37,36 @@ class VideoLibrary:
     """What the pages, the API and delivery do with complete uploads."""
 
     def __init__(
-        self, records: UploadRecords, store: SharingStore, *, clock: Callable[[], datetime]
+        self,
+        records: UploadRecords,
+        store: SharingStore,
+        *,
+        policy: UploadPolicy,
+        clock: Callable[[], datetime],
     ) -> None:
         self._records = records
         self._store = store
+        self._policy = policy
         self._clock = clock
 
-    def page(self, owner: str, *, limit: int, cursor: str | None = None) -> VideoPage:
-        """A page of at most `limit` videos; raises `InvalidRequest` for a cursor not from here."""
+    def page(
+        self,
+        owner: str,
+        wanted: VideoList = NEWEST_FIRST,
+        *,
+        limit: int,
+        cursor: str | None = None,
+    ) -> VideoPage:
+        """At most `limit` of the videos wanted, from where `cursor` says.
+
+        Page by page every video is seen once, whatever is added or deleted meanwhile. Raises
+        `InvalidRequest` for a cursor that is not from this list.
+        """
         limit = max(1, min(limit, MAX_PAGE))
-        before = None if cursor is None else _parse_cursor(cursor)
-        found = self._records.videos(owner, limit + 1, before)
+        after = None if cursor is None else wanted.parse_cursor(cursor)
+        found = self._records.videos(owner, wanted, limit + 1, after)
         videos = found[:limit]
-        return VideoPage(videos, _cursor(videos[-1]) if len(found) > limit else None)
+        return VideoPage(videos, wanted.cursor_after(videos[-1]) if len(found) > limit else None)
 
     def all(self, owner: str) -> Iterator[Upload]:
         """Every video, newest first, read page by page: one published meanwhile is left out."""
@@ -81,6 +100,16 @@ class VideoLibrary:
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 
+    def rename(self, owner: str, upload_id: UploadId, filename: str) -> Upload:
+        """The video under its new name; raises as `get` does, `InvalidRequest`, `TypeNotAllowed`.
+
+        What it is served as follows from its name, before and after.
+        """
+        if not filename.strip():
+            raise InvalidRequest("The new name is empty.")
+        name = self._policy.check_filename(filename)
+        return self._records.rename(self.get(owner, upload_id).id, name)
+
     def delete(self, owner: str, upload_id: UploadId) -> None:
         """Remove a video and its file; raises as `get` does."""
         upload = self.get(owner, upload_id)
@@ -103,17 +132,3 @@ class VideoLibrary:
 def _gone(video: Upload, error: FileNotFoundError) -> UploadGone:
     log.error("video cannot be opened: %s", error.strerror, extra={"upload_id": video.id})
     return UploadGone("The file of this video is no longer there.")
-
-
-def _cursor(video: Upload) -> str:
-    published_at = video.published_at or video.active_at
-    return f"{(published_at - _EPOCH) // timedelta(microseconds=1)}.{video.id}"
-
-
-def _parse_cursor(text: str) -> tuple[datetime, UploadId]:
-    microseconds, _, upload_id = text.partition(".")
-    try:
-        moment = _EPOCH + timedelta(microseconds=int(microseconds))
-        return moment, parse_upload_id(upload_id)
-    except (ValueError, OverflowError, UploadNotFound) as error:
-        raise InvalidRequest("The cursor is not one of this server's.") from error

@@ -17,6 +17,7 @@ VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 MEDIA = "/media/{upload_id}"
 
 UNKNOWN = "0" * 32
+NEW_NAME = {"filename": "renamed.mp4"}
 FOREIGN = {"Origin": "https://elsewhere.example"}
 
 
@@ -95,6 +96,8 @@ def _look_around(conversation: Conversation) -> None:
     for path in (UPLOAD, VIDEO):
         conversation.ask("delete", path, UNKNOWN)
         conversation.ask("delete", path, UNKNOWN, headers=FOREIGN)
+    conversation.ask("patch", VIDEO, UNKNOWN, json=NEW_NAME)
+    conversation.ask("patch", VIDEO, UNKNOWN, json=NEW_NAME, headers=FOREIGN)
     conversation.ask("get", VIDEOS, query_string="cursor=x")
 
 
@@ -161,6 +164,10 @@ def _fetch(conversation: Conversation) -> None:
     conversation.ask("get", VIDEO, video)
     conversation.ask("get", UPLOAD, video)
     conversation.ask("delete", UPLOAD, video)
+    for name in ("renamed.mp4", "", "run.exe"):
+        conversation.ask("patch", VIDEO, video, json={"filename": name})
+    conversation.ask("patch", VIDEO, video, json={"filename": "a.mp4", "more": "x" * 70_000})
+    conversation.ask("get", VIDEOS, query_string="q=RENAMED&sort=-name&limit=1")
     for headers in (
         {},
         {"Range": "bytes=0-0"},
@@ -179,4 +186,5 @@ def _delete(conversation: Conversation) -> None:
     conversation.ask("delete", VIDEO, video)
     for path in (VIDEO, MEDIA):
         conversation.ask("get", path, video)
+    conversation.ask("patch", VIDEO, video, json=NEW_NAME)
     conversation.ask("head", MEDIA, video)

@@ -141,7 +141,62 @@ def test_videos_are_paged_newest_first(server: Server) -> None:
     assert seen[:5] == names[::-1]
 
 
-@pytest.mark.parametrize("query", ["cursor=x", "cursor=1.2", "limit=x", "limit=-1"])
+def store(server: Server, name: str, content: bytes = b"film") -> str:
+    """The id of a new video."""
+    body = form_body({}, [(name, content)])
+    upload_id: str = server.post("/upload", data=body, headers=form_headers()).json()["id"]
+    return upload_id
+
+
+def test_videos_are_searched_and_sorted(server: Server) -> None:
+    for name, size in (("Süd 10.mp4", 3), ("sud 9.mov", 1), ("SÜD 1.mp4", 2), ("north.mp4", 4)):
+        store(server, name, b"x" * size)
+    ways = {
+        "newest": ["SÜD 1.mp4", "Süd 10.mp4"],
+        "oldest": ["Süd 10.mp4", "SÜD 1.mp4"],
+        "name": ["SÜD 1.mp4", "Süd 10.mp4"],
+        "size": ["SÜD 1.mp4", "Süd 10.mp4"],
+        "-size": ["Süd 10.mp4", "SÜD 1.mp4"],
+    }
+    for sort, names in ways.items():
+        query = {"q": "mp4 sud", "sort": sort, "limit": 1}
+        first = server.get("/api/videos", params=query).json()
+        second = server.get("/api/videos", params={**query, "cursor": first["next"]}).json()
+        assert [video["filename"] for video in first["videos"] + second["videos"]] == names
+        assert second["next"] is None
+        foreign = server.get("/api/videos", params={"sort": sort, "cursor": first["next"]})
+        assert (foreign.status_code, foreign.json()["code"]) == (400, "malformed_request")
+
+
+def test_a_renamed_video_has_its_new_name_everywhere(server: Server) -> None:
+    video = store(server, "before.mp4")
+    answer = server.patch(f"/api/videos/{video}", json={"filename": "nach her/über.webm"})
+    assert answer.status_code == 200
+    assert answer.json() == server.get(f"/api/videos/{video}").json()
+    assert answer.json()["filename"] == "nach her/über.webm"
+    assert answer.json()["content_type"] == "video/webm"
+    media = server.get(f"/media/{video}")
+    assert media.headers["Content-Type"] == "video/webm"
+    assert media.headers["Content-Disposition"].endswith("filename*=UTF-8''%C3%BCber.webm")
+    assert "nach her/über.webm" in server.get(f"/watch/{video}").text
+    found = server.get("/api/videos", params={"q": "uber.webm her"}).json()["videos"]
+    assert [found_video["id"] for found_video in found] == [video]
+    assert server.get("/api/videos", params={"q": "before"}).json()["videos"] == []
+
+
+def test_a_bad_name_changes_nothing(server: Server) -> None:
+    video = store(server, "kept.mp4")
+    bodies: list[Any] = [{}, {"filename": ""}, {"filename": "a\tb"}, {"filename": 5}, []]
+    for body in bodies:
+        answer = server.patch(f"/api/videos/{video}", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (400, "malformed_request")
+    assert server.get(f"/api/videos/{video}").json()["filename"] == "kept.mp4"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["cursor=x", "cursor=1.2", "limit=x", "limit=-1", "sort=", "sort=x", "q=%00", "q=" + "a" * 201],
+)
 def test_a_bad_page_is_refused(server: Server, query: str) -> None:
     assert server.get(f"/api/videos?{query}").status_code == 400
 

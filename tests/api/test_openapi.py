@@ -19,6 +19,7 @@ from app import __version__
 from app.domain.errors import UploadError
 from app.domain.lifecycle import UploadState
 from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
+from app.domain.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
 from app.http.problems import Problem
 from app.request.stages import Stage
 from app.uploads.library import MAX_PAGE
@@ -125,7 +126,9 @@ def test_limits_and_names_agree_with_the_code() -> None:
     assert SCHEMAS["Filename"]["maxLength"] == MAX_FILENAME_CHARACTERS
     assert SCHEMAS["Fingerprint"]["maxLength"] == MAX_KEY_CHARACTERS
     assert f"{{1,{MAX_KEY_CHARACTERS}}}" in SCHEMAS["ClientKey"]["pattern"]
-    [limit, *_] = OPERATIONS["get", "/api/videos"]["parameters"]
+    search, sort, limit, _ = OPERATIONS["get", "/api/videos"]["parameters"]
+    assert search["schema"]["maxLength"] == MAX_SEARCH_CHARACTERS
+    assert sort["schema"]["enum"] == list(VideoOrder)
     assert f"as {MAX_PAGE} if it is more" in limit["description"]
 
 

@@ -9,6 +9,7 @@ from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
+from app.domain.video_list import VideoList
 from app.records.base import UploadRecords
 from tests.records.making import NOW, at, new_upload
 from tests.records.test_contract import in_threads
@@ -66,7 +67,7 @@ def test_several_take_a_step_and_keep_their_order(records: UploadRecords) -> Non
     assert [records.get(upload_id) for upload_id in ids] == moved
     microsecond = timedelta(microseconds=1)
     assert [m.published_at for m in moved] == [at(1) + microsecond * n for n in range(5)]
-    assert [video.id for video in records.videos("someone", 9, None)] == ids[::-1]
+    assert [video.id for video in records.videos("someone", VideoList(), 9)] == ids[::-1]
 
 
 def test_where_one_may_not_take_the_step_none_does(records: UploadRecords) -> None:

@@ -1,5 +1,6 @@
 """What every kind of records promises: lists of uploads."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from app.domain.lifecycle import ACTIVE, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
+from app.domain.video_list import VideoList, VideoOrder
 from app.records.base import UploadRecords
 from tests.records.making import NOW, at, new_upload
 
@@ -76,25 +78,94 @@ def test_videos_are_the_owners_complete_uploads_newest_first(records: UploadReco
     complete(records, new_upload(owner="other"), at(4))
     records.add(new_upload())
     records.move(complete(records, new_upload(), at(5)).id, UploadState.DELETED, at(6))
-    listed = records.videos("someone", 10, None)
+    listed = records.videos("someone", VideoList(), 10)
     assert listed == [videos[0], videos[2], videos[1]]
 
 
-@pytest.mark.parametrize("page", [1, 2, 3, 4, 12])
-def test_pages_show_every_video_once_even_of_one_moment(records: UploadRecords, page: int) -> None:
-    moments = [at(0), at(0.000001), at(0.000001), at(0.000001), at(0.000001), at(5), at(5), at(6)]
-    videos = [complete(records, new_upload(), when) for when in moments]
-    seen: list[UploadId] = []
-    before = None
-    while found := records.videos("someone", page, before):
+MOMENTS = [0, 0.000001, 0.000001, 0.000001, 0.000001, 5, 5, 6]
+NAMES = ["clip 2", "Clip 10", "été", "ete", "clip 2", "Zoo", "a" * 300, "a" * 299 + "b"]
+LENGTHS = [7, 7, 7, 0, 1, 2**40, 3, 3]
+
+
+@pytest.mark.parametrize("order", VideoOrder)
+@pytest.mark.parametrize("page", [1, 2, 3, 12])
+def test_pages_show_every_video_once_even_of_equal_ones(
+    records: UploadRecords, page: int, order: VideoOrder
+) -> None:
+    videos = [
+        complete(records, replace(new_upload(length=length), filename=name), at(moment))
+        for moment, name, length in zip(MOMENTS, NAMES, LENGTHS, strict=True)
+    ]
+    wanted, seen, after = VideoList(order=order), list[UploadId](), None
+    while found := records.videos("someone", wanted, page, after):
         assert len(found) <= page
         assert len(seen) < len(videos), "a page repeats what an earlier one showed"
         seen += [video.id for video in found]
-        last = found[-1]
-        assert last.published_at is not None
-        before = (last.published_at, last.id)
-    expected = sorted(videos, key=lambda v: (v.published_at or NOW, v.id), reverse=True)
+        after = order.position(found[-1])
+    expected = sorted(videos, key=order.position, reverse=order.is_descending)
     assert seen == [video.id for video in expected]
+
+
+@pytest.mark.parametrize("order", VideoOrder)
+def test_pages_show_every_video_once_while_others_come_and_go(
+    records: UploadRecords, order: VideoOrder
+) -> None:
+    def add(number: int) -> Upload:
+        name = f"clip {number * 7919 % 101}"
+        upload = replace(new_upload(length=number * 7919 % 97), filename=name)
+        return complete(records, upload, at(number * 7919 % 89))
+
+    staying, leaving = [add(n) for n in range(0, 40, 2)], [add(n) for n in range(1, 40, 2)]
+    seen, after = list[UploadId](), None
+    while found := records.videos("someone", VideoList(order=order), 3, after):
+        seen += [video.id for video in found]
+        after = order.position(found[-1])
+        add(len(seen) + 50)
+        if leaving:
+            records.move(leaving.pop().id, UploadState.DELETED, at(99))
+        assert len(seen) < 200
+    assert len(seen) == len(set(seen))
+    assert {video.id for video in staying} <= set(seen)
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("", {"Été à la Plage.MP4", "50%_off.mp4", "50 xoff.mp4", "STRASSE.mov", "ｆｕｌｌ.mkv"}),
+        ("ete", {"Été à la Plage.MP4"}),
+        ("PLAGE été", {"Été à la Plage.MP4"}),
+        ("plage  mov", set()),
+        ("mp4", {"Été à la Plage.MP4", "50%_off.mp4", "50 xoff.mp4"}),
+        ("50%", {"50%_off.mp4"}),
+        ("%", {"50%_off.mp4"}),
+        ("_", {"50%_off.mp4"}),
+        ("/", set()),
+        ("straße", {"STRASSE.mov"}),
+        ("full", {"ｆｕｌｌ.mkv"}),
+        ("' OR 1=1 --", set()),
+        ("\\", set()),
+        ("😀" * 200, set()),
+    ],
+)
+def test_a_search_finds_words_in_names(
+    records: UploadRecords, search: str, found: set[str]
+) -> None:
+    for name in ("Été à la Plage.MP4", "50%_off.mp4", "50 xoff.mp4", "STRASSE.mov", "ｆｕｌｌ.mkv"):
+        complete(records, replace(new_upload(), filename=name), NOW)
+    complete(records, replace(new_upload(owner="other"), filename="ete 50% mp4 full"), NOW)
+    for order in VideoOrder:
+        wanted = VideoList.parse(search, order)
+        assert {v.filename for v in records.videos("someone", wanted, 9)} == found
+
+
+def test_a_renamed_video_is_found_and_sorted_by_its_new_name(records: UploadRecords) -> None:
+    first = complete(records, replace(new_upload(), filename="b.mp4"), at(1))
+    second = complete(records, replace(new_upload(), filename="c.mp4"), at(2))
+    renamed = records.rename(second.id, "Ä.mp4")
+    assert renamed == replace(second, filename="Ä.mp4")
+    assert records.videos("someone", VideoList.parse("a.mp", "name"), 9) == [renamed]
+    assert records.videos("someone", VideoList.parse("c", "name"), 9) == []
+    assert records.videos("someone", VideoList.parse("", "name"), 9) == [renamed, first]
 
 
 def test_a_state_is_listed_longest_idle_first(records: UploadRecords) -> None:

@@ -67,7 +67,9 @@ class World:
         )
         self.service = self._receiver(UploadService)
         self.whole = self._receiver(WholeFiles)
-        self.library = VideoLibrary(self.records, self.store, clock=lambda: self.now)
+        self.library = VideoLibrary(
+            self.records, self.store, policy=self._policy, clock=lambda: self.now
+        )
         self.housekeeping = Housekeeping(
             self.records,
             self.store,
