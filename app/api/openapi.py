@@ -1,7 +1,7 @@
 """/openapi.json, /openapi.yaml: the API described for programs (OpenAPI 3.1).
 
-The document is openapi.yaml beside this file, written by hand. The tests hold it against the
-routes, the error tree and what the application answers.
+The document is `openapi.yaml` beside this file, written by hand. Tests compare it with the routes,
+the error tree and real answers.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ FILE = Path(__file__).with_suffix(".yaml")
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    """The description of the API, parsed once in a process, at its first use (0.15 s)."""
+    """The document, parsed once per process at first use (0.15 s)."""
     document: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return document
 
 
 @blueprint.get("/openapi.json")
 def show() -> Response:
-    """The description as JSON."""
+    """The document as JSON."""
     return jsonify(openapi_document())
 
 
 @blueprint.get("/openapi.yaml")
 def show_yaml() -> Response:
-    """The description as it was written."""
+    """The document as it was written."""
     return Response(FILE.read_bytes(), content_type="application/yaml")

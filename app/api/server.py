@@ -1,4 +1,4 @@
-"""/api/server: what a client should know before it sends anything."""
+"""/api/server: what a client should know before it uploads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/uploads: create, look at, cancel."""
+"""/api/uploads: create, list, show, cancel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.uploads.service import NewUpload
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
 
 LIST_LIMIT = 1000
-"""Most uploads under way that are listed, newest first."""
+"""Longest list of uploads in progress, newest first."""
 
 
 @blueprint.post("")
 def create() -> tuple[Response, int, dict[str, str]]:
-    """A new upload with its room reserved (201), or the one under way for the same file (200)."""
+    """Create an upload and reserve its space (201), or find the one for the same file (200)."""
     body = json_object()
     upload, is_new = current_services().uploads.create(
         NewUpload(
@@ -35,7 +35,7 @@ def create() -> tuple[Response, int, dict[str, str]]:
 
 @blueprint.get("")
 def index() -> Response:
-    """The uploads under way."""
+    """Uploads in progress."""
     services = current_services()
     found = services.uploads.active(current_owner(), LIST_LIMIT)
     expiry = services.settings.expiry_seconds
@@ -44,7 +44,7 @@ def index() -> Response:
 
 @blueprint.get("/<upload_id>")
 def show(upload_id: str) -> Response:
-    """What has arrived of an upload and what is missing."""
+    """Which ranges of an upload have arrived, and which are missing."""
     upload = current_services().uploads.get(current_owner(), parse_upload_id(upload_id))
     response = _document(note_upload(upload))
     response.headers["Cache-Control"] = "no-store"
@@ -53,7 +53,7 @@ def show(upload_id: str) -> Response:
 
 @blueprint.delete("/<upload_id>")
 def cancel(upload_id: str) -> tuple[str, int]:
-    """End an upload and free its room."""
+    """Cancel an upload and free its space."""
     current_services().uploads.cancel(current_owner(), parse_upload_id(upload_id))
     return "", 204
 

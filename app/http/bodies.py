@@ -1,4 +1,4 @@
-"""The body of the request at hand, as a source. Never through Werkzeug's form parser."""
+"""The body of the current request, never through Werkzeug's form parser: as a source, as JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from app.ingest.multipart import parse_boundary
 from app.ingest.source import SOURCE_KEY, BodySource, StreamSource
 
 SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.0)
-"""For bodies that fit into one packet or a few."""
+"""For bodies that fit into a few packets."""
 
 MAX_JSON_BYTES = 64 * 1024
-"""No request of the API comes near; a larger one is refused with 413 unread."""
+"""Far more than any API request needs; a larger body is refused with 413, unread."""
 
 _REQUIRED = object()
 
@@ -28,16 +28,16 @@ T = TypeVar("T")
 
 
 def open_body(expected_length: int | None = None) -> BodySource:
-    """The request's body; the same source however often it is asked for.
+    """The request's body; every call returns the same source.
 
-    `expected_length` is what the request says elsewhere; `ChunkMismatch` where the body has
-    another length, before any of it is read.
+    `expected_length` is the length stated elsewhere in the request; raises `ChunkMismatch` before
+    reading if the body has another one.
     """
     if SOURCE_KEY not in request.environ:
         length = request.content_length
         if None not in {length, expected_length} and length != expected_length:
             raise ChunkMismatch(
-                f"The body has {length} bytes where the chunk should have {expected_length}."
+                f"The body has {length} bytes, but the chunk should have {expected_length}."
             )
         source = take_over(request.environ, expected_length)
         request.environ[SOURCE_KEY] = source or _read_stream(length, expected_length)
@@ -87,7 +87,7 @@ def json_object() -> dict[str, Any]:
 
 
 def member(body: dict[str, Any], *names: str, kind: type[T], default: Any = _REQUIRED) -> T:
-    """The first of `names` that the object has, checked to be of `kind`."""
+    """The first of `names` present in the object; raises `InvalidRequest` unless of `kind`."""
     for name in names:
         value = body.get(name)
         if value is None:

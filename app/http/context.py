@@ -1,4 +1,4 @@
-"""Who asks, with what services, and under which request id."""
+"""The context of a request: its services, its owner, its id."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from app.domain.upload import Upload
 from app.services import Services
 
 IMPLICIT_OWNER = "local"
-"""Whose every upload is until there are accounts."""
+"""Owner of all uploads until accounts exist."""
 
 REQUEST_ID_KEY = "sluice.request_id"
 UPLOAD_ID_KEY = "sluice.upload_id"
-"""Where the access log finds both in the WSGI environment."""
+"""Keys of the WSGI environment under which the access log finds both."""
 
 PROBLEM_KEY = "sluice.problem"
-"""Where an answer that is an error leaves its code."""
+"""Key of the WSGI environment for the code of an error answer."""
 
 SENDING_KEY = "sluice.sending"
-"""Where a `Sending` may be, to be told of stored bytes that go out."""
+"""Key of the WSGI environment for a `Sending`, which counts the bytes of downloads."""
 
 _EXTENSION = "sluice"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Sending(Protocol):
-    """Who counts what is sent behind the application's back."""
+    """Counts bytes that are sent after the application has returned."""
 
     def began(self) -> None:
-        """The bytes of a file are handed to the server."""
+        """The server starts to send a file."""
         ...
 
     def ended(self, count: int) -> None:
-        """So many of them went out, all or not."""
+        """The server has sent `count` bytes, whether or not that was all."""
         ...
 
 
 def current_services() -> Services:
-    """The services of the application that handles the request."""
+    """The services of the application that handles this request."""
     return cast(Services, current_app.extensions[_EXTENSION])
 
 
 def current_owner() -> str:
-    """The owner of what the request makes and may see."""
+    """The owner of what this request creates and may see."""
     return IMPLICIT_OWNER
 
 
@@ -62,7 +62,7 @@ def init_app(app: Flask, services: Services) -> None:
 
 
 def name_request(request: Request) -> None:
-    """Give the request an id: a proxy's, if it sends a sane one, or ours."""
+    """Give the request an id: the proxy's if it sends a valid one, else a random one."""
     given = request.environ.get("HTTP_X_REQUEST_ID", "")
     request.environ[REQUEST_ID_KEY] = (
         given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
@@ -70,5 +70,5 @@ def name_request(request: Request) -> None:
 
 
 def show_request_id(request: Request, response: Response) -> None:
-    """Tell the client the id, by which the operator finds the request in the log."""
+    """Return the id, so that a client's report can be found in the log."""
     response.headers["X-Request-ID"] = request.environ.get(REQUEST_ID_KEY, "")

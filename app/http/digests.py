@@ -1,4 +1,4 @@
-"""Digest fields (RFC 9530): the sum of a request's bytes, as its sender computed it."""
+"""Digest fields (RFC 9530): the digest of a request's bytes, as its sender computed it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.domain.errors import InvalidRequest
 from app.ingest.source import BodySource, DigestSource
 
 ALGORITHMS = {"sha-256": "sha256", "sha-512": "sha512", "sha": "sha1", "md5": "md5"}
-"""Names of RFC 9530's registry, and hashlib's for them. An unknown one is passed over, as the RFC
-wants; a client that gives several is checked against the first of ours."""
+"""Names in the registry of RFC 9530, and hashlib's. Unknown ones are ignored, as the RFC requires;
+of several digests only one is checked, the first in this order."""
 
 
 def parse_content_digest(header: str) -> tuple[str, bytes] | None:
-    """The algorithm (as hashlib calls it) and digest of a header; None without a known one."""
+    """The algorithm (hashlib's name) and digest in a header; None without a known algorithm."""
     given = dict(item.strip().partition("=")[::2] for item in header.split(","))
     for name, algorithm in ALGORITHMS.items():
         if name in given:
@@ -36,6 +36,6 @@ def _digest_bytes(text: str, size: int) -> bytes:
 
 
 def digest_source(source: BodySource, header: str | None) -> BodySource:
-    """`source`, checked against a Content-Digest value if there is one."""
+    """`source`, verified at its end against a Content-Digest value if there is one."""
     parsed = None if header is None else parse_content_digest(header)
     return source if parsed is None else DigestSource(source, *parsed)

@@ -1,7 +1,7 @@
 """Errors as answers: problem+json (RFC 9457) for programs, a page for people.
 
-The one place where the error tree meets HTTP. A blueprint raises; what its protocol needs beyond
-this it adds in an error handler of its own.
+The only place where the error tree meets HTTP. Blueprints raise; a protocol that needs more than
+this adds an error handler of its own.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from app.http.context import PROBLEM_KEY
 RETRY_AFTER_SECONDS = 2
 
 MAX_ACCEPT_CHARACTERS = 2000
-"""Browsers send about 150. A longer Accept is not read: Werkzeug takes 7.5 s over the 720 KB that
-90 headers of 8 KB can make, time that no other request of the worker gets."""
+"""Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB
+that 90 headers of 8 KB can hold, and blocks every other request of the worker meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Problem:
 
     @classmethod
     def of_http(cls, error: HTTPException) -> Problem:
-        """One of Werkzeug's errors (routing, bad JSON, a bug of ours) as a problem."""
+        """One of Werkzeug's errors (routing, bad JSON, a bug) as a problem."""
         status = error.code or 500
         code = error.name.lower().replace(" ", "_").replace("'", "")
         return cls(status, code, error.name, error.description or error.name, status >= 500)
@@ -60,7 +60,7 @@ class Problem:
 
 
 def prefers_html() -> bool:
-    """Whether the request comes from a person's browser and not from a program."""
+    """Whether the request comes from a person's browser rather than from a program."""
     if len(request.headers.get("Accept", "")) > MAX_ACCEPT_CHARACTERS:
         return False
     accepted = request.accept_mimetypes
@@ -69,7 +69,7 @@ def prefers_html() -> bool:
 
 
 def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
-    """The problem as a page for people, or as a document with a type's further members."""
+    """The problem as a page for people, or as a document with the further `members`."""
     if prefers_html():
         return _finished(problem, Response(render_template("errors/error.html", problem=problem)))
     return answer_json(problem, members)
@@ -92,16 +92,16 @@ def _finished(problem: Problem, response: Response) -> Response:
 
 
 def init_app(app: Flask) -> None:
-    """Translate whatever is raised."""
+    """Translate every exception into an answer."""
     app.register_error_handler(UploadError, _upload_error)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _bug)
 
 
 def report(error: UploadError) -> None:
-    """Log what the operator must know."""
+    """Log errors that the operator must know about."""
     if isinstance(error, StorageFailed):
-        log.error("%s", error)  # In one line: the message tells what the disk answered.
+        log.error("%s", error)  # No traceback: the message has the disk's own error.
 
 
 def _upload_error(error: UploadError) -> Response:
