@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 import psutil
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab, NotRunnable
+from bench.lib.harness import Benchmark, Lab, NotRunnable
 from bench.lib.meter import Meter, cpu_seconds_of
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 180
 SEND_CHUNKS = """
 {
   const [way, { open, send }] = ["%s", XMLHttpRequest.prototype];
-  const chunks = (window.chunks = { sent: 0, stored: 0, refused: 0, began: 0, ended: 0 });
+  const chunks = (window.chunks = { bytes: 0, refused: 0, began: 0, ended: 0 });
 
   XMLHttpRequest.prototype.open = function (method, url) {
     this.target = new URL(url, location);
@@ -43,9 +43,9 @@ SEND_CHUNKS = """
     const fields = this.target.searchParams;
     if (!fields.has("dzuuid")) return send.call(this, body);
     chunks.began ||= performance.now();
-    chunks.sent += 1;
     this.addEventListener("loadend", () => {
-      chunks[this.status === 200 ? "stored" : "refused"] += 1;
+      if (this.status === 200) chunks.bytes += body.size;
+      else chunks.refused += 1;
       chunks.ended = performance.now();
     });
     open.call(this, "POST", way === "raw" ? `/upload?${fields}` : "/upload");
@@ -76,7 +76,7 @@ COLUMNS = (
 )
 NOTE = (
     "The page of the server in headless {version}, a file of {size} MiB from the page cache, in "
-    "chunks of 20 MiB, three at once; from the first chunk's departure to the last one's answer. "
+    "chunks of up to 20 MiB, three at once; from the first one's departure to the last answer. "
     "Browser: user + system of all its processes; server: of those that answer requests. Ratios "
     "are medians of the ratios within a round, with the extremes. Load while it ran: {load}."
 )
@@ -177,17 +177,17 @@ def upload_file(page: Page, source: Path) -> float:
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Choose files", exact=True).click()
     chooser.value.set_files(source)
-    chunks = _wait_for_chunks(page, -(-source.stat().st_size // CHUNK_BYTES))
+    chunks = _wait_for_chunks(page, source.stat().st_size)
     return float(chunks["ended"] - chunks["began"]) / 1000
 
 
-def _wait_for_chunks(page: Page, count: int) -> dict[str, float]:
+def _wait_for_chunks(page: Page, size: int) -> dict[str, float]:
     deadline = time.monotonic() + PATIENCE_SECONDS
     chunks: dict[str, float] = page.evaluate("chunks")
-    while chunks["stored"] < count:
+    while chunks["bytes"] < size:
         if chunks["refused"] or time.monotonic() > deadline:
             raise RuntimeError(
-                f"not all of {count} chunks were stored at the first attempt: {chunks}"
+                f"not all of {size} bytes were stored at the first attempt: {chunks}"
             )
         page.wait_for_timeout(POLL_MILLISECONDS)
         chunks = page.evaluate("chunks")

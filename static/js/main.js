@@ -10,10 +10,13 @@ import "./elements/upload_panel.js";
 import "./elements/video_library.js";
 import { announceProgress } from "./helpers/announcements.js";
 import { isServerThere } from "./uploads/api.js";
-import { batchPost } from "./uploads/batch_request.js";
+import { batchPost, chunkPost } from "./uploads/body_request.js";
 import { BundleSender } from "./uploads/bundle_sender.js";
+import { ChunkPace } from "./uploads/chunk_pace.js";
+import { ChunkSizes } from "./uploads/chunk_plan.js";
+import { ChunkSender } from "./uploads/chunk_sender.js";
 import { Connection } from "./uploads/connection.js";
-import { DropzoneAdapter } from "./uploads/dropzone_adapter.js";
+import { DropzoneIntake } from "./uploads/dropzone_intake.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
 import { Library } from "./uploads/library.js";
 import { Slots } from "./uploads/slots.js";
@@ -27,27 +30,25 @@ const REQUESTS_AT_ONCE = 5;
 const find = (selector) => document.querySelector(selector);
 
 function buildUploads(drop, isInterrupted) {
+  const { uploadUrl, batchUrl } = drop.dataset;
   const chunkBytes = Number(drop.dataset.chunkBytes);
   const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
   const connection = new Connection({ probe: isServerThere });
   const slots = new Slots(REQUESTS_AT_ONCE);
-  const adapter = new DropzoneAdapter(drop.area, {
-    url: drop.dataset.uploadUrl,
-    chunkBytes,
-    connection,
-    slots,
-    onFiles: (files) => queue.add(files),
-  });
-  const bundles = new BundleSender({ post: batchPost({ url: drop.dataset.batchUrl, slots }), connection });
-  const steps = new UploadSteps({ transport: adapter, connection, chunkBytes, bundles, isInterrupted });
-  const queue = new UploadQueue({ steps, view: adapter, chunkBytes, maxUploadBytes });
-  return { queue, adapter, connection };
+  const sizes = new ChunkSizes(chunkBytes);
+  const pace = new ChunkPace(sizes);
+  const chunks = new ChunkSender({ post: chunkPost({ url: uploadUrl }), slots, sizes, pace, connection });
+  const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots }), connection });
+  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
+  const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
+  const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
+  return { queue, intake, connection };
 }
 
-function connectIntake(drop, interruptedPanel, adapter) {
-  drop.takeDropsOnPage((event) => adapter.takeDrop(event));
+function connectIntake(drop, interruptedPanel, intake) {
+  drop.takeDropsOnPage((event) => intake.takeDrop(event));
   for (const source of [drop, interruptedPanel]) {
-    source.addEventListener("files-chosen", ({ detail }) => adapter.addFiles(detail));
+    source.addEventListener("files-chosen", ({ detail }) => intake.addFiles(detail));
   }
 }
 
@@ -67,18 +68,18 @@ function warnBeforeLeaving(queue) {
 function start() {
   const drop = find("upload-drop");
   const announcer = find("live-announcer");
-  const { queue, adapter, connection } = buildUploads(drop, (fingerprint) => interrupted.hasFile(fingerprint));
+  const { queue, intake, connection } = buildUploads(drop, (fingerprint) => interrupted.hasFile(fingerprint));
   const library = new Library(find("video-library").initial);
   const presence = new TabPresence({ idsHere: () => queue.openIds });
   const interrupted = new InterruptedUploads(queue, { idsElsewhere: () => presence.idsElsewhere() });
   const confirm = (question) => find("confirm-dialog").ask(question);
   const announce = (text) => announcer.say(text);
 
-  find("upload-panel").connect({ queue, adapter, connection, confirm, limit: queue.maxUploadBytes });
+  find("upload-panel").connect({ queue, intake, connection, confirm, limit: queue.maxUploadBytes });
   find("interrupted-panel").connect({ interrupted, confirm });
   find("video-library").connect({ library, confirm, announce, play: (video) => find("player-dialog").open(video) });
   find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
-  connectIntake(drop, find("interrupted-panel"), adapter);
+  connectIntake(drop, find("interrupted-panel"), intake);
   announceProgress({ queue, panel: find("upload-panel"), connection, announce });
   queue.addEventListener("completed", ({ detail }) => {
     interrupted.forget(detail.id);

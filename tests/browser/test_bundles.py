@@ -49,7 +49,7 @@ def test_a_dropped_folder_goes_in_few_requests(
     expect_all_stored(page, 60)
     assert digests_of(site) == files
     assert 1 <= batches(page) <= 15
-    assert page.offsets == []
+    assert page.chunks == []
     expect(page.rows.first).to_contain_text("in the library")
     expect(page.rows.first.get_by_role("link", name="Open")).to_be_visible()
 
@@ -64,7 +64,7 @@ def test_a_folder_dropped_again_is_recognised(
     page.reload()
     page.drop(tmp_path / "trip")
     expect_all_stored(page, 20)
-    expect(page.rows.first).to_contain_text("in the library already")
+    expect(page.rows.first).to_contain_text("already in the library")
     assert sorted(video["filename"] for video in videos_of(site)) == sorted(files)
 
 
@@ -96,7 +96,7 @@ def test_a_line_that_breaks_in_the_middle_costs_nothing_and_stores_nothing_twice
     page = open_page(site)
     page.throttle(1_500_000)
     page.drop(tmp_path / "cut")
-    page.wait_until(lambda: page.progress(page.rows.first) > 0, "something is on its way")
+    page.wait_until(lambda: page.sent(page.rows.first) > 0, "something is on its way")
     page.go_offline()
     expect(page.notice).to_be_visible()
     page.throttle(-1)
@@ -132,7 +132,7 @@ def test_a_file_cancelled_on_its_way_is_not_kept(
     page = open_page(site)
     page.throttle(100_000)
     page.drop(tmp_path / "some")
-    page.wait_until(lambda: page.progress(page.rows.first) > 0, "the first is on its way")
+    page.wait_until(lambda: page.sent(page.rows.first) > 0, "the first is on its way")
     name = page.rows.first.locator("[data-part=name]").inner_text()
     page.button(f"Cancel {name}").click()
     expect(page.rows).to_have_count(11)
@@ -148,7 +148,7 @@ def test_paused_bundles_wait_and_go_on(site: Server, open_page: OpenPage, tmp_pa
     page = open_page(site)
     page.throttle(600_000)
     page.drop(tmp_path / "rest")
-    page.wait_until(lambda: page.progress(page.rows.first) > 0, "the first is on its way")
+    page.wait_until(lambda: page.sent(page.rows.first) > 0, "the first is on its way")
     page.button("Pause all").click()
     expect(page.button("Pause all")).to_be_hidden()
     expect(page.rows.last).to_contain_text("paused")

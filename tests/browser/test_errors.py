@@ -59,7 +59,7 @@ def test_a_full_disk_is_told_and_the_upload_can_be_tried_again(
     row = page.row(films.small)
     expect(row).to_contain_class("dz-error")
     expect(row).to_contain_text("The server has no room for this file at present.")
-    assert page.offsets == []
+    assert page.chunks == []
     page.page.unroute("**/api/uploads")
     page.button("Try again: small.mp4").click()
     page.wait_for_success(films.small)
@@ -83,10 +83,10 @@ def test_a_final_refusal_stops_the_other_chunks_of_the_file_and_of_no_other(
     expect(row).to_contain_text("expired or was cancelled elsewhere")
     page.throttle(-1)
     page.wait_for_success(other)
-    offsets_until_now = len(page.offsets)
+    chunks_until_now = len(page.chunks)
     page.page.wait_for_timeout(1000)
-    assert len(page.offsets) == offsets_until_now
-    assert offsets_until_now < 2 * films.middle.stat().st_size / MIB
+    assert len(page.chunks) == chunks_until_now
+    assert page.chunk_bytes < 2 * films.middle.stat().st_size
     page.button("Try again: middle.mp4").click()
     page.wait_for_success(films.middle)
     digests = {"middle.mp4": sha256_of(films.middle), "other.mp4": sha256_of(other)}

@@ -80,8 +80,8 @@ def test_another_browser_goes_on_with_the_same_file(
     second.drop(films.middle)
     second.wait_for_success(films.middle)
     expect(second.waiting_rows).to_have_count(0)
-    assert min(second.offsets) > 0
-    assert len(second.offsets) <= 0.65 * films.middle.stat().st_size / MIB
+    assert min(second.chunks)[0] > 0
+    assert second.chunk_bytes <= 0.65 * films.middle.stat().st_size
     assert digests_of(site) == {"middle.mp4": sha256_of(films.middle)}
 
 
@@ -95,7 +95,7 @@ def test_another_file_is_not_taken_for_the_interrupted_one(
     chooser.value.set_files(films.small)
     expect(page.waiting_rows.get_by_role("alert")).to_contain_text("That is another file")
     expect(page.rows).to_have_count(0)
-    assert page.offsets == []
+    assert page.chunks == []
 
 
 def test_a_second_tab_does_not_call_interrupted_what_the_first_one_sends(

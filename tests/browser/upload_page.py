@@ -16,12 +16,15 @@ PATIENCE_SECONDS = 60
 
 MIB = 1024 * 1024
 
+SIZES = ("dzchunkbyteoffset", "dzchunksize", "dztotalfilesize")
+"""What a chunk's request says about its place, bytes."""
+
 
 class UploadPage:
-    """`offsets` lists where each chunk begins that was sent; `requests` every request's path."""
+    """`chunks` lists the bytes [start, end) of each chunk sent; `requests` every request's path."""
 
     def __init__(self, context: BrowserContext, server: Server) -> None:
-        self.offsets: list[int] = []
+        self.chunks: list[tuple[int, int]] = []
         self.requests: list[str] = []
         self.context = context
         self.server = server
@@ -38,7 +41,11 @@ class UploadPage:
     def _note_request(self, request: Request) -> None:
         path, _, query = request.url.removeprefix(self.server.url).partition("?")
         self.requests.append(f"{request.method} {path}")
-        self.offsets += map(int, parse_qs(query).get("dzchunkbyteoffset", []))
+        fields = {name: int(value) for name, (value,) in parse_qs(query).items() if name in SIZES}
+        if fields:
+            start = fields["dzchunkbyteoffset"]
+            end = min(start + fields["dzchunksize"], fields["dztotalfilesize"])
+            self.chunks.append((start, end))
 
     # ---- people --------------------------------------------------------------------------------
 
@@ -136,9 +143,20 @@ class UploadPage:
         """What is said about the connection."""
         return self.page.locator("connection-notice")
 
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of all chunks that were sent, those that were lost included."""
+        return sum(end - start for start, end in self.chunks)
+
     def progress(self, row: Locator) -> float:
-        """In percent."""
-        value: float = row.locator("progress").evaluate("(meter) => meter.value")
+        """How much is safe on the server, in percent."""
+        value: float = row.locator("progress").evaluate("(bar) => bar.value")
+        return value
+
+    def sent(self, row: Locator) -> float:
+        """How much has left the browser, in percent."""
+        read = "(meter) => parseFloat(meter.style.getPropertyValue('--sent'))"
+        value: float = row.locator(".meter").evaluate(read)
         return value
 
     # ---- waiting -------------------------------------------------------------------------------

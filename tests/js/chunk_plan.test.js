@@ -1,46 +1,90 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { chunkCount, chunkFields, chunkRange, chunksToSkip, coveredBytes } from "../../static/js/uploads/chunk_plan.js";
+import { chunkCount, chunkFields, ChunkPlan, ChunkSizes, coveredBytes } from "../../static/js/uploads/chunk_plan.js";
 
-const skipped = (...args) => [...chunksToSkip(...args)];
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const sizes = new ChunkSizes(MIB);
 
-test("the last chunk may be shorter, and an empty file has one", () => {
-  assert.deepEqual([0, 1, 10, 11].map((size) => chunkCount(size, 10)), [1, 1, 1, 2]);
-  assert.deepEqual(chunkRange(1, 15, 10), [10, 15]);
+const planOf = (size, missing) => new ChunkPlan({ sizes, size, missing });
+
+/** The chunks of at most `bytes` that are taken until none is left, each as [start, end). */
+function taken(plan, bytes = MIB) {
+  const chunks = [];
+  for (let chunk = plan.take(bytes); chunk; chunk = plan.take(bytes)) chunks.push([chunk.start, chunk.end]);
+  return chunks;
+}
+
+test("sizes halve from the largest down to 64 KiB", () => {
+  assert.deepEqual([sizes.smallest, sizes.largest], [64 * KIB, MIB]);
+  assert.deepEqual([1, 64, 127, 128, 700, 5_000].map((kib) => sizes.fitting(kib * KIB) / KIB), [64, 64, 64, 128, 512, 1024]);
+  assert.equal(new ChunkSizes(20 * MIB).largest, 20 * MIB);
 });
 
-test("the fields of a chunk say where it belongs in its upload", () => {
-  assert.deepEqual(chunkFields(3, { id: "ab", size: 35, chunkBytes: 10 }), {
-    dzuuid: "ab",
-    dzchunkindex: 3,
-    dztotalfilesize: 35,
-    dzchunksize: 10,
-    dztotalchunkcount: 4,
-    dzchunkbyteoffset: 30,
-  });
+test("a largest size that is small, or does not halve evenly, is kept as nearly as sizes nest", () => {
+  const tiny = new ChunkSizes(1_000);
+  assert.deepEqual([tiny.smallest, tiny.largest, tiny.fitting(1)], [1_000, 1_000, 1_000]);
+  const odd = new ChunkSizes(1_000_001);
+  assert.equal(odd.largest, 8 * odd.smallest);
+  assert.ok(odd.largest > 999_990 && odd.largest <= 1_000_001);
 });
 
-test("nothing is left out of a new upload", () => {
-  assert.deepEqual(skipped([[0, 35]], 35, 10), []);
+test("a new file is sent from its beginning to its end", () => {
+  assert.deepEqual(taken(planOf(2.5 * MIB, [[0, 2.5 * MIB]])), [[0, MIB], [MIB, 2 * MIB], [2 * MIB, 2.5 * MIB]]);
 });
 
-test("chunks without a missing byte are left out", () => {
-  assert.deepEqual(skipped([[10, 20]], 35, 10), [0, 2, 3]);
-  assert.deepEqual(skipped([[30, 35]], 35, 10), [0, 1, 2]);
+test("an empty file is sent as one empty chunk", () => {
+  assert.deepEqual(taken(planOf(0, [])), [[0, 0]]);
+  assert.equal(chunkCount(0, MIB), 1);
 });
 
-test("a range that ends where a chunk begins does not touch it", () => {
-  assert.deepEqual(skipped([[0, 10]], 20, 10), [1]);
-  assert.deepEqual(skipped([[9, 11]], 30, 10), [2]);
+test("nothing is sent of a file of which nothing is missing", () => {
+  assert.deepEqual(taken(planOf(MIB, [])), []);
 });
 
-test("one missing byte is enough for its chunk to be sent", () => {
-  assert.deepEqual(skipped([[19, 20], [34, 35]], 35, 10), [0, 2]);
+test("the fields of every chunk agree with each other, whatever the sizes before it", () => {
+  const size = 3 * MIB + 17;
+  const plan = planOf(size, [[0, size]]);
+  const wanted = [64, 64, 128, 1024, 512, 64, 1024, 1024];
+  for (let turn = 0; !plan.isEmpty; turn += 1) {
+    const chunk = plan.take((wanted[turn] ?? 1024) * KIB);
+    const fields = chunkFields(chunk, { id: "ab", size });
+    assert.equal(fields.dzchunkindex * fields.dzchunksize, fields.dzchunkbyteoffset);
+    assert.equal(fields.dztotalchunkcount, Math.ceil(size / fields.dzchunksize));
+    assert.equal(chunk.end, Math.min(chunk.start + chunk.chunkBytes, size));
+  }
 });
 
-test("an empty file is sent although no byte of it is missing", () => {
-  assert.deepEqual(skipped([], 0, 10), []);
+test("a chunk stays within its gap, so that a change of size sends no byte twice", () => {
+  const plan = planOf(4 * MIB, [[0, 4 * MIB]]);
+  const chunks = [64, 64, 64, 1024, 1024, 1024, 1024, 1024].map((kib) => plan.take(kib * KIB)).filter(Boolean);
+  const ends = chunks.map(({ end }) => end / KIB);
+  assert.deepEqual(ends, [64, 128, 192, 256, 512, 1024, 2048, 3072]);
+  assert.deepEqual(chunks.slice(1).map(({ start }) => start / KIB), ends.slice(0, -1));
+});
+
+test("a gap between two multiples of the smallest size costs less than one such chunk", () => {
+  const plan = planOf(MIB, [[100, 200], [300, 400], [MIB - 5, MIB]]);
+  const chunk = plan.take(MIB);
+  assert.deepEqual([chunk.start, chunk.end, coveredBytes(chunk.missing)], [0, 64 * KIB, 200]);
+  assert.deepEqual(taken(plan), [[MIB - 64 * KIB, MIB]]);
+});
+
+test("a chunk that is put back is missing again, and may be cut in smaller ones", () => {
+  const plan = planOf(2 * MIB, [[0, 2 * MIB]]);
+  const first = plan.take(MIB);
+  plan.take(MIB);
+  assert.equal(plan.isEmpty, true);
+  plan.putBack(first);
+  assert.deepEqual(taken(plan, 512 * KIB), [[0, 512 * KIB], [512 * KIB, MIB]]);
+});
+
+test("small chunks that are put back beside each other make a large one", () => {
+  const plan = planOf(MIB, [[0, MIB]]);
+  const chunks = Array.from({ length: 4 }, () => plan.take(256 * KIB));
+  for (const chunk of chunks.reverse()) plan.putBack(chunk);
+  assert.deepEqual(taken(plan), [[0, MIB]]);
 });
 
 test("covered bytes are counted over half-open ranges", () => {

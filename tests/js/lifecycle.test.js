@@ -36,12 +36,6 @@ test("leaving the page interrupts sending and waiting, but not the server's chec
   assert.equal(isOpen("verifying"), true);
 });
 
-test("acknowledged bytes only grow, and never beyond the file", () => {
-  const upload = new Upload(file, { name: "clip.mp4" });
-  for (const received of [40, 20, 500]) upload.acknowledge(received);
-  assert.equal(upload.received, 100);
-});
-
 test("the time an upload waited is no part of its speed", () => {
   const upload = new Upload(file, { name: "clip.mp4" });
   upload.speedometer.start(0, 0);

@@ -1,7 +1,8 @@
 /** <interrupted-panel>: uploads whose file has to be chosen again. Emits `files-chosen` (detail: files). */
 
 import { keepFocus } from "../helpers/focus.js";
-import { formatBytes, formatUntil, isolated, percentage } from "../helpers/format.js";
+import { formatBytes, formatUntil, isolated } from "../helpers/format.js";
+import { drawMeter, nameMeter } from "../helpers/meter.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
 
@@ -82,12 +83,12 @@ function rowOf(interrupted) {
   row.dataset.state = "interrupted";
   row.interrupted = interrupted;
   row.append(copyOfTemplate("interrupted-row"));
-  const { name, progress, status, choose, discard } = partsOf(row);
+  const { name, meter, status, choose, discard } = partsOf(row);
   name.textContent = interrupted.name;
-  progress.value = percentage(interrupted.received, interrupted.size);
-  progress.setAttribute("aria-label", `Progress of ${interrupted.name}`);
-  const share = `${formatBytes(interrupted.received)} of ${formatBytes(interrupted.size)}`;
-  status.textContent = interrupted.expires ? `${share} · kept for ${formatUntil(interrupted.expires)}` : share;
+  nameMeter(meter, `Progress of ${interrupted.name}`);
+  drawMeter(meter, { ...interrupted, sent: interrupted.received });
+  const safe = `${formatBytes(interrupted.received)} of ${formatBytes(interrupted.size)} safe`;
+  status.textContent = interrupted.expires ? `${safe} · kept for ${formatUntil(interrupted.expires)}` : safe;
   choose.setAttribute("aria-label", `Choose the file for ${interrupted.name}`);
   discard.setAttribute("aria-label", `Discard the upload of ${interrupted.name}`);
   discard.title = "Discard";

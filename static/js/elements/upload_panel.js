@@ -1,14 +1,15 @@
 /** <upload-panel>: the list of this page's uploads with its totals and the buttons for all of them. */
 
 import { keepFocus } from "../helpers/focus.js";
-import { countOf, formatBytes, formatSpeed, formatTimeLeft, isolated, percentage } from "../helpers/format.js";
+import { countOf, formatBytes, isolated } from "../helpers/format.js";
+import { drawMeter, progressWords, setLine } from "../helpers/meter.js";
 import { RowGroups } from "../helpers/row_groups.js";
 import { aFewTimesASecond, SlicedWork } from "../helpers/sliced_work.js";
-import { partsOf, setText } from "../helpers/template.js";
-import { TotalSpeed, totalsOf } from "../uploads/totals.js";
+import { partsOf } from "../helpers/template.js";
+import { TotalSpeed, totalsOf } from "../uploads/progress.js";
 import { UploadRow } from "./upload_row.js";
 
-/** Speeds fall and times pass also while no answer comes, milliseconds. */
+/** Speeds fall, and time passes, also while nothing moves, milliseconds. */
 const REFRESH_INTERVAL = 1_000;
 /**
  * Going through thousands of uploads for the totals is worth it a few times a second, not every frame, milliseconds.
@@ -17,7 +18,7 @@ const TOTALS_INTERVAL = 200;
 /** Bytes whose loss deserves a question before cancelling. */
 const WORTH_ASKING = 1024 * 1024;
 
-/** Emits `totals` (detail: totals with `secondsLeft`) whenever it shows new ones. */
+/** Emits `totals` (detail: totals with their `text`) whenever it shows new ones. */
 export class UploadPanel extends HTMLElement {
   #parts;
   #rows = new Map();
@@ -31,9 +32,9 @@ export class UploadPanel extends HTMLElement {
   });
   #totalsTimer = null;
 
-  /** `queue` is shown and acted on; `adapter` ties rows to files; `confirm` asks a question. */
-  connect({ queue, adapter, connection, confirm, limit }) {
-    Object.assign(this, { queue, adapter, connection, confirm, limit });
+  /** `queue` is shown and acted on; `intake` ties rows to files; `confirm` asks a question. */
+  connect({ queue, intake, connection, confirm, limit }) {
+    Object.assign(this, { queue, intake, connection, confirm, limit });
     this.#parts = partsOf(this);
     this.#groups = new RowGroups(this.#parts.list, { isScroller: true });
     queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#adding.add(upload)));
@@ -54,7 +55,7 @@ export class UploadPanel extends HTMLElement {
     const row = new UploadRow();
     row.show(upload, { limit: this.limit, connection: this.connection });
     this.#rows.set(upload, row);
-    this.adapter.show(upload, row);
+    this.intake.show(upload, row);
     this.#groups.append(row);
     this.#parts.panel.hidden = false;
   }
@@ -90,43 +91,40 @@ export class UploadPanel extends HTMLElement {
 
   #drawTotals() {
     const totals = totalsOf(this.queue.uploads);
-    const { panel, totals: area, progress, text } = this.#parts;
+    const { panel, totals: area, meter, text } = this.#parts;
     panel.hidden = totals.count === 0;
-    // One file says all of it in its own row.
-    area.hidden = totals.count < 2;
-    progress.value = percentage(totals.received, totals.size);
-    totals.isHeldUp = this.queue.isBusy && this.connection.holdsUp(this.#speed);
+    area.hidden = totals.count < 2; // A single file tells it all in its own row.
+    drawMeter(meter, totals);
+    totals.isHeldUp = this.queue.isBusy && this.connection.holdsUp(this.#speed.acknowledgedAt);
     const isMoving = Boolean(totals.states.sending) && !totals.isHeldUp;
     if (!isMoving) this.#speed.restart();
-    totals.bytesPerSecond = isMoving ? this.#speed.bytesPerSecond() : null;
-    totals.secondsLeft = isMoving ? this.#speed.secondsLeft(totals.size - totals.received) : null;
-    totals.text = this.#totalsText(totals);
-    setText(text, totals.text);
+    setLine(text, this.#totalsParts(totals, isMoving ? this.#speed : null));
+    totals.text = text.textContent;
     this.#drawButtons(totals);
     this.dispatchEvent(new CustomEvent("totals", { detail: totals }));
   }
 
-  #totalsText({ count, size, received, states, bytesPerSecond, secondsLeft, isHeldUp }) {
+  #totalsParts(totals, speed) {
+    const { count, states, isHeldUp } = totals;
     const done = states.complete ?? 0;
     const files = countOf(count, "file");
     return [
       done === count ? `${files} uploaded` : `${done.toLocaleString("en")} of ${files}`,
-      received === size ? formatBytes(size) : `${formatBytes(received)} of ${formatBytes(size)}`,
       states.failed && `${countOf(states.failed, "file")} failed`,
-      bytesPerSecond && received < size && formatSpeed(bytesPerSecond),
-      secondsLeft && `${formatTimeLeft(secondsLeft)} left`,
+      ...progressWords(totals, speed),
       isHeldUp && "waiting for the connection",
-    ].filter(Boolean).join(" · ");
+    ];
   }
 
   #drawButtons({ states, worthRetrying }) {
-    const { pauseAll, resumeAll, retryAll, cancelAll, clear } = this.#parts;
+    const { pauseAll, resumeAll, retryAll, cancelAll, clear, legend } = this.#parts;
     const count = (...names) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
     pauseAll.hidden = count("queued", "preparing", "sending", "waiting") === 0;
     resumeAll.hidden = count("paused") === 0;
     retryAll.hidden = worthRetrying < 2;
     cancelAll.hidden = count("queued", "preparing", "sending", "waiting", "paused") < 2;
     clear.hidden = count("complete") === 0;
+    legend.hidden = count("queued", "preparing", "sending", "waiting", "paused") === 0;
   }
 
   async #act({ target }) {
@@ -143,7 +141,7 @@ export class UploadPanel extends HTMLElement {
   async #actOn(upload, action) {
     if (action !== "cancel") return upload.can(action) && this.queue[action](upload);
     if (upload.state === "complete") return this.queue.dismiss(upload);
-    if (upload.received >= WORTH_ASKING && !upload.isBundled && !(await this.#agrees(upload))) return;
+    if (upload.received >= WORTH_ASKING && !(await this.#agrees(upload))) return;
     if (upload.can("cancel")) await this.queue.cancel(upload);
     else if (upload.state === "complete") this.queue.dismiss(upload);
   }

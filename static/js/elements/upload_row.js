@@ -3,9 +3,10 @@
  * than its name is in the page.
  */
 
-import { formatBytes, formatSpeed, formatTimeLeft, percentage } from "../helpers/format.js";
 import { keepFocus } from "../helpers/focus.js";
-import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { formatBytes } from "../helpers/format.js";
+import { drawMeter, nameMeter, progressWords, setLine } from "../helpers/meter.js";
+import { copyOfTemplate, partsOf } from "../helpers/template.js";
 import { wordsForProblem, wordsForWaiting } from "../helpers/words.js";
 
 const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pause" };
@@ -45,16 +46,16 @@ export class UploadRow extends HTMLElement {
     this.dataset.state = upload.state;
     if (!this.#parts) return;
     if (hasMoved) keepFocus(this, () => this.#renderState());
-    this.#parts.progress.value = percentage(upload.received, upload.size);
-    setText(this.#parts.status, this.#status());
+    drawMeter(this.#parts.meter, upload);
+    setLine(this.#parts.status, this.#status());
   }
 
   #name() {
-    const { folder, name, progress, pause, resume, cancel, retry } = this.#parts;
+    const { folder, name, meter, pause, resume, cancel, retry } = this.#parts;
     const path = this.upload.name.split("/");
     name.textContent = path.pop();
     folder.textContent = path.length > 0 ? `${path.join("/")}/` : "";
-    progress.setAttribute("aria-label", `Progress of ${name.textContent}`);
+    nameMeter(meter, `Progress of ${name.textContent}`);
     for (const [button, verb] of [[pause, "Pause"], [resume, "Resume"], [cancel, "Cancel"], [retry, "Try again:"]]) {
       button.title = verb.replace(":", "");
       button.setAttribute("aria-label", `${verb} ${name.textContent}`);
@@ -63,11 +64,11 @@ export class UploadRow extends HTMLElement {
 
   #renderState() {
     const { upload } = this;
-    const { pause, resume, retry, cancel, open, progress, mark } = this.#parts;
+    const { pause, resume, retry, cancel, open, meter, mark } = this.#parts;
     pause.hidden = !upload.can("pause");
     resume.hidden = !upload.can("resume");
     retry.hidden = !upload.isWorthRetrying;
-    progress.hidden = upload.state === "complete" || (upload.state === "failed" && upload.received === 0);
+    meter.hidden = upload.state === "complete" || (upload.state === "failed" && upload.received === 0);
     mark.dataset.icon = MARKS[upload.state] ?? "film";
     if (upload.state === "complete") this.#renderCompletion(open, cancel);
   }
@@ -83,25 +84,24 @@ export class UploadRow extends HTMLElement {
   #status() {
     const { upload } = this;
     const size = formatBytes(upload.size);
-    const share = `${formatBytes(upload.received)} of ${size}`;
+    const safe = `${formatBytes(upload.received)} of ${size} safe`;
     switch (upload.state) {
-      case "queued": return upload.received > 0 ? `${share} · in the queue` : `${size} · in the queue`;
-      case "preparing": return `${size} · getting ready`;
-      case "sending": return [share, ...this.#pace()].join(" · ");
-      case "verifying": return `${size} · the server is checking the file`;
-      case "waiting": return `${share} · ${wordsForWaiting(upload.problem)}`;
-      case "paused": return `${share} · paused`;
-      case "failed": return wordsForProblem(upload.problem, { limit: this.limit });
-      default: return upload.wasCompleteBefore ? `${size} · in the library already` : `${size} · in the library`;
+      case "queued": return [upload.received > 0 ? safe : size, "in the queue"];
+      case "preparing": return [size, "getting ready"];
+      case "sending": return this.#sendingWords();
+      case "verifying": return [size, "the server is checking the file"];
+      case "waiting": return [safe, wordsForWaiting(upload.problem)];
+      case "paused": return [safe, "paused"];
+      case "failed": return [wordsForProblem(upload.problem, { limit: this.limit })];
+      default: return [size, upload.wasCompleteBefore ? "already in the library" : "in the library"];
     }
   }
 
-  #pace() {
-    const { speedometer, size, received } = this.upload;
-    if (this.connection.holdsUp(speedometer)) return ["waiting for the connection"];
-    const speed = speedometer.bytesPerSecond();
-    if (speed === null) return [];
-    return [formatSpeed(speed), `${formatTimeLeft(speedometer.secondsLeft(size - received))} left`];
+  #sendingWords() {
+    const { upload } = this;
+    const isHeldUp = this.connection.holdsUp(upload.acknowledgedAt);
+    if (isHeldUp) return [...progressWords(upload), "waiting for the connection"];
+    return progressWords(upload, upload.speedometer);
   }
 }
 

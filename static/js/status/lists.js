@@ -1,6 +1,7 @@
 /** Lists that keep their elements while their entries stay the same: whoever reads one is not thrown out of it. */
 
-import { formatBytes, percentage } from "../helpers/format.js";
+import { formatBytes } from "../helpers/format.js";
+import { drawMeter, nameMeter } from "../helpers/meter.js";
 import { setText } from "../helpers/template.js";
 import { inWords } from "./words.js";
 
@@ -36,9 +37,10 @@ function keyed(row, key) {
 }
 
 function uploadRow({ id, filename }) {
-  const meter = element("progress", "meter");
-  meter.max = 100;
-  meter.setAttribute("aria-label", `Progress of ${filename}`);
+  const bar = element("progress", "");
+  bar.max = 100;
+  const meter = element("div", "meter", bar);
+  nameMeter(meter, `Progress of ${filename}`);
   const name = element("span", "status-upload__name", element("bdi", "", filename));
   return keyed(element("li", "status-upload", name, element("span", "status-upload__share"), meter), id);
 }
@@ -46,9 +48,9 @@ function uploadRow({ id, filename }) {
 function fillUpload(row, { length, received_bytes: received }) {
   const whole = length === null ? "" : ` of ${formatBytes(length)}`;
   setText(row.querySelector(".status-upload__share"), `${formatBytes(received)}${whole}`);
-  const meter = row.querySelector("progress");
+  const meter = row.querySelector(".meter");
   meter.hidden = length === null;
-  meter.value = percentage(received, length ?? 0);
+  drawMeter(meter, { received, sent: received, size: length ?? 0 });
 }
 
 function countRow(name) {

@@ -2,7 +2,7 @@
 
 import { BundlePace } from "./bundle_pace.js";
 import { Bundle } from "./bundle.js";
-import { checkReadable } from "./file_check.js";
+import { checkReadable } from "./local_file.js";
 import { Problem } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 

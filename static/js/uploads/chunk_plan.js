@@ -1,6 +1,9 @@
-/** Which chunks of a file still have to be sent. Ranges are half-open [start, end) pairs of byte positions. */
+/** Which bytes of a file still have to be sent, and in which chunks. Ranges are half-open [start, end) pairs of bytes. */
 
-/** How many chunks a file of `size` bytes has; an empty file is sent as one empty chunk. */
+/** Smaller chunks would cost more in requests than a lost one costs in time, bytes. */
+const SMALLEST_CHUNK = 64 * 1024;
+
+/** How many chunks of `chunkBytes` a file of `size` bytes has; an empty file is sent as one empty chunk. */
 export function chunkCount(size, chunkBytes) {
   return Math.max(1, Math.ceil(size / chunkBytes));
 }
@@ -10,32 +13,103 @@ export function coveredBytes(ranges) {
   return ranges.reduce((sum, [start, end]) => sum + (end - start), 0);
 }
 
-/** The byte range [start, end) of one chunk. */
-export function chunkRange(index, size, chunkBytes) {
-  const start = index * chunkBytes;
-  return [start, Math.min(start + chunkBytes, size)];
-}
-
-/** What tells the server where a chunk of the upload with that id belongs, by Dropzone's names. */
-export function chunkFields(index, { id, size, chunkBytes }) {
-  const [offset] = chunkRange(index, size, chunkBytes);
+/** What tells the server where a chunk belongs in the upload with that id, by Dropzone's names. */
+export function chunkFields({ start, chunkBytes }, { id, size }) {
   return {
     dzuuid: id,
-    dzchunkindex: index,
+    dzchunkindex: start / chunkBytes,
     dztotalfilesize: size,
     dzchunksize: chunkBytes,
     dztotalchunkcount: chunkCount(size, chunkBytes),
-    dzchunkbyteoffset: offset,
+    dzchunkbyteoffset: start,
   };
 }
 
-/** The indexes, as a Set, of the chunks that touch no missing range and so need not be sent again. */
-export function chunksToSkip(missing, size, chunkBytes) {
-  if (size === 0) return new Set();
-  const skipped = new Set(Array(chunkCount(size, chunkBytes)).keys());
-  for (const [start, end] of missing) {
-    const last = Math.floor((end - 1) / chunkBytes);
-    for (let index = Math.floor(start / chunkBytes); index <= last; index += 1) skipped.delete(index);
+/**
+ * The chunk sizes in use, each twice the one below. The server expects a chunk to start at a multiple of its size;
+ * with sizes that nest, a change of size in mid-upload never sends a byte again.
+ */
+export class ChunkSizes {
+  /** `largest` is in bytes; the top size is that, or up to a few bytes less where it does not halve evenly. */
+  constructor(largest) {
+    let steps = 0;
+    while (largest / 2 ** (steps + 1) >= SMALLEST_CHUNK) steps += 1;
+    this.smallest = Math.floor(largest / 2 ** steps);
+    this.largest = this.smallest * 2 ** steps;
   }
-  return skipped;
+
+  /** The largest size of at most `bytes`; the smallest one where there is none. */
+  fitting(bytes) {
+    let size = this.smallest;
+    while (size * 2 <= Math.min(bytes, this.largest)) size *= 2;
+    return size;
+  }
+}
+
+/** The missing bytes of one file, cut into chunks as they are taken. */
+export class ChunkPlan {
+  #sizes;
+  #size;
+  #missing;
+
+  /** A file of `size` bytes of which the server lacks the `missing` ranges. */
+  constructor({ sizes, size, missing }) {
+    this.#sizes = sizes;
+    this.#size = size;
+    this.#missing = size === 0 ? [[0, 0]] : joined(missing);
+  }
+
+  /** Whether every missing byte has been taken. */
+  get isEmpty() {
+    return this.#missing.length === 0;
+  }
+
+  /**
+   * Takes the next chunk, of at most `bytes`: `{ start, end, chunkBytes, missing }`, or null at the end. It holds bytes
+   * that are not missing only where a gap begins or ends between multiples of the smallest size.
+   */
+  take(bytes) {
+    if (this.isEmpty) return null;
+    const [gapStart, gapEnd] = this.#missing[0];
+    const chunkBytes = this.#fittingSize(gapStart, gapEnd, bytes);
+    const start = gapStart - (gapStart % chunkBytes);
+    const end = Math.min(start + chunkBytes, this.#size);
+    const missing = this.#missing.map((range) => overlap(range, [start, end])).filter(Boolean);
+    this.#missing = this.#missing.flatMap((range) => without(range, [start, end]));
+    return { start, end, chunkBytes, missing };
+  }
+
+  /** Makes the bytes of a chunk missing again. */
+  putBack({ missing }) {
+    this.#missing = joined([...this.#missing, ...missing]);
+  }
+
+  #fittingSize(gapStart, gapEnd, bytes) {
+    let size = this.#sizes.fitting(bytes);
+    const fits = () => gapStart % size === 0 && Math.min(gapStart + size, this.#size) <= gapEnd;
+    while (size > this.#sizes.smallest && !fits()) size /= 2;
+    return size;
+  }
+}
+
+/** The ranges in order, those that touch made one. */
+function joined(ranges) {
+  const result = [];
+  for (const [start, end] of [...ranges].sort(([one], [other]) => one - other)) {
+    const last = result.at(-1);
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else result.push([start, end]);
+  }
+  return result;
+}
+
+/** An empty range, which stands for an empty file, overlaps itself. */
+function overlap([start, end], [from, to]) {
+  const both = [Math.max(start, from), Math.min(end, to)];
+  return both[0] < both[1] || start === end ? both : null;
+}
+
+function without([start, end], [from, to]) {
+  const rests = [[start, Math.min(end, from)], [Math.max(start, to), end]];
+  return rests.filter(([restStart, restEnd]) => restStart < restEnd);
 }

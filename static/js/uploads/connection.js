@@ -32,11 +32,11 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Whether what `speedometer` measures gets nowhere. One request may be lost, or the browser be wrong about the line,
-   * while others are answered.
+   * Whether bytes that were last acknowledged at that time get nowhere now. One request may be lost, or the browser be
+   * wrong about the line, while others are answered.
    */
-  holdsUp(speedometer, now = performance.now()) {
-    return !this.isReachable && !speedometer.hasGrownSince(Math.max(this.#lostAt, now - RECENT));
+  holdsUp(acknowledgedAt, now = performance.now()) {
+    return !this.isReachable && acknowledgedAt <= Math.max(this.#lostAt, now - RECENT);
   }
 
   get isOffline() {

@@ -26,6 +26,11 @@ export class Problem extends Error {
   get isConnectionLost() {
     return this.code === "connection_lost" || this.code === "server_away";
   }
+
+  /** Whether the server has nothing of the upload any more. */
+  get isUploadGone() {
+    return this.code === "upload_gone" || this.code === "upload_not_found";
+  }
 }
 
 /** The problem of a request that got no answer at all. */

@@ -2,12 +2,13 @@
 
 import { canStep, isInterruptible, isOpen, nextState } from "./lifecycle.js";
 import { Problem } from "./problem.js";
-import { Speedometer } from "./speedometer.js";
+import { Speedometer } from "./progress.js";
 
 /** Holds state and progress; tells `onChange(upload)` of every change and never touches the network or the page. */
 export class Upload {
   #state = "queued";
   #before = null;
+  #inFlight = 0;
   #onChange;
 
   constructor(file, { name, onChange = () => {} }) {
@@ -16,12 +17,16 @@ export class Upload {
     this.size = file.size;
     this.fingerprint = null;
     this.id = null;
+    /** Bytes that are safe on the server. */
     this.received = 0;
+    /** When the server last acknowledged some of them, as performance.now() tells it. */
+    this.acknowledgedAt = -Infinity;
     this.problem = null;
     this.media = null;
     this.wasCompleteBefore = false;
-    /** Whether it goes along with other small files, in one request that is answered at its end. */
+    /** Whether it shares one request with other small files, which is answered at its end. */
     this.isBundled = false;
+    /** Of the bytes that have left. */
     this.speedometer = new Speedometer();
     this.#onChange = onChange;
   }
@@ -38,6 +43,11 @@ export class Upload {
     return isInterruptible(this.#state);
   }
 
+  /** Bytes that have left: those that are safe, and those in requests that are not answered yet. */
+  get sent() {
+    return Math.min(this.size, this.received + this.#inFlight);
+  }
+
   /** Whether `step` is allowed now. */
   can(step) {
     return canStep(this.#state, step);
@@ -49,7 +59,8 @@ export class Upload {
     this.#before = this.#state;
     this.#state = state;
     this.problem = problem;
-    if (name === "proceed") this.speedometer.start(this.received); // The wait is no part of the speed.
+    if (problem?.isUploadGone) this.received = 0;
+    if (name === "proceed") this.speedometer.start(this.sent); // The wait is no part of the speed.
     this.#onChange(this);
   }
 
@@ -58,22 +69,20 @@ export class Upload {
     this.id = id;
     this.wasCompleteBefore = isComplete;
     this.received = received;
+    this.#inFlight = 0;
     this.speedometer.start(received);
     this.#onChange(this);
   }
 
-  /** Records that the server has `received` bytes; answers may overtake each other, so it only grows. */
-  acknowledge(received) {
+  /**
+   * Notes how many bytes are safe, and how many have left without an answer yet. What is safe stays so; a request that
+   * breaks takes back what it had sent.
+   */
+  progress({ received = this.received, inFlight = 0 }) {
+    if (received > this.received) this.acknowledgedAt = performance.now();
     this.received = Math.min(this.size, Math.max(this.received, received));
-    this.speedometer.record(this.received);
-    this.#onChange(this);
-  }
-
-  /** Shows how many bytes are on the wire, where no more is known until the answer; a broken request takes them back. */
-  showSent(bytes) {
-    this.received = bytes;
-    if (bytes === 0) this.speedometer.start(0);
-    else this.speedometer.record(bytes);
+    this.#inFlight = inFlight;
+    this.speedometer.record(this.sent);
     this.#onChange(this);
   }
 

@@ -2,15 +2,17 @@
 
 import { FEWEST_FILES, isSmall } from "./bundle_pace.js";
 import { chunkCount } from "./chunk_plan.js";
+import { CHUNKS_AT_ONCE } from "./chunk_sender.js";
 import { Problem } from "./problem.js";
 import { Upload } from "./upload.js";
 
-/** Large files at once; each has several chunks on the way, so more would only compete for the line. */
-const CHUNKS_PER_FILE = 3;
 const WEIGHT_OF_CHUNK = 50;
 /** Of a file that goes in a bundle: enough get ready together to fill several. */
 const WEIGHT_IN_BUNDLE = 1;
-/** Room for three large files or nine of a single chunk: small files spend their time in round trips. */
+/**
+ * Room for three large files or nine of a single chunk: small files spend their time in round trips, and more large
+ * ones would only compete for the line.
+ */
 const RUNNING_WEIGHT = 9 * WEIGHT_OF_CHUNK;
 
 /** Why an upload's work was stopped from this page; such an end is no failure. */
@@ -162,7 +164,7 @@ export class UploadQueue extends EventTarget {
 
   #weight(upload) {
     if (upload.isBundled) return WEIGHT_IN_BUNDLE;
-    return WEIGHT_OF_CHUNK * Math.min(CHUNKS_PER_FILE, chunkCount(upload.size, this.#chunkBytes));
+    return WEIGHT_OF_CHUNK * Math.min(CHUNKS_AT_ONCE, chunkCount(upload.size, this.#chunkBytes));
   }
 
   async #run(upload, weight) {
@@ -198,7 +200,7 @@ export class UploadQueue extends EventTarget {
 
   #complete(upload, answer) {
     upload.media = answer.media;
-    upload.acknowledge(upload.size);
+    upload.progress({ received: upload.size });
     upload.step("complete");
     this.#view.succeed(upload);
     this.#emit("completed", upload);

@@ -3,8 +3,8 @@
 import { cancelUpload, createUpload, deleteVideo, uploadState } from "./api.js";
 import { sleep } from "./backoff.js";
 import { NOT_IN_BUNDLE } from "./bundle_sender.js";
-import { chunksToSkip, coveredBytes } from "./chunk_plan.js";
-import { fingerprint } from "./fingerprint.js";
+import { coveredBytes } from "./chunk_plan.js";
+import { fingerprint } from "./local_file.js";
 import { Problem } from "./problem.js";
 import { withRetries } from "./retry.js";
 import { Slots } from "./slots.js";
@@ -19,23 +19,21 @@ const READERS = 8;
 const GONE_STATES = new Set(["cancelled", "expired"]);
 
 /**
- * `transport.send(upload, { skip, signal, ... })` sends the chunks, `bundles` is a BundleSender; `connection` tells when
- * the server can be reached, `isInterrupted(fingerprint)` whether it waits for the rest of such a file.
+ * `chunks` is a ChunkSender, `bundles` a BundleSender; `connection` tells when the server can be reached,
+ * `isInterrupted(fingerprint)` whether it waits for the rest of such a file.
  */
 export class UploadSteps {
-  #transport;
+  #chunks;
   #connection;
-  #chunkBytes;
   #bundles;
   #isInterrupted;
   #readers = new Slots(READERS);
 
-  constructor({ transport, connection, chunkBytes, bundles = null, isInterrupted = () => false }) {
+  constructor({ chunks, connection, bundles = null, isInterrupted = () => false }) {
     this.#bundles = bundles;
     this.#isInterrupted = isInterrupted;
-    this.#transport = transport;
+    this.#chunks = chunks;
     this.#connection = connection;
-    this.#chunkBytes = chunkBytes;
   }
 
   /**
@@ -91,7 +89,7 @@ export class UploadSteps {
       fingerprint: upload.fingerprint,
       signal,
       isUnwanted: () => upload.state === "cancelled",
-      onSent: (bytes) => upload.showSent(bytes),
+      onSent: (bytes) => upload.progress({ inFlight: bytes }),
       onUnwanted: (receipt) => this.#takeOff(receipt),
       ...this.#waitingSteps(upload),
     };
@@ -104,12 +102,8 @@ export class UploadSteps {
   }
 
   #sendChunks(upload, { missing }, signal) {
-    return this.#transport.send(upload, {
-      skip: chunksToSkip(missing, upload.size, this.#chunkBytes),
-      signal,
-      onAcknowledged: (received) => upload.acknowledge(received),
-      ...this.#waitingSteps(upload),
-    });
+    const onProgress = (progress) => upload.progress(progress);
+    return this.#chunks.send(upload, { missing, signal, onProgress, ...this.#waitingSteps(upload) });
   }
 
   /** Waits until the server has checked all bytes. */

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { digest53 } from "../../static/js/uploads/digest53.js";
-import { fingerprint } from "../../static/js/uploads/fingerprint.js";
+import { digest53, fingerprint } from "../../static/js/uploads/local_file.js";
 
 const EDGE = 64 * 1024;
 const fileOf = (bytes, { name = "clip.mp4", lastModified = 1_700_000_000_000 } = {}) => new File([bytes], name, { lastModified });

@@ -1,10 +1,18 @@
-/** Recognises a file that was chosen before, in this browser or another, without reading all of it. */
+/** What the page reads of a file itself: enough to recognise it later, and whether it can still be read. */
 
-import { digest53 } from "./digest53.js";
 import { fileUnreadable } from "./problem.js";
 
 /** Bytes read from either end: containers keep what tells recordings apart there. */
 const EDGE_BYTES = 64 * 1024;
+
+/** Throws where the browser can no longer read `blob`: in a request, a file changed on the disk looks like a lost connection. */
+export async function checkReadable(blob) {
+  try {
+    await blob.slice(0, 1).arrayBuffer();
+  } catch {
+    throw fileUnreadable();
+  }
+}
 
 /** A text that is the same for the same file: name, size, time of change, and its first and last 64 KiB. */
 export async function fingerprint(file, { subtle = globalThis.crypto?.subtle, signal } = {}) {
@@ -42,4 +50,20 @@ function joined(pieces) {
 
 function hex(buffer) {
   return Array.from(new Uint8Array(buffer), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * A 53-bit digest in plain JavaScript (cyrb53, public domain), for pages served over plain http: browsers keep
+ * `crypto.subtle` for secure origins. It tells files apart; it protects nothing.
+ */
+export function digest53(bytes, seed = 0) {
+  let high = 0xdeadbeef ^ seed;
+  let low = 0x41c6ce57 ^ seed;
+  for (const byte of bytes) {
+    high = Math.imul(high ^ byte, 2654435761);
+    low = Math.imul(low ^ byte, 1597334677);
+  }
+  high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
+  low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
+  return (4294967296 * (2097151 & low) + (high >>> 0)).toString(16).padStart(14, "0");
 }

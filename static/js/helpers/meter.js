@@ -1,0 +1,57 @@
+/** How progress is shown: a bar with two layers, and the same in words. Sizes are bytes. */
+
+import { formatBytes, formatSpeed, formatTimeLeft, percentage } from "./format.js";
+
+/** Gives the bar in `meter` its name for screen readers. */
+export function nameMeter(meter, name) {
+  meter.querySelector("progress").setAttribute("aria-label", name);
+}
+
+/** Draws what is safe on the server as the bar's value, solid, and what has been sent as a light layer behind it. */
+export function drawMeter(meter, { received, sent, size }) {
+  const bar = meter.querySelector("progress");
+  bar.value = percentage(received, size);
+  bar.setAttribute("aria-valuetext", valueText({ received, sent, size }));
+  meter.style.setProperty("--sent", `${percentage(sent, size)}%`);
+}
+
+function valueText({ received, sent, size }) {
+  const safe = `${formatBytes(received)} of ${formatBytes(size)} safe on the server`;
+  return sent > received ? `${safe}, ${formatBytes(sent)} sent` : safe;
+}
+
+/** The parts that there are as one line of text. */
+export function lineOf(parts) {
+  return parts.filter(Boolean).join(" · ");
+}
+
+/** Writes a line whose parts stay whole where it has to break. */
+export function setLine(element, parts) {
+  const line = lineOf(parts);
+  if (element.textContent === line) return;
+  element.replaceChildren(...line.split(/(?<= · )/).map(partOf));
+}
+
+function partOf(text) {
+  const part = document.createElement("span");
+  part.className = "line__part";
+  part.textContent = text;
+  return part;
+}
+
+/**
+ * The parts of a line about bytes on their way; `speed` has `bytesPerSecond()` and `secondsLeft(remaining)`, null for
+ * uploads that stand still.
+ */
+export function progressWords({ received, sent, size }, speed = null) {
+  if (received === size) return [formatBytes(size)];
+  const isAllSent = sent === size;
+  const bytesPerSecond = isAllSent ? null : (speed?.bytesPerSecond() ?? null);
+  return [
+    `${formatBytes(sent)} of ${formatBytes(size)} sent`,
+    `${formatBytes(received)} safe`,
+    isAllSent && "waiting for the server",
+    bytesPerSecond && formatSpeed(bytesPerSecond),
+    bytesPerSecond && `${formatTimeLeft(speed.secondsLeft(size - sent))} left`,
+  ].filter(Boolean);
+}

@@ -1,0 +1,99 @@
+/** The requests that carry bytes: one chunk of a file, or a bundle of small files. */
+
+import { chunkFields } from "./chunk_plan.js";
+import { connectionLost, problemOfAnswer } from "./problem.js";
+
+/**
+ * After this long without a byte in either direction a connection is dead, as after a laptop's sleep, milliseconds.
+ * Longer than the server waits for an idle sender; covers its answer after the last byte, too.
+ */
+const LONGEST_SILENCE = 90_000;
+
+/** Makes the `post` of a ChunkSender. */
+export function chunkPost({ url }) {
+  return (chunk, { file, id, signal, onProgress }) => {
+    const query = new URLSearchParams(chunkFields(chunk, { id, size: file.size }));
+    const body = file.slice(chunk.start, chunk.end);
+    const isAnswer = ({ received }) => Number.isFinite(received);
+    // The bare chunk as the body: in a form it costs the browser a tenth more CPU time, see docs/performance.md.
+    return sendBody(`${url}?${query}`, body, { type: "application/octet-stream", isAnswer, signal, onProgress });
+  };
+}
+
+/** Makes the `post` of a BundleSender; `slots` bounds it together with the page's other requests. */
+export function batchPost({ url, slots }) {
+  return async (parcels, { signal, onProgress }) => {
+    const release = await slots.take(signal);
+    try {
+      const isAnswer = ({ files }) => Array.isArray(files);
+      return (await sendBody(url, formOf(parcels), { isAnswer, signal, onProgress })).files;
+    } finally {
+      release();
+    }
+  };
+}
+
+function formOf(parcels) {
+  const form = new FormData();
+  for (const { file, name, fingerprint } of parcels) {
+    form.append("fingerprint", fingerprint);
+    form.append("length", file.size);
+    form.append("file", file, name);
+  }
+  return form;
+}
+
+/**
+ * Resolves to the answer's JSON; rejects with a Problem or the signal's reason. `onProgress(share)` tells how much of
+ * the body has left, from 0 to 1: XMLHttpRequest, because fetch does not tell.
+ */
+function sendBody(url, body, { type, isAnswer, signal, onProgress }) {
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const xhr = new XMLHttpRequest();
+    const stop = (reason) => {
+      xhr.abort();
+      reject(reason);
+    };
+    const abort = () => stop(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    // Also at "load": the answer may end the upload, and so abort the signal, before "loadend".
+    for (const end of ["load", "loadend"]) xhr.addEventListener(end, () => signal.removeEventListener("abort", abort));
+    xhr.addEventListener("load", () => settle(xhr, isAnswer, resolve, reject));
+    xhr.addEventListener("error", () => reject(connectionLost()));
+    xhr.upload.addEventListener("progress", ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0));
+    callWhenSilent(xhr, () => stop(connectionLost()));
+    xhr.open("POST", url);
+    xhr.setRequestHeader("Accept", "application/json");
+    if (type) xhr.setRequestHeader("Content-Type", type);
+    xhr.send(body);
+  });
+}
+
+function callWhenSilent(xhr, onSilence) {
+  let timer = setTimeout(onSilence, LONGEST_SILENCE);
+  const restart = () => {
+    clearTimeout(timer);
+    timer = setTimeout(onSilence, LONGEST_SILENCE);
+  };
+  xhr.upload.addEventListener("progress", restart);
+  xhr.addEventListener("loadend", () => clearTimeout(timer));
+}
+
+function settle(xhr, isAnswer, resolve, reject) {
+  const { status, responseText } = xhr;
+  if (status < 200 || status >= 300) {
+    return reject(problemOfAnswer(status, responseText, xhr.getResponseHeader("Retry-After")));
+  }
+  const answer = parsed(responseText);
+  // Anything else is no answer of ours, such as the login page of some network in between.
+  return answer && isAnswer(answer) ? resolve(answer) : reject(connectionLost());
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

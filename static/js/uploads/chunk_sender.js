@@ -1,0 +1,134 @@
+/** Sends the missing bytes of a file in chunks, several at once, until the server has acknowledged them all. */
+
+import { ChunkPlan, coveredBytes } from "./chunk_plan.js";
+import { checkReadable } from "./local_file.js";
+import { Problem } from "./problem.js";
+import { RetrySchedule } from "./retry.js";
+
+/** Chunks of one file on their way at once. */
+export const CHUNKS_AT_ONCE = 3;
+
+/**
+ * `post(chunk, { file, id, signal, onProgress })` sends one chunk and resolves to the server's answer; `slots` bounds
+ * the requests of the whole page, `pace` says how large a chunk is, `connection` when the server can be reached.
+ */
+export class ChunkSender {
+  #tools;
+
+  constructor({ post, slots, sizes, pace, connection, random = Math.random }) {
+    this.#tools = { post, slots, sizes, pace, connection, random };
+  }
+
+  /**
+   * Sends the `missing` ranges of an upload `{ id, file, size, received }`. Resolves to the answer that tells of the
+   * finished file, or to the first one; rejects with a Problem, or with the signal's reason.
+   *
+   * `onProgress({ received, inFlight })` gets bytes that are safe, and bytes that have left without an answer yet;
+   * `onWait(problem)` tells that nothing moves, `onProceed()` that something does again.
+   */
+  send(upload, { missing, signal, onProgress, onWait, onProceed }) {
+    const plan = new ChunkPlan({ sizes: this.#tools.sizes, size: upload.size, missing });
+    return new Transfer(upload, plan, this.#tools, { onProgress, onWait, onProceed }).run(signal);
+  }
+}
+
+/** One pass over the missing bytes of one file. A chunk that fails becomes missing again, and may be cut differently. */
+class Transfer {
+  #upload;
+  #plan;
+  #tools;
+  #view;
+  #received;
+  #answer = {};
+  /** Chunk -> bytes of it that have left. */
+  #inFlight = new Map();
+
+  constructor(upload, plan, tools, view) {
+    this.#upload = upload;
+    this.#plan = plan;
+    this.#tools = tools;
+    this.#view = view;
+    this.#received = upload.received;
+  }
+
+  async run(signal) {
+    const stop = new AbortController();
+    const either = AbortSignal.any([signal, stop.signal]);
+    try {
+      await Promise.all(Array.from({ length: CHUNKS_AT_ONCE }, () => this.#sendUntilEmpty(either)));
+    } finally {
+      stop.abort(); // Where one chunk is refused for good, the others of its file have no use.
+    }
+    return this.#answer;
+  }
+
+  async #sendUntilEmpty(signal) {
+    let schedule = null;
+    for (let chunk = this.#next(); chunk; chunk = this.#next()) {
+      const problem = await this.#attempt(chunk, signal);
+      schedule = problem && (schedule ?? this.#newSchedule());
+      await schedule?.untilNextAttempt(problem, signal);
+    }
+  }
+
+  #next() {
+    return this.#plan.take(this.#tools.pace.chunkBytes);
+  }
+
+  #newSchedule() {
+    return new RetrySchedule({ connection: this.#tools.connection, random: this.#tools.random });
+  }
+
+  /** Resolves to null once the chunk is acknowledged, or to the problem to wait for; then its bytes are missing again. */
+  async #attempt(chunk, signal) {
+    const release = await this.#tools.slots.take(signal);
+    try {
+      await this.#deliver(chunk, signal);
+      return null;
+    } catch (error) {
+      signal.throwIfAborted();
+      this.#plan.putBack(chunk);
+      return await this.#judge(error, chunk);
+    } finally {
+      release();
+    }
+  }
+
+  async #deliver(chunk, signal) {
+    const { file, id } = this.#upload;
+    const bytes = coveredBytes(chunk.missing);
+    const onProgress = (share) => this.#show(chunk, share * bytes);
+    const began = performance.now();
+    this.#view.onProceed();
+    this.#inFlight.set(chunk, 0);
+    try {
+      const answer = await this.#tools.post(chunk, { file, id, signal, onProgress });
+      this.#received += bytes;
+      if (!this.#answer.media) this.#answer = answer;
+    } finally {
+      this.#show(chunk, null);
+    }
+    this.#tools.pace.sent(chunk, performance.now() - began);
+  }
+
+  /** `inFlight` is null for a chunk that is no longer on its way. */
+  #show(chunk, inFlight) {
+    if (inFlight === null) this.#inFlight.delete(chunk);
+    else this.#inFlight.set(chunk, inFlight);
+    const sum = [...this.#inFlight.values()].reduce((total, bytes) => total + bytes, 0);
+    this.#view.onProgress({ received: this.#received, inFlight: Math.floor(sum) });
+  }
+
+  /** Resolves to the problem if waiting may help, to null if smaller chunks do; throws what ends the upload. */
+  async #judge(error, chunk) {
+    const { pace } = this.#tools;
+    if (!(error instanceof Problem)) throw error;
+    if (error.status === 413 && pace.wasTooLarge(chunk)) return null;
+    if (error.isConnectionLost) {
+      pace.failed(chunk);
+      await checkReadable(this.#upload.file.slice(chunk.start, chunk.end));
+    }
+    if (this.#inFlight.size === 0) this.#view.onWait(error);
+    return error;
+  }
+}

@@ -1,0 +1,101 @@
+/** How fast bytes leave, and how far all uploads of the page are. Times are milliseconds, speeds bytes per second. */
+
+/** Long enough to smooth over bursts, short enough to follow the line. */
+const WINDOW = 10_000;
+/** On a line that stutters fewer samples than this fit into the window: then it reaches further back. */
+const FEWEST_SAMPLES = 4;
+/** Progress is told up to twenty times a second for each request; one sample stands for so long. */
+const SAMPLE_INTERVAL = 200;
+/** A speed before this time would be a guess. */
+const FIRST_SPEED = 250;
+
+const COUNTED_OUT = new Set(["failed", "cancelled"]);
+
+/** A moving average over several seconds, which falls while nothing moves. */
+export class Speedometer {
+  #position = 0;
+  #moved = 0;
+  #samples = [];
+
+  /** Begins at `position` bytes, which moved before and are no part of the speed. */
+  start(position, now = performance.now()) {
+    this.#position = position;
+    this.#moved = 0;
+    this.#samples = [{ moved: 0, now }];
+  }
+
+  /** Records the present position. It falls where a request broke: those bytes did move, and will once more. */
+  record(position, now = performance.now()) {
+    const growth = position - this.#position;
+    this.#position = position;
+    if (growth <= 0) return;
+    this.#moved += growth;
+    if (now - this.#samples.at(-2)?.now < SAMPLE_INTERVAL) this.#samples.pop();
+    this.#samples.push({ moved: this.#moved, now });
+    while (this.#samples.length > FEWEST_SAMPLES && this.#samples[1].now < now - WINDOW) this.#samples.shift();
+  }
+
+  /** The present speed, or null while it cannot be told yet. */
+  bytesPerSecond(now = performance.now()) {
+    const [first] = this.#samples;
+    if (!first || this.#moved <= first.moved || now - first.now < FIRST_SPEED) return null;
+    return ((this.#moved - first.moved) * 1_000) / (now - first.now);
+  }
+
+  /** Seconds until `remaining` bytes have moved at the present speed, or null while it cannot be told. */
+  secondsLeft(remaining, now = performance.now()) {
+    const speed = this.bytesPerSecond(now);
+    return speed ? remaining / speed : null;
+  }
+}
+
+/** Sums up a list of uploads: sizes in bytes, and how many are in which state. */
+export function totalsOf(uploads) {
+  const totals = { size: 0, received: 0, sent: 0, count: uploads.length, states: {}, worthRetrying: 0 };
+  for (const upload of uploads) {
+    totals.states[upload.state] = (totals.states[upload.state] ?? 0) + 1;
+    if (upload.isWorthRetrying) totals.worthRetrying += 1;
+    if (COUNTED_OUT.has(upload.state)) continue;
+    totals.size += upload.size;
+    totals.received += upload.received;
+    totals.sent += upload.sent;
+  }
+  return totals;
+}
+
+/** Speed of all uploads together. What was on the server before is no speed: only growth of known uploads counts. */
+export class TotalSpeed {
+  #speedometer = new Speedometer();
+  #seen = new WeakMap();
+  #sent = 0;
+  #isStarted = false;
+  /** When the server last acknowledged bytes of any upload. */
+  acknowledgedAt = -Infinity;
+
+  /** Notes the present state of one upload. */
+  note(upload, now = performance.now()) {
+    if (!this.#isStarted) this.restart(now);
+    this.#isStarted = true;
+    this.acknowledgedAt = Math.max(this.acknowledgedAt, upload.acknowledgedAt);
+    const before = this.#seen.get(upload);
+    this.#seen.set(upload, upload.sent);
+    if (before === undefined || upload.state === "preparing" || upload.sent <= before) return;
+    this.#sent += upload.sent - before;
+    this.#speedometer.record(this.#sent, now);
+  }
+
+  /** Begins anew, as after a pause. */
+  restart(now = performance.now()) {
+    this.#speedometer.start(this.#sent, now);
+  }
+
+  /** Bytes per second, or null while it cannot be told. */
+  bytesPerSecond(now = performance.now()) {
+    return this.#speedometer.bytesPerSecond(now);
+  }
+
+  /** Seconds until `remaining` bytes have left, or null while it cannot be told. */
+  secondsLeft(remaining, now = performance.now()) {
+    return this.#speedometer.secondsLeft(remaining, now);
+  }
+}

@@ -1,0 +1,87 @@
+"""What people see on slow lines, and what a break of the line costs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films, sha256_of
+from tests.browser.stored import digests_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.live_server import Server
+
+pytestmark = pytest.mark.browser
+
+CHUNK_BYTES = 20 * MIB
+"""The default: on these lines one such chunk takes from half a minute to ten."""
+
+FIRST_CHUNK_BYTES = MIB // 2
+
+OpenPage = Callable[..., UploadPage]
+
+
+@pytest.fixture
+def page(start_server: Callable[..., Server], open_page: OpenPage) -> UploadPage:
+    """Of a server with the default size of chunks."""
+    return open_page(start_server(SLUICE_CHUNK_BYTES=str(CHUNK_BYTES)))
+
+
+def test_speed_and_sent_bytes_are_shown_before_the_server_has_answered_and_safe_bytes_follow(
+    page: UploadPage, films: Films
+) -> None:
+    page.throttle(30 * 1024)  # The first chunks together take half a minute.
+    page.choose(films.middle)
+    row = page.row(films.middle)
+    expect(row).to_contain_text(re.compile(r"KB of \d+ MB sent · 0 bytes safe · .*KB/s · .* left"))
+    assert page.progress(row) == 0
+    assert page.sent(row) >= 0
+    bar = row.get_by_role("progressbar")
+    expect(bar).to_have_attribute(
+        "aria-valuetext", re.compile(r"0 bytes of \d+ MB safe on the server, \d+ KB sent")
+    )
+    expect(page.page.get_by_text("Safe on the server")).to_be_visible()
+    expect(page.page.get_by_text("Sent, not yet confirmed")).to_be_visible()
+    page.throttle(4 * MIB)
+    page.wait_for_progress(row, 10)
+    assert page.sent(row) >= page.progress(row)
+    page.throttle(-1)
+    page.wait_for_success(films.middle)
+    expect(page.page.get_by_text("Sent, not yet confirmed")).to_be_hidden()
+
+
+def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one(
+    page: UploadPage, films: Films
+) -> None:
+    page.throttle(MIB)
+    page.choose(films.long)
+    row = page.row(films.long)
+    page.wait_for_progress(row, 2)
+    sizes = [end - start for start, end in page.chunks]
+    assert sizes[0] <= FIRST_CHUNK_BYTES
+    assert max(sizes) <= 4 * MIB
+    page.throttle(-1)
+    page.wait_for_success(films.long)
+    assert max(end - start for start, end in page.chunks) == CHUNK_BYTES
+    assert page.chunk_bytes == films.long.stat().st_size
+    assert digests_of(page.server) == {"long.mp4": sha256_of(films.long)}
+
+
+def test_a_line_that_breaks_costs_seconds(
+    page: UploadPage, films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    rate = MIB
+    page.throttle(rate)
+    page.choose(films.middle)
+    row = page.row(films.middle)
+    page.wait_for_progress(row, 20)
+    page.go_offline()
+    expect(row).to_contain_text("Waiting for the connection")
+    page.throttle(-1)
+    page.wait_for_success(films.middle)
+    assert page.chunk_bytes - films.middle.stat().st_size <= 5 * rate
+    assert digests_of(page.server) == {"middle.mp4": sha256_of(films.middle)}

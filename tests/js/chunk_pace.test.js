@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { ChunkPace } from "../../static/js/uploads/chunk_pace.js";
+import { ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const MAXIMUM = 20 * MIB;
+
+const paceOf = (largest = MAXIMUM) => new ChunkPace(new ChunkSizes(largest));
+const chunkOf = (chunkBytes) => ({ chunkBytes, start: 0, end: chunkBytes });
+
+/** The sizes of chunks sent one after another on a line of so many bytes a second. */
+function sizesOn(bytesPerSecond, count, pace = paceOf()) {
+  return Array.from({ length: count }, () => {
+    const size = pace.chunkBytes;
+    pace.sent(chunkOf(size), (size * 1_000) / bytesPerSecond);
+    return size;
+  });
+}
+
+test("the first chunk is small, and on a fast line the fourth has the full size", () => {
+  const [first, , , fourth] = sizesOn(100 * MIB, 4);
+  assert.ok(first <= 512 * KIB);
+  assert.equal(fourth, MAXIMUM);
+});
+
+test("on a slow line a chunk never takes longer than some seconds", () => {
+  for (const kibPerSecond of [30, 100, 500, 2_000]) {
+    const seconds = sizesOn(kibPerSecond * KIB, 50).map((size) => size / (kibPerSecond * KIB));
+    assert.ok(Math.max(...seconds) < 12, `${kibPerSecond} KiB/s: ${seconds}`);
+    assert.ok(Math.max(...seconds.slice(1)) <= 8, `${kibPerSecond} KiB/s: ${seconds}`);
+  }
+});
+
+test("a line that becomes slow halves the size once for the chunks that were in flight together", () => {
+  const pace = paceOf();
+  sizesOn(100 * MIB, 10, pace);
+  for (let lane = 0; lane < 3; lane += 1) pace.sent(chunkOf(MAXIMUM), 20_000);
+  assert.equal(pace.chunkBytes, MAXIMUM / 2);
+});
+
+test("a lost connection halves the size, down to the smallest", () => {
+  const pace = paceOf(MIB);
+  for (let time = 0; time < 10; time += 1) pace.failed(chunkOf(pace.chunkBytes));
+  assert.equal(pace.chunkBytes, 64 * KIB);
+});
+
+test("the short end of a file is no proof of a fast line", () => {
+  const pace = paceOf();
+  const before = pace.chunkBytes;
+  pace.sent({ chunkBytes: before, start: 0, end: 100 }, 1_400);
+  assert.equal(pace.chunkBytes, before);
+});
+
+test("a proxy that refuses a size never gets one as large again", () => {
+  const pace = paceOf();
+  sizesOn(100 * MIB, 10, pace);
+  assert.equal(pace.wasTooLarge(chunkOf(MAXIMUM)), true);
+  assert.ok(sizesOn(100 * MIB, 20, pace).every((size) => size <= MAXIMUM / 2));
+  assert.equal(pace.wasTooLarge(chunkOf(80 * KIB)), false);
+});

@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as settle } from "node:timers/promises";
+
+import { ChunkPace } from "../../static/js/uploads/chunk_pace.js";
+import { ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
+import { ChunkSender, CHUNKS_AT_ONCE } from "../../static/js/uploads/chunk_sender.js";
+import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
+import { Slots } from "../../static/js/uploads/slots.js";
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const reachable = { reportLoss() {}, whenReachable: async () => {} };
+
+/** A sender whose requests are held in `requests` until the test answers them. */
+function setUp({ size = MIB, missing = [[0, size]], slots = new Slots(5), largest = 128 * KIB } = {}) {
+  const file = new File([new Uint8Array(size)], "clip.mp4");
+  const requests = [];
+  const told = [];
+  const post = (chunk, { signal, onProgress }) =>
+    new Promise((resolve, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+      requests.push({ chunk, signal, onProgress, answer: resolve, fail: reject });
+    });
+  const sizes = new ChunkSizes(largest);
+  const pace = new ChunkPace(sizes);
+  const sender = new ChunkSender({ post, slots, sizes, pace, connection: reachable, random: () => 0 });
+  const control = new AbortController();
+  const received = size - missing.reduce((sum, [start, end]) => sum + end - start, 0);
+  const sent = sender.send({ id: "ab", file, size, received }, {
+    missing,
+    signal: control.signal,
+    onProgress: (progress) => told.push(progress),
+    onWait: (problem) => told.push(problem.code),
+    onProceed() {},
+  });
+  return { sent, requests, told, control, pace };
+}
+
+/** Answers every request that comes until `sent` is settled, and returns its result. */
+async function answerAll(sent, requests, { from = 0 } = {}) {
+  let isOver = false;
+  sent.finally(() => (isOver = true)).catch(() => {});
+  for (let next = from; !isOver; ) {
+    await settle();
+    while (next < requests.length) requests[next++].answer({ received: 1 });
+  }
+  return sent;
+}
+
+const startsOf = (requests) => requests.map(({ chunk }) => chunk.start / KIB);
+
+test("every byte is sent once, several chunks at a time", async () => {
+  const { sent, requests, told } = setUp();
+  await settle();
+  assert.equal(requests.length, CHUNKS_AT_ONCE);
+  await answerAll(sent, requests);
+  assert.deepEqual(startsOf(requests), [0, 128, 256, 384, 512, 640, 768, 896]);
+  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
+});
+
+test("progress tells what is safe and what is in flight, and never counts a byte as both", async () => {
+  const { sent, requests, told } = setUp({ missing: [[512 * KIB, MIB]] });
+  await settle();
+  requests[0].onProgress(0.5);
+  requests[1].onProgress(1);
+  assert.deepEqual(told.at(-1), { received: 512 * KIB, inFlight: 192 * KIB });
+  requests[1].answer({ received: 0 });
+  await settle();
+  assert.deepEqual(told.at(-1), { received: 640 * KIB, inFlight: 64 * KIB });
+  requests[0].fail(connectionLost());
+  await settle();
+  assert.deepEqual(told.at(-1), { received: 640 * KIB, inFlight: 0 });
+  await answerAll(sent, requests, { from: 2 });
+});
+
+test("a lost chunk is sent again, in smaller ones, and the others go on meanwhile", async () => {
+  const { sent, requests, told, pace } = setUp();
+  await settle();
+  requests[0].fail(connectionLost());
+  await settle();
+  assert.equal(pace.chunkBytes, 64 * KIB);
+  await answerAll(sent, requests, { from: 1 });
+  assert.ok(startsOf(requests.slice(3)).includes(0));
+  assert.ok(!told.includes("connection_lost"));
+  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
+});
+
+test("an upload waits once none of its chunks is on the way", async () => {
+  const { sent, requests, told } = setUp();
+  await settle();
+  for (const request of requests.slice(0, 3)) request.fail(connectionLost());
+  await answerAll(sent, requests, { from: 3 });
+  assert.ok(told.includes("connection_lost"));
+  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
+});
+
+test("one final refusal ends the upload and the other chunks of its file", async () => {
+  const { sent, requests } = setUp();
+  await settle();
+  requests[1].fail(new Problem({ code: "upload_gone", status: 410 }));
+  await assert.rejects(sent, ({ code }) => code === "upload_gone");
+  assert.ok(requests.every(({ signal }) => signal.aborted));
+  assert.equal(requests.length, CHUNKS_AT_ONCE);
+});
+
+test("a chunk that is too large for a proxy is sent at once in smaller ones", async () => {
+  const { sent, requests } = setUp();
+  await settle();
+  requests[0].fail(new Problem({ code: "too_large", status: 413 }));
+  await answerAll(sent, requests, { from: 1 });
+  assert.ok(requests.slice(3).every(({ chunk }) => chunk.chunkBytes <= 64 * KIB));
+});
+
+test("the smallest chunk that is still too large ends the upload", async () => {
+  const { sent, requests } = setUp({ largest: 64 * KIB });
+  await settle();
+  requests[0].fail(new Problem({ code: "too_large", status: 413 }));
+  await assert.rejects(sent, ({ code }) => code === "too_large");
+});
+
+test("stopping ends all requests and takes back what was in flight", async () => {
+  const { sent, requests, told, control } = setUp();
+  await settle();
+  requests[0].onProgress(0.5);
+  control.abort("paused");
+  await assert.rejects(sent, (reason) => reason === "paused");
+  await settle();
+  assert.deepEqual(told.at(-1), { received: 0, inFlight: 0 });
+});
+
+test("all files together keep to the slots of the page", async () => {
+  const slots = new Slots(2);
+  const { sent, requests } = setUp({ slots });
+  await settle();
+  assert.equal(requests.length, 2);
+  await answerAll(sent, requests);
+  (await slots.take())();
+});
+
+test("the answer that names the finished file is the one that is kept", async () => {
+  const { sent, requests } = setUp({ size: 3 * 64 * KIB, largest: 64 * KIB });
+  await settle();
+  requests[2].answer({ received: 3, media: "/media/ab" });
+  await settle();
+  for (const { answer } of requests) answer({ received: 1 });
+  assert.equal((await sent).media, "/media/ab");
+});
+
+test("an empty file takes one request", async () => {
+  const { sent, requests } = setUp({ size: 0, missing: [] });
+  await answerAll(sent, requests);
+  assert.equal(requests.length, 1);
+});
