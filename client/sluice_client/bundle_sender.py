@@ -1,7 +1,7 @@
-"""Sends bundles over several connections, each file stored once whatever breaks.
+"""Sends bundles over several connections; each file is stored once, whatever breaks.
 
-Where an answer is lost, the bundle is sent again: by a file's fingerprint the server knows what it
-has stored already, or is just storing, and its receipt is that of the first time.
+If an answer is lost, the bundle is sent again. The server recognizes by its fingerprint a file that
+it has stored or is storing, and gives the receipt of the first time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sluice_client.uploader import UploadContext, Uploaded
 
 CONNECTIONS = 4
 """Maximum number of bundles at once. A server that waits for its disk gains little from more, and
-one bundle uses the whole line."""
+one bundle uses all the bandwidth."""
 
 Outcome = Uploaded | SluiceError
 OnOutcome = Callable[[LocalFile, Outcome], None]
@@ -40,8 +40,8 @@ OnOutcome = Callable[[LocalFile, Outcome], None]
 class BundleSender:
     """Sends many small files, each under its fingerprint.
 
-    Those that the server will not take in a bundle, or takes for an earlier one with other bytes,
-    are in `left_over`.
+    Files that the server does not accept in a bundle, or confuses with an earlier one, are in
+    `left_over`.
     """
 
     def __init__(

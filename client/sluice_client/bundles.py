@@ -136,7 +136,7 @@ def _read_of(file: LocalFile, descriptor: int, wanted: int, position: int) -> by
 
 
 def _filename(name: str) -> str:
-    """The parameter that carries a name: as it is if it is plain ASCII, else by RFC 8187."""
+    """The parameter with the name: as it is if it is plain ASCII, otherwise by RFC 8187."""
     if name.isascii() and name.isprintable() and not set(name) & set('"\\%'):
         return f'filename="{name}"'
     return f"filename*=UTF-8''{quote(name, safe='/')}"

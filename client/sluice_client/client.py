@@ -1,4 +1,4 @@
-"""The client as a library: what the command line does, as calls."""
+"""The client as a library."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from sluice_client.bundle_sender import OnOutcome
+from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
-from sluice_client.doctor.findings import Finding
 from sluice_client.downloader import Downloader, Fetched, RemoteFile
 from sluice_client.errors import FileProblem, SluiceError
 from sluice_client.local_file import LocalFile
@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"(?P<base>.*)/(?:media|watch|api/videos|api/uploads)/(?P<
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the server says of itself; sizes in bytes, `time` as an ISO 8601 text."""
+    """What the server says about itself; sizes in bytes, `time` as ISO 8601 text."""
 
     chunk_bytes: int
     max_upload_bytes: int
@@ -44,9 +44,9 @@ class ServerFacts:
 class Client:
     """Talks to one Sluice server. A context manager; safe to use from several threads.
 
-    Every method raises a `SluiceError`: `Refused` where the server says no, `ServerUnreachable`
-    after `give_up_seconds` without progress in a transfer, after seconds in anything else,
-    `Interrupted` after `stop`. Setting `stop`, an event of the caller's, has the same effect.
+    Every method can raise a `SluiceError`: `Refused` if the server says no, `ServerUnreachable`
+    after `give_up_seconds` without progress in a transfer (after 5 seconds in anything else),
+    `Interrupted` after `stop()`. Setting the caller's event `stop` has the same effect.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Client:
 
     @property
     def on_wait(self) -> Callable[[str], None]:
-        """Gets what to say to people whenever the client waits to try again."""
+        """Receives a sentence whenever the client waits to try again."""
         return self._transport.on_wait
 
     @on_wait.setter
@@ -143,10 +143,10 @@ class Client:
         on_outcome: OnOutcome,
         on_progress: ProgressListener | None = None,
     ) -> None:
-        """Send files, as `find_files` gives them; small ones share requests.
+        """Send the files that `find_files` returns; small ones share requests.
 
         `on_outcome` gets each file with an `Uploaded` or an error, from several threads, one at
-        a time. Raises only what ends them all: `Interrupted`, `ServerUnreachable`.
+        a time. Raises only errors that end all of them: `Interrupted`, `ServerUnreachable`.
         """
         upload_many(self._upload_context(), files, on_outcome=on_outcome, listener=on_progress)
 
@@ -159,9 +159,9 @@ class Client:
     ) -> Fetched:
         """Fetch a file, or the rest of it; returns once its SHA-256 matches the server's.
 
-        `video` is an id or an address of this server. Without a `target` the file gets the
+        `video` is an id or a URL of this server. Without a `target` the file gets the
         server's name for it in the current folder; with a folder, in there. Raises
-        `ContentMismatch` where the bytes are wrong even after a second try.
+        `ContentMismatch` if the bytes are wrong even after a second try.
         """
         remote = self._look(video)
         path = Path(remote.name) if target is None else Path(target)
@@ -206,22 +206,22 @@ class Client:
         return self._questions.json("GET", f"/api/uploads/{self.id_of(upload)}")
 
     def unfinished(self) -> list[UploadRecord]:
-        """Unfinished uploads from this machine to this server."""
+        """Unfinished uploads of this machine to this server."""
         records = [record for record in self._store.all() if record.sha256 is None]
         return [record for record in records if record.server == self.options.server]
 
     def examine(self, pause_seconds: float = PAUSE_SECONDS) -> Iterator[Finding]:
-        """What stands between here and the server, and what to change there."""
+        """What proxies do to uploads, and what to change there."""
         return examine(self._transport, pause_seconds)
 
     def id_of(self, text: str) -> str:
-        """The id in an id or an address; raises `SluiceError` for one of another server."""
+        """The id in an id or URL; raises `SluiceError` for a URL of another server."""
         match = _ADDRESS.fullmatch(text.partition("?")[0]) if "://" in text else None
         if match and match["base"] != self.options.server:
             raise SluiceError(f"{text} is not on {self.options.server}.")
         found = match["id"] if match else text
         if not _ID.fullmatch(found):
-            raise SluiceError(f"{text!r} is neither an id nor an address of a file.")
+            raise SluiceError(f"{text!r} is neither an id nor the URL of a file.")
         return found
 
     def _upload_context(self) -> UploadContext:
@@ -239,7 +239,7 @@ class Client:
 
 
 def server_in(address: str) -> str | None:
-    """The server that an address of a file belongs to; None for a bare id."""
+    """The server in the URL of a file; None for a bare id."""
     match = _ADDRESS.fullmatch(address.partition("?")[0])
     if not match or urlsplit(address).scheme not in {"http", "https"}:
         return None

@@ -1,4 +1,4 @@
-"""Threads that work off one job together."""
+"""Threads that share one job."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from sluice_client.errors import Interrupted, SluiceError
 
 LEAVE_SECONDS = 0.7
-"""How long an interrupted job waits for its threads. One that waits for a silent server is left
-behind, as it holds nothing that matters."""
+"""How long an interrupted job waits for its threads. One that waits for a silent server is
+abandoned, as it holds nothing that matters."""
 
 
 class Crew:

@@ -1,4 +1,4 @@
-"""One file from the server: by ranges, several at once, into a part file, verified, renamed."""
+"""Fetches one file: several ranges at once into a part file, then verifies and renames it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sluice_client.spans import Span, Spans
 from sluice_client.transport import Transport
 
 STEP_BYTES = 5 * 1024 * 1024
-"""Size of one range request: memory use depends on the size of the file on neither side."""
+"""Size of one range request: memory use does not depend on the size of the file, on either side."""
 
 READ_BYTES = 256 * 1024
 
@@ -60,7 +60,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """What the server says of a file before it is fetched."""
+    """What the server says about a file before it is fetched."""
 
     id: str
     length: int
@@ -75,7 +75,7 @@ class Downloader:
         self._transport = transport
 
     def look(self, video_id: str) -> RemoteFile:
-        """Size, version and name; raises `Refused` for an id that is not there."""
+        """Size, version and name; raises `Refused` for an unknown id."""
         answer = self._transport.patiently(
             lambda: self._transport.request("HEAD", f"/media/{video_id}")
         )

@@ -1,4 +1,4 @@
-"""Everything the client raises, as one tree, each with the exit code of the command line.
+"""All errors of the client, each with the exit code of the command line.
 
     SluiceError                   1
     |-- Refused                   1   the server said no; has `status`, `code`, `retryable`
@@ -6,7 +6,7 @@
     |   `-- ServerUnreachable     3   given up; a transfer can be resumed
     |-- Interrupted               4   Ctrl-C or `Client.stop`; a transfer can be resumed
     |-- FileProblem               1   a local file cannot be used
-    `-- ContentMismatch           5   the bytes here and there are not the same
+    `-- ContentMismatch           5   the bytes here and on the server differ
         `-- FileChanged           5   the local file changed while it was sent
 
 `str()` of each is a sentence for people.
@@ -24,7 +24,7 @@ class SluiceError(Exception):
 
 
 class Refused(SluiceError):
-    """An answer of 300 or above; `retry_after` is in seconds where the server named a time."""
+    """An answer of 300 or above; `retry_after` is in seconds if the server named a time."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Refused(SluiceError):
 
     @property
     def is_missing(self) -> bool:
-        """Whether the server does not know the thing, or no longer."""
+        """Whether there is no such thing on the server, or no longer."""
         return self.status in {404, 410}
 
     @property
     def is_body_too_large(self) -> bool:
-        """Whether the *request* is too large for something on the way, and not the file."""
+        """Whether the *request*, not the file, is too large for a proxy in between."""
         return self.status == 413 and self.code != "too_large"
 
     @property
@@ -68,7 +68,7 @@ class ServerUnreachable(ConnectionFailed):
 
 
 class Interrupted(SluiceError):
-    """Stopped on request. The same call continues where this one stood."""
+    """Stopped on request. The same call continues where this one stopped."""
 
     exit_code = 4
 
@@ -98,8 +98,8 @@ def problem_of(document: Any, status: int) -> dict[str, Any]:
 
 
 def _unexplained(status: int) -> str:
-    return f"The server, or a proxy before it, answered with status {status}."
+    return f"The server, or a proxy in front of it, answered with status {status}."
 
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Of answers that do not say themselves whether to retry: those of proxies."""
+"""Used for answers that do not say whether to retry, such as those of proxies."""

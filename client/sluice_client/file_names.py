@@ -1,4 +1,4 @@
-"""Names that come from a server, made safe for the local disk. Pure."""
+"""Makes names from a server safe for the local disk. Pure."""
 
 from __future__ import annotations
 

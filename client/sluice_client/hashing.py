@@ -1,4 +1,4 @@
-"""The SHA-256 of a whole file, computed during the transfer and not after it."""
+"""Computes the SHA-256 of a whole file during the transfer instead of after it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sluice_client.local_file import READ_BYTES, read_at
 
 
 class BackgroundHash:
-    """Hashes a file in a thread of its own, never beyond the byte it is allowed to read.
+    """Hashes a file in its own thread, never beyond the byte it may read.
 
-    An upload allows a little more than what is being sent: each byte is then read from the disk
-    once, and comes from the page cache the second time. A download allows what has arrived.
+    An upload lets it read slightly ahead of what is being sent, so that each byte is read from the
+    disk once and from the page cache the second time. A download lets it read what has arrived.
     """
 
     def __init__(self, descriptor: int, length: int, stop: threading.Event) -> None:
@@ -35,7 +35,7 @@ class BackgroundHash:
             self._changed.notify()
 
     def result(self) -> str:
-        """The digest in hexadecimal, once all is read; raises what the reading raised."""
+        """The digest in hexadecimal, once everything is read; raises any error of reading."""
         self.allow(self._length)
         while self._thread.is_alive():
             self._thread.join(0.1)

@@ -1,4 +1,4 @@
-"""The file to send: what it is called, what identifies it, its bytes in slices."""
+"""The file to send: its name, its fingerprint, its bytes in slices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LocalFile:
 
     @classmethod
     def at(cls, path: Path, name: str | None = None) -> LocalFile:
-        """The file of that path; raises `FileProblem` unless it is a regular one."""
+        """The file at that path; raises `FileProblem` unless it is a regular one."""
         try:
             facts = path.stat()
         except OSError as error:
@@ -89,7 +89,7 @@ def _kind(mode: int) -> str:
 class FileSlice:
     """A span of an open file as the body of a request; holds none of it in memory.
 
-    `on_sent` gets the number of bytes of each block as it leaves; once `is_over`, no more do.
+    `on_sent` gets the size of each block as it is sent; once `is_over`, no more are.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class FileSlice:
             yield block
 
     def read(self, size: int = READ_BYTES) -> bytes:
-        """The next bytes. Raises `Interrupted`, or `FileChanged` where the file ends early."""
+        """The next bytes. Raises `Interrupted`, or `FileChanged` if the file ends early."""
         if self._is_over():
             raise Interrupted("Stopped while sending.")
         wanted = min(size, self._span.end - self._position)
@@ -141,7 +141,7 @@ def read_at(descriptor: int, size: int, position: int) -> bytes:
 
 
 def content_digest(descriptor: int, span: Span) -> str:
-    """The value of a Content-Digest header (RFC 9530) for a span; a pass over it of its own."""
+    """The value of a Content-Digest header (RFC 9530) for a span; reads the span once more."""
     digest = hashlib.sha256()
     position = span.start
     while position < span.end:

@@ -1,4 +1,4 @@
-"""Many files: the small ones in bundles, the others in chunks, two of them at a time."""
+"""Many files: small ones in bundles, the others in chunks, two at a time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.uploader import UploadContext, Uploaded, upload_file
 
 FILES_AT_ONCE = 2
-"""While the server verifies one, the next is sent. More gain nothing: the line, or the server's
-disk, is the limit, and every file uses several connections already."""
+"""While the server verifies one, the next is sent. More gain nothing: the bandwidth or the server's
+disk is the limit, and every file uses several connections already."""
 
 
 def upload_many(

@@ -25,7 +25,7 @@ class BadSetting(SluiceError):
 
 
 def server_url(text: str) -> str:
-    """An http(s) address without a slash at its end; raises `ValueError`."""
+    """An http(s) URL without a trailing slash; raises `ValueError`."""
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
         raise ValueError("must be an address such as https://videos.example.org")
@@ -54,14 +54,14 @@ def _seconds(text: str) -> float:
 
 
 def state_folder() -> Path:
-    """Where records of unfinished uploads are, as the XDG specification wants it."""
+    """Where records of unfinished uploads are, by the XDG specification."""
     base = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return folder / "sluice"
 
 
 def settings_file() -> Path:
-    """The file that is read if it is there."""
+    """The settings file, read if it exists."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     folder = Path(base) if base.startswith("/") else Path.home() / ".config"
     return folder / "sluice" / "client.toml"
@@ -90,14 +90,12 @@ class Options:
         _key, "", "Key to send to the server as a bearer token.", "SLUICE_API_KEY"
     )
     parallel: int = _option(
-        _count, "6", "Maximum number of connections; fewer are used where more do not help."
+        _count, "6", "Maximum number of connections; fewer are used if more do not help."
     )
     chunk_bytes: int = _option(
-        _bytes, "0", "Chunk size to work up to at first; 0 for what the server recommends."
+        _bytes, "0", "Chunk size to grow to at first; 0 for what the server recommends."
     )
-    batch_below_bytes: int = _option(
-        _bytes, "8388608", "Smaller files are sent many in a request; 0 for never."
-    )
+    batch_below_bytes: int = _option(_bytes, "8388608", "Smaller files are bundled; 0 for never.")
     stall_seconds: float = _option(
         _seconds, "30", "A connection on which nothing moves for this long is replaced."
     )
@@ -109,11 +107,11 @@ class Options:
     )
 
     def for_server(self, server: str) -> Options:
-        """The same for a server that an address of a file names; the key is for our own only."""
+        """The same for a server named by the URL of a file; the key is only for our own."""
         return self if server == self.server else replace(self, server=server, api_key="")
 
     def for_questions(self) -> Options:
-        """The same for requests that a person waits for, and that lose nothing by failing."""
+        """The same for requests that a person waits for and that lose nothing by failing."""
         return replace(
             self,
             stall_seconds=min(self.stall_seconds, QUESTION_SECONDS),

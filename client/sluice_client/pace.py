@@ -22,19 +22,19 @@ connection costs what is in flight. After a chunk faster than the first the size
 slower than the last it is halved."""
 
 FIRST_SHARE = 16
-"""The first chunk is so much smaller than those the server recommends. It shows how fast the line
-is, and the next has the size that takes some seconds on it: on a line of 1 Mbit/s a first chunk
-of 20 MB would be minutes of work to lose."""
+"""The first chunk is this much smaller than those the server recommends. It measures the bandwidth,
+and the next has the size that takes a few seconds: at 1 Mbit/s, a first chunk of 20 MB would be
+minutes of work to lose."""
 
 CLEAN_SENDS_TO_GROW = 3
 CLEAN_SENDS_TO_FORGET = 24
-"""How many in a row until a size that once failed is tried again."""
+"""Successes in a row until a size that failed is tried again."""
 
 WORTHWHILE_GAIN = 1.1
 """One more connection must bring a tenth more throughput, or it is dropped again."""
 
 SETTLED_WINDOWS = 6
-"""Measuring windows for which to keep the number of connections after a try gained nothing."""
+"""Measuring windows to wait after one more connection gained nothing."""
 
 
 class Pace:
@@ -75,7 +75,7 @@ class Pace:
             self.parallel = self._crew.after_send(self.parallel, count)
 
     def failed(self, size: int, *, is_too_large: bool = False) -> None:
-        """A chunk cut with `size` failed, or was refused by something on the way."""
+        """A chunk cut with `size` failed, or was refused by a proxy in between."""
         with self._lock:
             self._clean = self._clean_since_failure = 0
             smaller = self.ladder.at_most(size // 2)

@@ -1,4 +1,4 @@
-"""A download under way: `NAME.part` with the bytes, `NAME.part.json` with which of them are there.
+"""An unfinished download: `NAME.part` has the bytes, `NAME.part.json` says which have arrived.
 
 Bytes are made durable first and recorded second: a crash loses knowledge of bytes, and never
 claims bytes that are not there.
@@ -23,7 +23,7 @@ RECORD_SECONDS = 2.0
 
 
 class PartFile:
-    """Safe to use from several threads. Raises `FileProblem` for what the disk refuses."""
+    """Safe to use from several threads. Raises `FileProblem` for errors of the disk."""
 
     def __init__(self, target: Path, *, source: str, etag: str, length: int) -> None:
         self._target = target
@@ -37,7 +37,7 @@ class PartFile:
         self.done = Spans()
 
     def open(self) -> None:
-        """Continue with the bytes of an earlier run if the file is the same, else start over."""
+        """Continue with the bytes of an earlier run of the same file, or start over."""
         try:
             self.descriptor = os.open(
                 self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
@@ -112,7 +112,7 @@ class PartFile:
                 os.close(self.descriptor)
 
     def _recorded_spans(self) -> Spans:
-        """The spans of a sound record of the same file that the part file is long enough for."""
+        """The spans recorded for the same file, if record and part file agree."""
         try:
             record = json.loads(self._record.read_text(encoding="utf-8"))
             if {name: record[name] for name in self._identity} != self._identity:
@@ -125,7 +125,7 @@ class PartFile:
         return spans if all(0 <= s.start < s.end <= self._length for s in spans) else Spans()
 
     def _reserve(self) -> None:
-        """Reserve the space now: a full disk shows before hours of download."""
+        """Reserve the space now, so that a full disk is noticed before hours of download."""
         if self._length and not self.done:
             with suppress(NotImplementedError, AttributeError):
                 os.posix_fallocate(self.descriptor, 0, self._length)

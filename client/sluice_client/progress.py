@@ -12,7 +12,7 @@ REPORT_SECONDS = 0.1
 
 
 class Phase(Enum):
-    """Where a transfer stands."""
+    """The phases of a transfer."""
 
     MOVING = "moving"
     VERIFYING = "verifying"
@@ -22,10 +22,10 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A moment of a transfer; all numbers are bytes.
+    """The state of a transfer at one moment; all numbers are bytes.
 
     `done` includes what was there before (`resumed`), and decreases when a chunk fails. `note` says
-    what the transfer waits for.
+    what the transfer is waiting for.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Meter:
         self.report(Phase.MOVING)
 
     def moved(self, count: int) -> None:
-        """`count` more bytes; negative where some have to be sent again."""
+        """Count more bytes; negative if some have to be sent again."""
         with self._lock:
             self._done += count
             is_due = time.monotonic() - self._reported_at >= REPORT_SECONDS
@@ -67,7 +67,7 @@ class Meter:
             self.report(Phase.MOVING)
 
     def waiting(self, note: str) -> None:
-        """Tell the listener what is waited for."""
+        """Tell the listener what the transfer waits for."""
         self.report(Phase.WAITING, note)
 
     def report(self, phase: Phase, note: str = "") -> None:

@@ -1,7 +1,7 @@
-"""Records of uploads on this machine, so that another run continues where one ended.
+"""Records of uploads on this machine, so that the next run continues where one ended.
 
 One small JSON file per upload. The server finds an upload by its file's fingerprint too, so a
-record that is damaged, or lost with the folder, costs nothing but that one question.
+damaged or lost record costs no more than asking for it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import mkstemp
 
 EXPIRY_SECONDS = 30 * 24 * 3600.0
-"""Records not used for this long are removed; a server keeps an idle upload for a week. A clock
-that was wrong at the time can remove one too early, which costs a question to the server."""
+"""Records unused for this long are removed; a server keeps an idle upload for a week. A wrong
+clock can remove one too early, which costs one request to the server."""
 
 SUFFIXES = (".json", ".tmp")
 
@@ -38,7 +38,7 @@ class UploadRecord:
 class ResumeStore:
     """The records in a folder, which is made when the first is written.
 
-    A folder that cannot be read or written is no reason not to send a file: then nothing is
+    If the folder cannot be read or written, files are sent all the same, and nothing is
     remembered.
     """
 

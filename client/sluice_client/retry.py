@@ -22,7 +22,7 @@ LONGEST_DELAY_SECONDS = 30.0
 that lost a restarting server together do not come back together."""
 
 MINUTES_FROM_SECONDS = 90.0
-"""Times from here on are given in minutes."""
+"""Longer times are given in minutes."""
 
 
 def is_worth_retrying(error: SluiceError) -> bool:
@@ -69,11 +69,11 @@ class Patience:
         self._progress_at = self.clock()
 
     def progressed(self) -> None:
-        """Something got through: the time without progress starts over."""
+        """Something got through: restart the time without progress."""
         self._progress_at = self.clock()
 
     def wait_after(self, error: SluiceError, failures: int) -> None:
-        """Wait before the next try; raises `error` if that is no use, or when time is up."""
+        """Wait before the next try; raises `error` if a retry is pointless, or when time is up."""
         if not is_worth_retrying(error):
             raise error
         earliest = error.retry_after or 0.0 if isinstance(error, Refused) else 0.0

@@ -1,4 +1,4 @@
-"""From the words of a command line to the files to send, with reasons for those left out."""
+"""Finds the files to send from the arguments, and the reasons for those left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sluice_client.local_file import LocalFile
 class Left:
     """Something that is not sent.
 
-    `is_failure` if it was asked for; `is_missing` if a word of the command names nothing at all.
+    `is_failure` if it was asked for; `is_missing` if an argument names nothing at all.
     """
 
     path: Path
@@ -57,7 +57,7 @@ def _path(path: Path) -> Iterator[LocalFile | Left]:
 
 
 def _folder(top: Path) -> Iterator[LocalFile | Left]:
-    """Everything below; links to folders are not followed, as they may lead round in circles."""
+    """Everything below; links to folders are not followed, as they may form a loop."""
     unreadable: list[OSError] = []
     above = top.resolve().parent
     found_any = False
@@ -95,6 +95,6 @@ def _reason(error: FileProblem, path: Path) -> str:
 
 
 def sendable_name(name: str) -> str:
-    """The name as text that can travel: what is no character becomes one that says so."""
+    """The name as valid text: bytes that are not UTF-8 become replacement characters."""
     text = os.fsencode(name).decode("utf-8", "replace")
     return "".join("_" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text)

@@ -22,12 +22,12 @@ from sluice_client.options import Options
 from sluice_client.retry import Patience
 
 SEND_BLOCK_BYTES = 64 * 1024
-"""Python's timeout covers a whole `sendall`: a block must be small enough to leave within it on a
-slow line, or a line that works is taken for a dead one."""
+"""Python's timeout covers a whole `sendall`. A block must be small enough to be sent within it on a
+slow connection, or a working connection is taken for a dead one."""
 
 UNSENT_BYTES = 256 * 1024
 """What the kernel may hold unsent. With megabytes in there (its default) the progress shown runs
-minutes ahead of a slow line, and a stall is noticed minutes late."""
+minutes ahead of a slow connection, and a stall is noticed minutes late."""
 
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
 
@@ -43,9 +43,9 @@ T = TypeVar("T")
 class Transport:
     """Sends requests; raises `ConnectionFailed` or `Refused`. Safe to use from several threads.
 
-    `on_wait` gets what to say before each wait, unless the job has a listener of its own.
-    `has_heard` tells whether anything came back yet, an error included; `has_kept_bytes` whether
-    bytes of a transfer are where the next run finds them.
+    `on_wait` gets a sentence before each wait, unless the job has its own listener. `has_heard`
+    says whether any request was answered or has failed; `has_kept_bytes` whether the next run would
+    find bytes of a transfer.
     """
 
     def __init__(self, options: Options, stop: threading.Event) -> None:
@@ -117,7 +117,7 @@ class Transport:
                 patience.wait_after(error, failures)
 
     def _timeouts(self) -> tuple[float, float]:
-        """For sending (a block has to leave within it) and for the answer, in seconds."""
+        """For sending a block, and for the answer; in seconds."""
         return self.options.stall_seconds, self.options.answer_seconds
 
     @contextmanager
@@ -161,7 +161,7 @@ class _BearerToken(AuthBase):
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter for slow lines."""
+    """An adapter for slow connections."""
 
     def __init__(self, stall_seconds: float) -> None:
         self._stall_seconds = stall_seconds
@@ -178,7 +178,7 @@ class _Adapter(HTTPAdapter):
 
 
 def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:
-    """Those that this system has."""
+    """The options that this system has."""
     wanted = {
         "TCP_NODELAY": 1,
         "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,
@@ -196,7 +196,7 @@ def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:
 
 
 def json_object(response: requests.Response) -> dict[str, Any]:
-    """The body as an object; `ConnectionFailed` where something on the way answered instead."""
+    """The body as an object; `ConnectionFailed` if something in between answered instead."""
     document = _json(response)
     if not isinstance(document, dict):
         raise ConnectionFailed(
@@ -211,7 +211,7 @@ def _raise_for_status(response: requests.Response) -> None:
         return
     if status < 400:
         target = response.headers.get("Location", "elsewhere")
-        detail = f"The server redirects to {target}: use that address."
+        detail = f"The server redirects to {target}. Use that address."
         raise Refused(status, code="redirected", detail=detail, retryable=False)
     with _network_errors():
         problem = problem_of(_json(response), status)
@@ -234,7 +234,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     moment = _moment(text)
     if moment is None:
         return None
-    # Both by the clock of whoever answered: ours may be days off.
+    # Both by the server's clock: ours may be days off.
     asked_at = _moment(headers.get("Date", "")) or datetime.now(UTC)
     return min(max(0.0, (moment - asked_at).total_seconds()), MOST_RETRY_AFTER_SECONDS)
 

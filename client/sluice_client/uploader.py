@@ -1,4 +1,4 @@
-"""One file from this machine to the server: found or created, sent, compared."""
+"""Uploads one file: finds or creates the upload, sends what is missing, compares checksums."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sluice_client.spans import Spans
 from sluice_client.transport import Transport
 
 ROUNDS = 5
-"""How often to send chunks again that were acknowledged and are missing after all: the server lost
-power, and is set not to wait for its disk."""
+"""How often to resend chunks that were acknowledged but are missing: the server lost power and is
+set not to wait for its disk."""
 
 DIGEST_GRACE_SECONDS = 60.0
 DIGEST_BYTES_PER_SECOND = 20_000_000
@@ -37,8 +37,8 @@ DIGEST_BYTES_PER_SECOND = 20_000_000
 class Uploaded:
     """A file that is on the server.
 
-    `sent` is the number of bytes this run sent, 0 where the server had the file already;
-    `is_verified` is False where the server had no checksum yet.
+    `sent` is the number of bytes this run sent, 0 if the server had the file already;
+    `is_verified` is False if the server had no checksum yet.
     """
 
     path: str
@@ -89,7 +89,7 @@ class _FileUpload:
             known = self._known(document)
             if known is not None:
                 return known
-            # The server has another file that looks alike; the whole checksum tells them apart.
+            # The server has another file that looks alike; the full checksum tells them apart.
             self._fingerprint = f"client1-{self._file.size}-{self._opened.hash.result()}"
             document = self._find_or_create()
         try:
@@ -219,7 +219,7 @@ class _FileUpload:
             raise Interrupted("Stopped while the server was verifying.")
 
     def _remove(self, upload_id: str) -> None:
-        """Delete bytes that are not the file from the server, or the next run would find them."""
+        """Delete wrong bytes from the server, or the next run would find them."""
         self._context.store.forget(self._transport.base_url, self._fingerprint)
         for path in (f"/api/uploads/{upload_id}", f"/api/videos/{upload_id}"):
             with suppress(SluiceError):

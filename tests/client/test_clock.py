@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from sluice_client import Client, Options, Phase, Progress
-from sluice_client.doctor.connection_checks import check_way
+from sluice_client.doctor.examination import check_way
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.client.conftest import MakeFile
 from tests.live_server import Server

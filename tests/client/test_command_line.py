@@ -120,7 +120,7 @@ def test_a_path_that_does_not_exist_is_named_and_nothing_is_sent(
     assert [document["path"] for document in done.documents] == ["recordings", f"{home}/*.xyz"]
     assert {document["error"]["code"] for document in done.documents} == {"file_problem"}
     assert "recordings: no such file or folder" in done.err
-    assert "Every argument is something to upload. Nothing was sent." in done.err
+    assert "Nothing was sent: every argument must be a file, a folder or a pattern." in done.err
     assert command.run("status").out == ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sluice_client import Client
-from sluice_client.doctor.findings import Finding, Level
+from sluice_client.doctor import Finding, Level
 from tests.client.bad_line import BadLine
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine

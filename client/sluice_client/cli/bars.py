@@ -19,8 +19,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from sluice_client.cli.notices import Notices
-from sluice_client.cli.text import plain
+from sluice_client.cli.display import Notices
+from sluice_client.cli.output import plain
 from sluice_client.progress import Phase, Progress
 
 NAME_CHARACTERS = 32
@@ -52,7 +52,7 @@ class TerminalBars:
         self.waiting = Notices(self.note, as_json=as_json)
 
     def __call__(self, progress: Progress) -> None:
-        """Draw."""
+        """Draw the bar of a file."""
         if progress.phase is Phase.DONE:
             task = self._tasks.pop(progress.name, None)
             if task is not None:

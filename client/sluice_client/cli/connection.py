@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from sluice_client.cli.notices import Notices
-from sluice_client.cli.text import say
+from sluice_client.cli.display import Notices
+from sluice_client.cli.output import say
 from sluice_client.client import Client, server_in
 from sluice_client.options import load_options, settings_file
 
@@ -39,9 +39,12 @@ class Session:
 def server_options(command: Command) -> Command:
     """--server, --config and --json."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."),
         click.option(
-            "--config", metavar="FILE", type=click.Path(path_type=Path), help="Settings (TOML)."
+            "--config",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="Settings file (TOML).",
         ),
         click.option("--server", metavar="URL", help="Address of the server. [SLUICE_URL]"),
     ):
@@ -50,7 +53,7 @@ def server_options(command: Command) -> Command:
 
 
 def transfer_options(command: Command) -> Command:
-    """The settings that one may want to change for a single transfer."""
+    """The settings worth changing for a single transfer."""
     for option in (
         click.option(
             "--give-up-seconds",
@@ -74,7 +77,7 @@ def connected(
 ) -> Iterator[Client]:
     """A client with the settings of the command, which says on standard error what it waits for.
 
-    An `address` of a file names the server where it is more than an id.
+    If `address` is a URL and not just an id, it names the server.
     """
     file = config or settings_file()
     if config is not None and not config.is_file():
@@ -91,7 +94,7 @@ def connected(
 
 @contextmanager
 def _silence_noticed(client: Client) -> Iterator[None]:
-    """Say so if the server takes long for its first answer; a refusal is told at once anyway."""
+    """Say so if the first answer takes long; a refusal is reported at once anyway."""
 
     def look() -> None:
         if not client.has_heard:

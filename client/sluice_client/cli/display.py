@@ -1,28 +1,54 @@
-"""What a person sees while a transfer runs: bars on a terminal, a line now and then elsewhere."""
+"""Progress for people: bars on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 import click
 
-from sluice_client.cli.notices import Notices
-from sluice_client.cli.text import say, size_text
+from sluice_client.cli.output import json_line, plain, say, size_text
 from sluice_client.progress import Phase, Progress
+
+REPEAT_SECONDS = 60.0
+"""The same notice is repeated after this long; six connections often fail at the same moment."""
 
 LINE_SECONDS = 10.0
 """How often a log file gets a line about a transfer."""
 
 
+class Notices:
+    """Writes notices of waiting as lines for people, or as JSON events."""
+
+    def __init__(self, write: Callable[[str], None], *, as_json: bool = False) -> None:
+        self._write = write
+        self._as_json = as_json
+        self._said: dict[str, tuple[str, float]] = {}
+
+    def __call__(self, text: str, name: str = "") -> None:
+        """Say what the transfer `name`, or the command itself, waits for."""
+        now = time.monotonic()
+        last, said_at = self._said.get(name, ("", now))
+        if text == last and now - said_at < REPEAT_SECONDS:
+            return
+        self._said[name] = (text, now)
+        self._write(self._event(text, name) if self._as_json else self._line(text, name))
+
+    def _event(self, text: str, name: str) -> str:
+        return json_line({"event": "waiting", "name": name or None, "detail": text})
+
+    def _line(self, text: str, name: str) -> str:
+        return plain(f"{name}: {text}" if name else text) + " Ctrl-C stops."
+
+
 class Display(Protocol):
-    """A `ProgressListener` that lets other lines be written between its own."""
+    """A `ProgressListener` that can also print other lines."""
 
     def __call__(self, progress: Progress) -> None:
-        """Show a moment of a transfer."""
+        """Show the progress of a transfer."""
 
     def result(self, text: str) -> None:
         """Write a line to standard output."""
@@ -37,11 +63,11 @@ class Display(Protocol):
 
 @contextmanager
 def progress_display(*, as_json: bool = False) -> Iterator[Display]:
-    """What shows transfers for as long as they run; `as_json` makes notices JSON events."""
+    """The display for this terminal or log; with `as_json`, notices are JSON events."""
     if not sys.stderr.isatty():
         yield PlainLines(as_json=as_json)
         return
-    # Only here, as it takes longer to load than most commands take to run.
+    # Imported here because it takes longer to load than most commands take to run.
     from sluice_client.cli.bars import terminal_bars  # noqa: PLC0415
 
     with terminal_bars(as_json=as_json) as bars:
@@ -49,7 +75,7 @@ def progress_display(*, as_json: bool = False) -> Iterator[Display]:
 
 
 class PlainLines:
-    """Where each file stands, every few seconds."""
+    """The progress of each file, every few seconds."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._told_at: dict[str, float] = {}

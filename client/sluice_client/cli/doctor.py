@@ -7,10 +7,9 @@ from pathlib import Path
 import click
 
 from sluice_client.cli.connection import connected, server_options
-from sluice_client.cli.outcome import OK, SOME_FAILED, print_json
-from sluice_client.cli.text import plain
+from sluice_client.cli.output import OK, SOME_FAILED, plain, print_json
+from sluice_client.doctor import Finding, Level
 from sluice_client.doctor.examination import PAUSE_SECONDS
-from sluice_client.doctor.findings import Finding, Level
 
 MARKS = {Level.OK: "ok    ", Level.NOTE: "note  ", Level.CHANGE: "CHANGE"}
 
@@ -28,10 +27,10 @@ MARKS = {Level.OK: "ok    ", Level.NOTE: "note  ", Level.CHANGE: "CHANGE"}
 def doctor(
     url: str | None, pause: float, as_json: bool, config: Path | None, server: str | None
 ) -> int:
-    """Check what the proxies on the way to a server do to uploads, and say what to change.
+    """Check what proxies do to uploads, and say what to change.
 
-    Sends a few megabytes to an upload of its own and cancels it. Exits with 1 if there is something
-    to change.
+    Sends 3 MB to an upload of its own and cancels it. Exits with 1 if there is something to
+    change.
 
     \b
     Example:

@@ -10,8 +10,7 @@ import click
 
 from sluice_client.cli.connection import connected, transfer_options
 from sluice_client.cli.display import progress_display
-from sluice_client.cli.outcome import OK, print_json
-from sluice_client.cli.text import plain, say, size_text
+from sluice_client.cli.output import OK, plain, print_json, say, size_text
 from sluice_client.client import Client
 from sluice_client.downloader import Fetched
 
@@ -19,9 +18,13 @@ from sluice_client.downloader import Fetched
 @click.command()
 @click.argument("video", metavar="ID|URL")
 @click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="File or folder."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File or folder to write to.",
 )
-@click.option("--stdout", "to_stdout", is_flag=True, help="Write the bytes in order to a pipe.")
+@click.option("--stdout", "to_stdout", is_flag=True, help="Write the bytes, in order, to a pipe.")
 @transfer_options
 def fetch(
     video: str,
@@ -33,7 +36,7 @@ def fetch(
 ) -> int:
     """Fetch a file over several connections.
 
-    The bytes go to FILE.part; after an interruption, the same command continues there. The file
+    The bytes go to FILE.part. After an interruption, the same command continues there. The file
     gets its name once its SHA-256 matches the server's.
 
     \b
@@ -43,7 +46,7 @@ def fetch(
       sluice fetch 3f2a9c… --stdout | ffplay -
     """  # noqa: D301
     if to_stdout and (output is not None or as_json):
-        raise click.UsageError("--stdout goes with neither --output nor --json.")
+        raise click.UsageError("--stdout cannot be combined with --output or --json.")
     with connected(config=config, address=video, as_json=as_json, **given) as client:
         if to_stdout:
             return _to_stdout(client, video)

@@ -9,8 +9,15 @@ from typing import Any
 import click
 
 from sluice_client.cli.connection import connected, server_options
-from sluice_client.cli.outcome import OK, error_document, exit_code, print_json
-from sluice_client.cli.text import plain, say, size_text
+from sluice_client.cli.output import (
+    OK,
+    error_document,
+    exit_code,
+    plain,
+    print_json,
+    say,
+    size_text,
+)
 from sluice_client.client import Client
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 from sluice_client.spans import Spans
@@ -18,7 +25,7 @@ from sluice_client.spans import Spans
 
 @click.command(name="ls")
 @server_options
-@click.option("--limit", type=click.IntRange(1), help="Only this many, newest first. [all]")
+@click.option("--limit", type=click.IntRange(1), help="Show only this many. [all]")
 def list_videos(limit: int | None, as_json: bool, config: Path | None, server: str | None) -> int:
     """List the stored files, newest first."""
     with connected(server, config, as_json=as_json) as client:
@@ -73,7 +80,7 @@ def remove(videos: tuple[str, ...], as_json: bool, config: Path | None, server: 
 def status(upload: str | None, as_json: bool, config: Path | None, server: str | None) -> int:
     """Show what has arrived of an upload and what is missing.
 
-    Without ID: the unfinished uploads of this machine.
+    Without ID, list the unfinished uploads of this machine.
     """
     with connected(server, config, as_json=as_json) as client:
         if upload is not None:

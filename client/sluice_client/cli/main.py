@@ -1,4 +1,4 @@
-"""The commands together, and how each way of ending becomes an exit code."""
+"""All commands together, and the exit code for each way they end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import sys
 from typing import NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
-from sluice_client.cli.completion import completion
 from sluice_client.cli.connection import Session
 from sluice_client.cli.doctor import doctor
 from sluice_client.cli.fetch import fetch
 from sluice_client.cli.library import list_videos, remove, show, status
-from sluice_client.cli.outcome import INTERRUPTED, PROGRAM, SOME_FAILED, this_command
+from sluice_client.cli.output import INTERRUPTED, PROGRAM, SOME_FAILED, plain, say, this_command
 from sluice_client.cli.signals import run_until_signalled
-from sluice_client.cli.text import plain, say
 from sluice_client.cli.upload import upload
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 
@@ -25,8 +24,8 @@ SHOW_CURSOR = "\x1b[?25h"
 
 EXIT_CODES = """\b
 Exit codes:
-  0  all done
-  1  some failed; each was named
+  0  everything succeeded
+  1  some files failed, or the server refused; each is named
   2  the command line or a setting is wrong
   3  the server cannot be reached; run the command again to continue
   4  interrupted; run the command again to continue
@@ -44,8 +43,26 @@ def cli() -> None:
       sluice upload holiday/ --json
       sluice fetch 3f2a… -o film.mp4
 
-    The server is --server, else SLUICE_URL, else http://127.0.0.1:8000.
+    The server is --server, SLUICE_URL or http://127.0.0.1:8000, in this order.
     """  # noqa: D301 - \b is click's mark for text to leave as it is
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print a script for shell completion.
+
+    \b
+    Example:
+      sluice completion bash >> ~/.bashrc
+    """  # noqa: D301
+    completer = get_completion_class(shell)
+    if completer is None:
+        raise click.UsageError(f"{shell} is not known.")
+    root = context.find_root().command
+    click.echo(completer(root, {}, PROGRAM, "_SLUICE_COMPLETE").source())
+    return 0
 
 
 for command in (upload, fetch, list_videos, show, remove, status, doctor, completion):
@@ -76,7 +93,7 @@ def run(session: Session | None = None) -> int:
     except SluiceError as error:
         return _ended(error, session)
     except BrokenPipeError:
-        # The reader of our output has enough; Python must not fail again when it flushes.
+        # The reader closed the pipe; Python must not fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SOME_FAILED
     return result if isinstance(result, int) else 0

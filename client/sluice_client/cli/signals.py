@@ -1,4 +1,4 @@
-"""Ctrl-C, `kill` and a closed terminal end a command in good order.
+"""Ctrl-C, `kill` and a closed terminal end a command cleanly.
 
 The command runs in a thread of its own, and the main thread waits for it and for signals. Python
 runs signal handlers in the main thread, between any two of its instructions: one that sets an
@@ -21,7 +21,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 LEAVE_SECONDS = 1.5
 """How long a command may take to end after a signal, enough to record what a download has. One
-that waits for a silent server is abandoned then: it holds nothing that matters."""
+that waits for a silent server is then abandoned: it holds nothing that matters."""
 
 
 def run_until_signalled(command: Callable[[], int], stop: Callable[[], None]) -> int | None:

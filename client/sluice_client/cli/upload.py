@@ -11,8 +11,7 @@ import click
 from sluice_client.bundle_sender import Outcome
 from sluice_client.cli.connection import connected, transfer_options
 from sluice_client.cli.display import progress_display
-from sluice_client.cli.outcome import error_document, exit_code, json_line
-from sluice_client.cli.text import plain, say, size_text
+from sluice_client.cli.output import error_document, exit_code, json_line, plain, say, size_text
 from sluice_client.errors import FileProblem, SluiceError
 from sluice_client.local_file import LocalFile
 from sluice_client.sources import Left, find_files
@@ -26,9 +25,8 @@ from sluice_client.uploader import Uploaded
 def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: str | None) -> int:
     """Upload files, and folders with everything below them.
 
-    Every argument is something to upload; if one does not exist, nothing is sent. After an
-    interruption, the same command continues. At the end of each file its SHA-256 is compared with
-    the server's.
+    If a path does not exist, nothing is sent. After an interruption, the same command continues.
+    The SHA-256 of each file is compared with the server's at the end.
 
     \b
     Examples:
@@ -42,7 +40,7 @@ def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: 
     for left in missing or [left for left in found if isinstance(left, Left)]:
         report.left(left)
     if missing:
-        say("Every argument is something to upload. Nothing was sent.")
+        say("Nothing was sent: every argument must be a file, a folder or a pattern.")
         return exit_code(report.errors)
     files = [file for file in found if isinstance(file, LocalFile)]
     if files:
@@ -58,7 +56,7 @@ def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: 
 
 
 class _Report:
-    """Prints what came of each file, and counts."""
+    """Prints the outcome of each file, and counts."""
 
     def __init__(self, as_json: bool) -> None:
         self.errors: list[SluiceError] = []

@@ -1,4 +1,4 @@
-"""What only a body shows: whether it streams, how large it may be, how long it may pause."""
+"""Checks that need a body: whether it streams, how large it may be, how long it may pause."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from sluice_client.doctor import Finding, Level
 from sluice_client.doctor.bare_http import BareConnection
-from sluice_client.doctor.findings import Finding, Level
 from sluice_client.options import Options
 from sluice_client.spans import Spans
 from sluice_client.transport import Transport
@@ -38,7 +38,7 @@ NGINX_SIZE = ("client_max_body_size 0;",)
 def check_streaming(
     transport: Transport, pause_seconds: float, largest_body: int
 ) -> Iterator[Finding]:
-    """Send a slow body and look from beside whether the server sees it; then let it pause."""
+    """Send a slow body, ask on another connection whether the server sees it, then let it pause."""
     if largest_body < PROBE_BYTES:
         text = f"unknown, as bodies above {_mebibytes(largest_body)} are refused"
         yield Finding("request buffering", Level.NOTE, text)
@@ -81,14 +81,14 @@ def _fields(upload_id: str) -> str:
 
 
 def _wait_until_seen(transport: Transport, upload_id: str, slow: BareConnection) -> bool:
-    """Whether the server knows of bytes while the body is under way, or soon after it was cut."""
+    """Whether the server records bytes while the body is being sent, or soon after it is cut."""
     deadline = time.monotonic() + SEEN_WITHIN_SECONDS
     while time.monotonic() < deadline:
         upload = transport.json("GET", f"/api/uploads/{upload_id}")
         if Spans(upload["received"]).total > 0:
             return True
         if slow.has_news(LOOK_SECONDS):
-            # Ended for its silence. What had gone through is recorded now.
+            # The request was ended for its silence. What got through is recorded now.
             deadline = min(deadline, time.monotonic() + 2.0)
             time.sleep(LOOK_SECONDS)
     return False
@@ -111,14 +111,14 @@ def _streaming(is_seen: bool, seconds: float) -> Finding:
 
 
 def _pause(slow: BareConnection, silent_since: float, seconds: float) -> Finding:
-    """A body that stops for a while, as on a train."""
+    """A body that pauses for a while, as on a train."""
     left = max(0.0, silent_since + seconds - time.monotonic())
     if not slow.has_news(left):
         return Finding("pause in a body", Level.OK, f"{seconds:g} s without data are accepted")
     waited = time.monotonic() - silent_since
     answer = slow.answer()
     how = "without an answer" if answer is None else f"with status {answer.status}"
-    text = f"the request is ended {how} after {waited:.0f} s without data"
+    text = f"the request ends {how} after {waited:.0f} s without data"
     advice = ("A short pause costs the chunk in flight. In nginx: client_body_timeout 120s;",)
     return Finding("pause in a body", Level.CHANGE, text, advice)
 
@@ -132,7 +132,7 @@ class BodyLimit:
 
 
 def find_body_limit(options: Options, chunk_bytes: int) -> BodyLimit:
-    """What the strictest of those on the way lets through, found without sending any body."""
+    """The limit of the strictest proxy in between, found without sending any body."""
     passes, refused = 0, None
     for size in sorted({*SIZES, chunk_bytes}):
         if not _lets_through(options, size):
@@ -150,7 +150,7 @@ def find_body_limit(options: Options, chunk_bytes: int) -> BodyLimit:
 
 
 def body_size_finding(limit: BodyLimit, chunk_bytes: int) -> Finding:
-    """What a limit means for those who send."""
+    """What a limit means for clients."""
     if limit.refused is None:
         return Finding("body size", Level.OK, f"bodies of {_mebibytes(limit.passes)} are accepted")
     text = f"bodies above about {_mebibytes(limit.passes)} are refused with 413"
@@ -168,10 +168,10 @@ def body_size_finding(limit: BodyLimit, chunk_bytes: int) -> Finding:
 
 
 def _lets_through(options: Options, size: int) -> bool:
-    """Whether a body of that size is asked for, or refused by the server itself.
+    """Whether a body of that size gets past the proxies, even if the server itself refuses it.
 
     `Expect: 100-continue` makes proxies judge by the headers alone. The request has none of the
-    fields a chunk needs, so that the server, if it is asked, makes nothing of it.
+    fields a chunk needs, so the server, if it is reached, does nothing with it.
     """
     with BareConnection(options) as connection:
         connection.send_head(

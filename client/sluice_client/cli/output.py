@@ -1,4 +1,4 @@
-"""How commands end: exit codes, JSON lines, the command to type again."""
+"""What commands print, and how they end: text for people, JSON lines, exit codes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,28 @@ OK, SOME_FAILED, USAGE, UNREACHABLE, INTERRUPTED, MISMATCH = range(6)
 """Exit codes; documented in docs/client.md."""
 
 
+def say(text: str) -> None:
+    """Write a line for people, to standard error."""
+    click.echo(text, err=True)
+
+
+def size_text(count: int) -> str:
+    """Bytes for people, in units of 1000 as disks are sold."""
+    value = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def plain(text: str) -> str:
+    """Text from a server or a file name, without anything that would control the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def json_line(document: dict[str, Any]) -> str:
-    """An object on a line of its own; ASCII, so that no terminal setting can break it."""
+    """A JSON object on one line; ASCII, so that no terminal setting can break it."""
     return json.dumps(document, ensure_ascii=True)
 
 
@@ -40,7 +60,7 @@ def _slug(name: str) -> str:
 
 
 def this_command() -> str:
-    """The command as it was typed, to be typed again."""
+    """The command line as it was typed."""
     program, *words = sys.argv
     if Path(program).name == "__main__.py":
         return f"{Path(sys.executable).name} -m sluice_client {shlex.join(words)}"
@@ -49,7 +69,7 @@ def this_command() -> str:
 
 
 def exit_code(errors: list[SluiceError]) -> int:
-    """For several outcomes: the one code of all errors, or the general one."""
+    """The code that all errors share, or the general one."""
     codes = {error.exit_code for error in errors}
     if not codes:
         return OK
