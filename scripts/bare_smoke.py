@@ -1,6 +1,6 @@
-"""`make run` as a person at a terminal: wait for it, upload a file, fetch it back, press Ctrl-C.
+"""Tests `make run` at a terminal: wait for it, upload a file, fetch it back, press Ctrl-C.
 
-`scripts/bare-machine` runs it, on the standard library alone. It ends with 1 if anything is amiss.
+`scripts/bare-machine` runs it with the standard library alone. It exits with 1 if anything fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BOUNDARY = "bare-machine"
 
 
 def main() -> int:
-    """0 if all went well."""
+    """0 if everything worked."""
     port = free_port()
     os.environ["SLUICE_PORT"] = str(port)
     started = time.monotonic()
@@ -33,7 +33,7 @@ def main() -> int:
         return 1
     print(f"smoke: serves after {time.monotonic() - started:.1f} s", flush=True)
     is_equal = upload_and_fetch(f"http://127.0.0.1:{port}") == CONTENT
-    print(f"smoke: what was uploaded {'comes' if is_equal else 'does NOT come'} back", flush=True)
+    print(f"smoke: the download {'equals' if is_equal else 'DIFFERS from'} the upload", flush=True)
     pressed = time.monotonic()
     os.write(terminal, CTRL_C)
     status = wait_for_end(process)
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def free_port() -> int:
-    """A port that nobody listens on; the machine shares those of its host."""
+    """A free port; the machine shares those of its host."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -74,7 +74,7 @@ def wait_for(url: str, process: int) -> bool:
 
 
 def upload_and_fetch(url: str) -> bytes:
-    """A file by a form, and the same back."""
+    """Upload a file by a form, and return its download."""
     body = (
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="film.mp4"\r\n\r\n'
     ).encode()
@@ -93,7 +93,7 @@ def upload_and_fetch(url: str) -> bytes:
 
 
 def wait_for_end(process: int) -> int | None:
-    """How it ended; None while it goes on."""
+    """Its exit status; None if it does not end in time."""
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline:
         ended, status = os.waitpid(process, os.WNOHANG)

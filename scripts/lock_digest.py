@@ -1,4 +1,4 @@
-"""Print the digest of what the lock files are compiled from; `--check` compares them with it."""
+"""Print a digest of the dependencies; `--check` compares the lock files with it."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ LOCKS = ("requirements.txt", "requirements-dev.txt")
 
 
 def dependency_digest(root: Path) -> str:
-    """SHA-256 (hex) of what the projects in `root` depend on, and of their Python ranges."""
+    """SHA-256 (hex) of the dependencies and Python versions of the projects in `root`."""
     inputs = {name: _inputs(root / name) for name in PROJECTS}
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
@@ -29,7 +29,7 @@ def _inputs(pyproject: Path) -> dict[str, Any]:
 
 
 def stale_locks(root: Path) -> list[str]:
-    """Names of the lock files in `root` not compiled from the projects as they are now."""
+    """Names of the lock files in `root` that are out of date."""
     digest = dependency_digest(root)
     return [name for name in LOCKS if digest not in _first_line(root / name)]
 
@@ -39,13 +39,13 @@ def _first_line(path: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer 1 if a check was asked for and a lock file is stale."""
+    """1 if `--check` finds a stale lock file, otherwise 0."""
     if arguments != ["--check"]:
         print(dependency_digest(ROOT))
         return 0
     stale = stale_locks(ROOT)
     if stale:
-        print(f"{', '.join(stale)}: out of step with the pyproject.toml files; run 'make lock'")
+        print(f"{', '.join(stale)}: out of date with the pyproject.toml files; run 'make lock'")
     return 1 if stale else 0
 
 
