@@ -16,7 +16,7 @@ NORMAL, FULL = 1, 2  # SQLite: a commit survives a crash of the process, or a po
 @pytest.mark.parametrize(
     ("durability", "synced"), [("chunk", FULL), ("file", FULL), ("none", NORMAL)]
 )
-def test_records_are_as_durable_as_the_files_they_tell_of(
+def test_records_are_as_durable_as_their_files(
     tmp_path: Path, durability: str, synced: int
 ) -> None:
     settings = Settings(durability=durability, staging_dir=tmp_path / "staging", data_dir=tmp_path)

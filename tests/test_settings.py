@@ -63,7 +63,7 @@ BAD = [
 ]
 
 
-def test_defaults_are_those_of_the_contract() -> None:
+def test_defaults_match_the_contract() -> None:
     settings = from_env({})
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
     assert settings.staging_dir in {Path("/tmp/sluice"), Path(f"/tmp/sluice-{os.geteuid()}")}
@@ -108,18 +108,18 @@ def test_an_upload_may_be_as_large_as_a_file_can_be() -> None:
 
 
 @pytest.mark.parametrize(("variable", "text"), BAD)
-def test_a_value_that_cannot_be_used_is_named_with_its_variable(variable: str, text: str) -> None:
+def test_an_invalid_value_is_named_with_its_variable(variable: str, text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         from_env({**GOOD, variable: text})
     assert f"{variable}={text!r}" in str(caught.value)
 
 
-def test_a_time_beyond_any_calendar_cannot_be_used() -> None:
+def test_a_time_beyond_any_calendar_is_refused() -> None:
     with pytest.raises(SettingsError, match="SLUICE_EXPIRY_SECONDS"):
         from_env({"SLUICE_EXPIRY_SECONDS": "1e300"})
 
 
-def test_all_bad_values_are_told_at_once() -> None:
+def test_all_bad_values_are_reported_at_once() -> None:
     bad = dict(BAD)
     with pytest.raises(SettingsError) as caught:
         from_env(bad)
@@ -128,11 +128,11 @@ def test_all_bad_values_are_told_at_once() -> None:
     assert {line.strip().partition("=")[0] for line in lines[1:]} == set(bad)
 
 
-def test_variables_of_others_are_not_looked_at() -> None:
+def test_other_variables_are_ignored() -> None:
     assert from_env({"PORT": "x", "HOME": "/", "sluice_port": "y"}) == Settings()
 
 
-def test_folders_are_absolute_whatever_becomes_of_the_working_folder(
+def test_folders_are_absolute_whatever_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -141,7 +141,7 @@ def test_folders_are_absolute_whatever_becomes_of_the_working_folder(
     assert settings.staging_dir == Path.home() / "staging"
 
 
-def test_the_staging_folder_is_ones_own_where_the_usual_one_is_another_users(
+def test_the_staging_folder_is_per_user_if_the_usual_one_is_another_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = tmp_path / "sluice"

@@ -62,7 +62,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield Path(name) / "backup"
 
 
-def test_a_server_on_the_backup_has_all_that_the_first_one_had(
+def test_a_server_started_on_the_backup_has_everything(
     start_server: Callable[..., Server], folder: Path, tmp_path: Path
 ) -> None:
     server = start_server()
@@ -82,7 +82,7 @@ def test_a_server_on_the_backup_has_all_that_the_first_one_had(
     assert {video: download(server, video) for video in contents} == contents
 
 
-def test_the_next_backup_takes_what_is_new_and_drops_what_was_deleted(
+def test_the_next_backup_copies_new_files_and_drops_deleted_ones(
     start_server: Callable[..., Server], folder: Path
 ) -> None:
     server = start_server()
@@ -97,7 +97,7 @@ def test_the_next_backup_takes_what_is_new_and_drops_what_was_deleted(
     assert "1 kept from an earlier backup, 1 removed" in result.stdout
 
 
-def test_what_no_backup_has_put_into_the_folder_stays(
+def test_files_that_no_backup_made_stay_in_the_folder(
     start_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     server, library = start_server(), tmp_path / "home" / "library"
@@ -112,7 +112,7 @@ def test_what_no_backup_has_put_into_the_folder_stays(
     assert sorted(os.listdir(library)) == sorted([video, "books", "novel.txt"])
 
 
-def test_a_video_that_comes_and_goes_during_a_backup_is_not_missing_from_it(
+def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
     start_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = start_server()
@@ -136,7 +136,7 @@ def test_a_video_that_comes_and_goes_during_a_backup_is_not_missing_from_it(
         assert listed == names == set(os.listdir(folder / "library"))
 
 
-def test_an_upload_under_way_begins_anew_on_a_restored_server(
+def test_an_unfinished_upload_starts_over_on_a_restored_server(
     start_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     server = start_server()
@@ -153,7 +153,7 @@ def test_an_upload_under_way_begins_anew_on_a_restored_server(
     assert answer.status_code == 410
 
 
-def test_only_the_database_is_copied_where_only_that_is_asked_for(
+def test_only_the_database_is_copied_if_asked_for(
     start_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     server = start_server()
@@ -162,7 +162,9 @@ def test_only_the_database_is_copied_where_only_that_is_asked_for(
     assert os.listdir(tmp_path / "backup") == ["sluice.db"]
 
 
-def test_a_folder_that_a_server_uses_takes_no_backup(start_server: Callable[..., Server]) -> None:
+def test_a_folder_in_use_by_a_server_is_refused_as_a_target(
+    start_server: Callable[..., Server],
+) -> None:
     server, other = start_server(), start_server()
     video = upload(other, b"film")
     for folder in (server.library.parent, other.library.parent):

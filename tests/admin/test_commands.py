@@ -72,7 +72,7 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
     made.services.database.close()
 
 
-def test_uploads_list_shows_what_is_under_way(operator: Operator) -> None:
+def test_uploads_list_shows_unfinished_uploads(operator: Operator) -> None:
     operator.finish("done.mp4")
     upload = operator.begin("under way.mp4")
     assert [row["id"] for row in operator.json("uploads", "list")] == [upload.id]
@@ -82,7 +82,7 @@ def test_uploads_list_shows_what_is_under_way(operator: Operator) -> None:
     assert "done.mp4" not in result.stdout
 
 
-def test_uploads_show_tells_what_is_missing(operator: Operator) -> None:
+def test_uploads_show_lists_the_missing_ranges(operator: Operator) -> None:
     upload = operator.begin(length=1000)
     shown = operator.json("uploads", "show", upload.id)
     assert shown["missing"] == [[0, 1000]]
@@ -90,14 +90,14 @@ def test_uploads_show_tells_what_is_missing(operator: Operator) -> None:
     assert "receiving" in operator.run("uploads", "show", upload.id).stdout
 
 
-def test_a_name_cannot_steer_the_terminal(operator: Operator) -> None:
+def test_a_file_name_cannot_control_the_terminal(operator: Operator) -> None:
     upload = operator.begin("a\u202e4pm.exe")
     for result in (operator.run("uploads", "list"), operator.run("uploads", "show", upload.id)):
         assert "\u202e" not in result.stdout
         assert "4pm.exe" in result.stdout
 
 
-def test_uploads_expire_ends_one_and_frees_its_room(operator: Operator) -> None:
+def test_uploads_expire_ends_an_upload_and_frees_its_space(operator: Operator) -> None:
     upload, other = operator.begin(), operator.begin("other.mp4")
     assert operator.run("uploads", "expire", upload.id).exit_code == 0
     staged = [path.name for path in operator.services.settings.staging_dir.iterdir()]
@@ -144,13 +144,13 @@ def test_lists_and_verify_go_beyond_one_page(
     assert operator.json("verify") == {"checked": 5, "without_digest": 0, "differences": []}
 
 
-def test_videos_delete_removes_files_and_leaves_the_others(operator: Operator) -> None:
+def test_videos_delete_removes_only_the_named_files(operator: Operator) -> None:
     first, second, third = (operator.finish(f"{number}.mp4") for number in range(3))
     assert operator.run("videos", "delete", first.name, second.name).exit_code == 0
     assert [path.exists() for path in (first, second, third)] == [False, False, True]
 
 
-def test_verify_is_content_with_what_is_as_recorded(operator: Operator) -> None:
+def test_verify_accepts_files_that_match_their_records(operator: Operator) -> None:
     operator.finish()
     operator.begin()
     result = operator.run("verify")
@@ -185,7 +185,7 @@ def test_verify_fails_when_anything_differs(operator: Operator) -> None:
     assert operator.run("verify", "--json").exit_code == 1
 
 
-def test_verify_does_not_call_a_file_wrong_that_is_deleted_meanwhile(
+def test_verify_does_not_report_a_file_deleted_meanwhile(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = operator.finish()
@@ -201,7 +201,7 @@ def test_verify_does_not_call_a_file_wrong_that_is_deleted_meanwhile(
     assert not stored.exists()
 
 
-def test_verify_tells_of_files_that_have_no_digest_yet(
+def test_verify_counts_files_without_a_digest(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operator.services.housekeeping, "digest", lambda: None)
@@ -209,7 +209,7 @@ def test_verify_tells_of_files_that_have_no_digest_yet(
     assert operator.json("verify")["without_digest"] == 1
 
 
-def test_sweep_removes_what_no_record_wants(operator: Operator) -> None:
+def test_sweep_removes_files_without_a_record(operator: Operator) -> None:
     upload = operator.begin()
     staged = operator.services.settings.staging_dir / upload.id
     operator.services.uploads.cancel(IMPLICIT_OWNER, upload.id)
@@ -218,7 +218,9 @@ def test_sweep_removes_what_no_record_wants(operator: Operator) -> None:
     assert not staged.exists()
 
 
-def test_disk_bench_prints_a_table_and_the_meaning_and_leaves_nothing(operator: Operator) -> None:
+def test_disk_bench_prints_a_table_with_an_explanation_and_leaves_nothing(
+    operator: Operator,
+) -> None:
     result = operator.run("disk-bench", "--seconds", "0.02", "--bytes", "65536")
     assert result.exit_code == 0, result.output
     assert "one file system" in result.stdout
@@ -237,14 +239,12 @@ def test_disk_bench_measures_the_folder_it_is_given(operator: Operator, tmp_path
     assert len(one["cells"]) == 4 * 9
 
 
-def test_disk_bench_asks_for_room_first(operator: Operator) -> None:
+def test_disk_bench_checks_for_space_first(operator: Operator) -> None:
     result = operator.run("disk-bench", "--bytes", str(10**15))
     assert result.exit_code == 1
     assert "MiB" in result.stderr
 
 
 @pytest.mark.parametrize("option", [("--seconds", "0"), ("--bytes", "1"), ("--folder", "/nowhere")])
-def test_disk_bench_refuses_what_makes_no_sense(
-    operator: Operator, option: tuple[str, str]
-) -> None:
+def test_disk_bench_refuses_impossible_options(operator: Operator, option: tuple[str, str]) -> None:
     assert operator.run("disk-bench", *option).exit_code == 2

@@ -19,13 +19,13 @@ SMALL = Bounds(64 * KIB, 5.0)
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB)
 
 
-def test_every_mode_meets_every_block_size_in_order(tmp_path: Path) -> None:
+def test_every_mode_is_measured_with_every_block_size_in_order(tmp_path: Path) -> None:
     cells = list(measure(tmp_path, SMALL, SIZES))
     expected = [(mode, size) for mode in Mode for size in SIZES]
     assert [(cell.mode, cell.block_bytes) for cell in cells] == expected
 
 
-def test_each_cell_moves_the_bytes_it_was_asked_to(tmp_path: Path) -> None:
+def test_each_cell_moves_the_requested_bytes(tmp_path: Path) -> None:
     for cell in measure(tmp_path, SMALL, SIZES):
         assert cell.byte_count == 64 * KIB or cell.why_not
         assert cell.seconds > 0 or cell.why_not
@@ -41,12 +41,12 @@ def test_a_block_larger_than_the_bytes_is_moved_once(tmp_path: Path) -> None:
     assert moved <= {0, 64 * KIB}
 
 
-def test_a_cell_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_a_cell_ends_when_its_time_is_up(tmp_path: Path) -> None:
     cells = list(measure(tmp_path, Bounds(4 * MIB, 1e-9), [4 * KIB]))
     assert {cell.byte_count for cell in cells} <= {0, 4 * KIB}
 
 
-def test_what_is_written_is_really_in_the_file(
+def test_written_bytes_are_really_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: dict[int, int] = {}
@@ -65,14 +65,14 @@ def test_what_is_written_is_really_in_the_file(
     assert written == {0: 64 * KIB + 16 * KIB, **dict.fromkeys(positions[1:], 16 * KIB)}
 
 
-def test_the_folder_is_empty_during_and_after(tmp_path: Path) -> None:
+def test_the_folder_stays_empty_during_and_after(tmp_path: Path) -> None:
     for _ in measure(tmp_path, SMALL, SIZES):
         assert list(tmp_path.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_stays_when_it_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_killed_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     program = (
         "import sys; from pathlib import Path; from app.admin.disk_bench import *\n"
         "for cell in measure(Path(sys.argv[1]), Bounds(16 * MIB, 60.0)): print(cell, flush=True)"
@@ -105,7 +105,7 @@ def test_a_file_system_without_direct_io_says_so_and_the_rest_is_measured(
     assert all(cell.bytes_per_second for cell in cells if not cell.mode.is_direct)
 
 
-def test_direct_blocks_below_those_of_the_disk_are_not_measured(
+def test_direct_io_below_the_disks_block_size_is_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(descriptor: int, data: bytes, position: int) -> int:
@@ -121,9 +121,7 @@ def test_direct_blocks_below_those_of_the_disk_are_not_measured(
     assert large.byte_count == 64 * KIB
 
 
-def test_other_errors_of_the_disk_are_not_hidden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_disk_errors_are_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -133,6 +131,6 @@ def test_other_errors_of_the_disk_are_not_hidden(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_room_it_needs_holds_the_read_and_the_written_file() -> None:
+def test_the_required_space_holds_both_files() -> None:
     assert needed_bytes(Bounds(256 * MIB, 1.0)) == 512 * MIB
     assert needed_bytes(Bounds(1, 1.0)) == 2 * max(BLOCK_SIZES)

@@ -40,7 +40,7 @@ def measurement(label: str = "staging <&>") -> Measurement:
 @pytest.mark.parametrize(
     ("block_bytes", "name"), [(KIB, "1 KiB"), (20 * MIB, "20 MiB"), (1536, "1536 B")]
 )
-def test_block_sizes_read_as_people_write_them(block_bytes: int, name: str) -> None:
+def test_block_sizes_are_printed_as_people_write_them(block_bytes: int, name: str) -> None:
     assert block_name(block_bytes) == name
 
 
@@ -51,11 +51,11 @@ def test_the_knee_is_the_first_block_near_the_best_rate() -> None:
     assert found.block_bytes == MIB
 
 
-def test_nothing_measured_has_no_knee() -> None:
+def test_without_measurements_there_is_no_knee() -> None:
     assert knee([]) is None
 
 
-def test_the_table_has_a_line_for_each_size_and_a_column_for_each_mode() -> None:
+def test_the_table_has_a_row_for_each_size_and_a_column_for_each_mode() -> None:
     _, head, *rows = table_lines(measurement())
     assert all(mode.value in head for mode in Mode)
     assert [row.split()[0] for row in rows[: len(BLOCK_SIZES)]] == [
@@ -70,14 +70,14 @@ def test_the_table_says_what_could_not_be_measured() -> None:
     assert lines[-1] == "-: below the disk's own block size (up to 1 KiB)"
 
 
-def test_the_meaning_for_a_chunk_is_its_time_in_small_and_in_large_blocks() -> None:
+def test_the_explanation_gives_a_chunks_time_in_small_and_large_blocks() -> None:
     line = meaning_lines(measurement(), 20 * MIB)[0]
     assert "from 1 MiB on" in line
     assert "one 20 MB chunk: 12.34 s in blocks of 1 KiB" in line
     assert "0.058 s in blocks of 20 MiB" in line
 
 
-def test_a_mode_that_could_not_be_measured_is_left_out_of_the_meaning() -> None:
+def test_a_mode_that_could_not_be_measured_is_left_out_of_the_explanation() -> None:
     cells = [cell for cell in measurement().cells if not cell.mode.is_direct]
     lines = meaning_lines(Measurement("x", tuple(cells)), 20 * MIB)
     assert [line.partition(":")[0] for line in lines] == ["write, buffered", "read, buffered"]

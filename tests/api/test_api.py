@@ -33,7 +33,7 @@ def test_a_created_upload_is_described_in_full(server: Server) -> None:
     assert document["expires"].endswith("Z")
 
 
-def test_room_is_reserved_when_an_upload_is_created(server: Server) -> None:
+def test_disk_space_is_reserved_when_an_upload_is_created(server: Server) -> None:
     document = create(server, size=5_000_000)
     staged = (server.staging / document["id"]).stat()
     assert staged.st_size == 5_000_000
@@ -70,7 +70,7 @@ def test_a_finished_file_is_found_by_its_fingerprint_until_it_is_deleted(server:
     assert create(server, size=3, fingerprint="film-2")["id"] != file.key
 
 
-def test_uploads_under_way_are_listed_until_they_end(server: Server) -> None:
+def test_unfinished_uploads_are_listed_until_they_end(server: Server) -> None:
     document = create(server)
     listed = [item["id"] for item in server.get("/api/uploads").json()["uploads"]]
     assert document["id"] in listed
@@ -105,7 +105,7 @@ def test_a_bad_description_is_refused(server: Server, body: Any, status: int, co
     assert (response.status_code, response.json()["code"]) == (status, code), response.text
 
 
-def test_what_is_not_json_is_refused(server: Server) -> None:
+def test_a_body_that_is_not_json_is_refused(server: Server) -> None:
     headers = {"Content-Type": "application/json"}
     for body in (b"{", b"\xff\xfe", b"[" * 60_000):
         assert server.post("/api/uploads", data=body, headers=headers).status_code == 400
@@ -113,7 +113,7 @@ def test_what_is_not_json_is_refused(server: Server) -> None:
     assert server.post("/api/uploads", data=large, headers=headers).status_code == 413
 
 
-def test_more_than_the_disk_holds_is_refused_before_a_byte_is_sent(server: Server) -> None:
+def test_a_file_larger_than_the_disk_is_refused_before_a_byte_is_sent(server: Server) -> None:
     response = server.post("/api/uploads", json={"name": "a.mp4", "size": 2**40 - 1})
     assert (response.status_code, response.json()["code"]) == (507, "no_room")
 
@@ -201,7 +201,7 @@ def test_a_bad_page_is_refused(server: Server, query: str) -> None:
     assert server.get(f"/api/videos?{query}").status_code == 400
 
 
-def test_the_digest_of_a_video_becomes_known(server: Server) -> None:
+def test_the_digest_of_a_video_is_computed_in_the_background(server: Server) -> None:
     file = ChunkedFile(random_bytes(100_000, 11), 100_000)
     upload_id = send_chunk(server, file, 0).json()["id"]
     deadline = time.monotonic() + 60
@@ -213,7 +213,7 @@ def test_the_digest_of_a_video_becomes_known(server: Server) -> None:
     assert video["inline"] is True
 
 
-def test_a_complete_upload_is_ended_as_a_video(server: Server) -> None:
+def test_a_complete_upload_is_deleted_as_a_video_instead(server: Server) -> None:
     upload_id = send_chunk(server, ChunkedFile(b"x", 1), 0).json()["id"]
     response = server.delete(f"/api/uploads/{upload_id}")
     assert (response.status_code, response.json()["code"]) == (409, "upload_complete")
@@ -222,14 +222,14 @@ def test_a_complete_upload_is_ended_as_a_video(server: Server) -> None:
     assert server.get(f"/api/videos/{upload_id}").status_code == 410
 
 
-def test_health_and_readiness_are_told(server: Server) -> None:
+def test_health_and_readiness_are_reported(server: Server) -> None:
     assert server.get("/healthz").json() == {"status": "ok"}
     response = server.get("/readyz")
     assert response.status_code == 200
     assert response.json()["status"] == "ready"
 
 
-def test_a_wrong_method_names_the_right_ones(server: Server) -> None:
+def test_a_wrong_method_is_answered_with_the_right_ones(server: Server) -> None:
     response = server.get("/upload")
     assert response.status_code == 405
     assert "POST" in response.headers["Allow"]

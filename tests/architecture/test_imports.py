@@ -38,12 +38,12 @@ def loaded_by(*modules: str) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.parametrize("module", BELOW_FLASK)
-def test_nothing_from_the_services_down_loads_flask(module: str) -> None:
+def test_no_layer_from_the_services_down_loads_flask(module: str) -> None:
     packages, _ = loaded_by(f"app.{module}")
     assert packages.isdisjoint({"flask", "werkzeug"})
 
 
-def test_the_core_loads_the_standard_library_alone() -> None:
+def test_the_core_loads_only_the_standard_library() -> None:
     packages, _ = loaded_by("app.domain")
     assert packages - sys.stdlib_module_names - {"app", "__main__"} <= interpreter_packages()
 

@@ -12,14 +12,14 @@ MADE_BY_SETUP = ("static/vendor/", "node_modules/", ".venv/", ".tools/", "data/"
 LOCKED_FILES = ("requirements.txt", "requirements-dev.txt", "scripts/requirements-node.txt")
 
 
-def test_nothing_that_setup_fetches_is_in_git() -> None:
+def test_files_that_setup_fetches_are_not_in_git() -> None:
     paths = files_in_git()
     if paths is None:
         pytest.skip("not a git work tree")
     assert [path for path in paths if path.startswith(MADE_BY_SETUP)] == []
 
 
-def test_lock_files_are_compiled_from_pyproject_as_it_is() -> None:
+def test_lock_files_are_compiled_from_the_current_pyproject() -> None:
     check = subprocess.run(
         [sys.executable, "scripts/lock_digest.py", "--check"],
         cwd=ROOT,
@@ -31,7 +31,7 @@ def test_lock_files_are_compiled_from_pyproject_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", LOCKED_FILES)
-def test_every_locked_package_has_a_hash_and_no_address(name: str) -> None:
+def test_every_locked_package_has_a_hash_and_no_url(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     entries = text.replace("\\\n", " ").splitlines()
     pinned = [line for line in entries if line and not line.lstrip().startswith("#")]
@@ -46,7 +46,7 @@ def test_both_lock_files_agree_on_every_runtime_package() -> None:
     assert pins("requirements.txt") <= pins("requirements-dev.txt")
 
 
-def test_assets_are_locked_by_content_and_not_by_address() -> None:
+def test_assets_are_locked_by_content_and_not_by_url() -> None:
     text = (ROOT / "package-lock.json").read_text(encoding="utf-8")
     assert '"integrity": "sha512-' in text
     assert '"resolved"' not in text

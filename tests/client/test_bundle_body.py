@@ -25,7 +25,7 @@ def events_of(body: BundleBody) -> list[Event]:
     return events
 
 
-def test_a_fingerprint_and_a_length_stand_in_front_of_each_file(tmp_path: Path) -> None:
+def test_a_fingerprint_and_a_length_precede_each_file(tmp_path: Path) -> None:
     contents = {"a.mp4": b"first", "b.mp4": b""}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)

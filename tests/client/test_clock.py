@@ -30,7 +30,7 @@ def jumping_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("jumping_clock")
-def test_transfers_retries_and_rates_do_not_look_at_the_time_of_day(
+def test_transfers_retries_and_rates_do_not_depend_on_the_time_of_day(
     line: BadLine, make_client: MakeClient, make_file: MakeFile, home: Path
 ) -> None:
     path = make_file(size=4_000_000)
@@ -42,13 +42,13 @@ def test_transfers_retries_and_rates_do_not_look_at_the_time_of_day(
 
 
 @pytest.mark.usefixtures("jumping_clock")
-def test_the_doctor_measures_a_round_trip_without_it(server: Server) -> None:
+def test_the_doctor_measures_a_round_trip_without_the_time_of_day(server: Server) -> None:
     texts = {finding.check: finding.text for finding in check_way(Options(server=server.url))}
     assert 0 <= int(texts["round trip"].split()[0]) < 60_000
 
 
 @pytest.mark.parametrize("year", [2001, 2037])
-def test_a_date_to_come_back_at_is_read_by_the_clock_of_the_server(
+def test_a_retry_after_date_is_compared_with_the_servers_clock(
     line: BadLine, make_client: MakeClient, make_file: MakeFile, year: int
 ) -> None:
     def busy(refusing: Line) -> None:

@@ -19,7 +19,7 @@ from tests.live_server import Server, free_port
 pytestmark = pytest.mark.e2e
 
 
-def test_upload_and_fetch_give_one_json_object_a_file(
+def test_upload_and_fetch_print_one_json_object_per_file(
     server: Server, command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     path = make_file(size=100_000)
@@ -33,7 +33,7 @@ def test_upload_and_fetch_give_one_json_object_a_file(
     assert (home / "copy.mp4").read_bytes() == path.read_bytes()
 
 
-def test_show_ls_status_and_rm_speak_json(command: CommandLine, make_file: MakeFile) -> None:
+def test_show_ls_status_and_rm_print_json(command: CommandLine, make_file: MakeFile) -> None:
     (uploaded,) = command.run("upload", make_file(), "--json").documents
     video = uploaded["id"]
     assert command.run("show", video, "--json").documents[0]["sha256"] == uploaded["sha256"]
@@ -58,7 +58,7 @@ def test_without_json_there_are_lines_for_people(command: CommandLine, make_file
     assert "received     0-1500000" in command.run("status", video).out
 
 
-def test_bytes_can_go_to_a_pipe(command: CommandLine, make_file: MakeFile, home: Path) -> None:
+def test_fetch_can_write_to_a_pipe(command: CommandLine, make_file: MakeFile, home: Path) -> None:
     path = make_file(size=7_000_000)
     (uploaded,) = command.run("upload", path, "--json").documents
     script = f"sluice fetch {uploaded['id']} --stdout > piped"
@@ -90,7 +90,7 @@ def _with_python(command: CommandLine) -> dict[str, str]:
         ["fetch", "abc", "--stdout", "--json"],
     ],
 )
-def test_a_wrong_command_line_ends_with_2(
+def test_a_wrong_command_line_exits_with_2(
     home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     (home / "x").write_bytes(b"x")
@@ -99,7 +99,7 @@ def test_a_wrong_command_line_ends_with_2(
     assert run() == 2
 
 
-def test_a_file_that_failed_ends_with_1_and_the_others_are_sent(
+def test_a_failed_file_exits_with_1_and_the_others_are_sent(
     command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     path = make_file()
@@ -124,9 +124,7 @@ def test_a_path_that_does_not_exist_is_named_and_nothing_is_sent(
     assert command.run("status").out == ""
 
 
-def test_a_file_nobody_may_read_is_named(
-    make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_named(make_file: MakeFile, monkeypatch: pytest.MonkeyPatch) -> None:
 
     path = make_file()
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -135,7 +133,7 @@ def test_a_file_nobody_may_read_is_named(
     assert (left.reason, left.is_failure) == ("cannot be read: permission denied", True)
 
 
-def test_a_server_that_is_not_there_ends_with_3(command: CommandLine, make_file: MakeFile) -> None:
+def test_an_unreachable_server_exits_with_3(command: CommandLine, make_file: MakeFile) -> None:
     command.url = f"http://127.0.0.1:{free_port()}"
     for words in (["upload", make_file()], ["fetch", "0" * 32], ["ls"]):
         ended = command.run(*words, GIVE_UP_SECONDS=1)
@@ -145,7 +143,7 @@ def test_a_server_that_is_not_there_ends_with_3(command: CommandLine, make_file:
         assert "kept" not in ended.err
 
 
-def test_a_line_that_garbles_ends_with_5(
+def test_corrupted_bytes_exit_with_5(
     line: BadLine, slow_command: CommandLine, make_file: MakeFile
 ) -> None:
     (uploaded,) = slow_command.run("upload", make_file(), "--json").documents
@@ -155,7 +153,7 @@ def test_a_line_that_garbles_ends_with_5(
     assert "SHA-256" in ended.err
 
 
-def test_patterns_are_expanded_for_shells_that_do_not(
+def test_patterns_are_expanded_for_shells_that_do_not_do_it(
     command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     for name in ("cards/a.mov", "cards/b.mov", "cards/c.txt"):
@@ -164,7 +162,7 @@ def test_patterns_are_expanded_for_shells_that_do_not(
     assert [document["name"] for document in done.documents] == ["a.mov", "b.mov"]
 
 
-def test_settings_come_from_a_file_below_the_environment_below_the_command_line(
+def test_the_command_line_overrides_the_environment_overrides_the_file(
     server: Server, command: CommandLine, home: Path
 ) -> None:
     config = home / "config" / "sluice" / "client.toml"
@@ -180,7 +178,7 @@ def test_settings_come_from_a_file_below_the_environment_below_the_command_line(
     assert "unknown settings: nonsense" in ended.err
 
 
-def test_a_redirect_is_told_and_not_followed(line: BadLine, slow_command: CommandLine) -> None:
+def test_a_redirect_is_reported_and_not_followed(line: BadLine, slow_command: CommandLine) -> None:
     line.on_head = sometimes(
         lambda refusing: refusing.answer(
             "301 Moved Permanently", "Location: https://videos.example.org/"

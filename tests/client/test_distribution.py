@@ -73,7 +73,7 @@ def name_of(requirement: str) -> str:
     return match[0]
 
 
-def test_it_installs_alone_and_sends_and_fetches_from_any_folder(
+def test_the_client_installs_alone_and_works_from_any_folder(
     environment: Path, server: Server, command: CommandLine, make_file: MakeFile, tmp_path: Path
 ) -> None:
     path = make_file(size=2_000_000)

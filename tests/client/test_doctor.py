@@ -47,14 +47,14 @@ def examine(
 Examine = Callable[[dict[str, str]], dict[str, Finding]]
 
 
-def test_a_good_nginx_is_found_good(examine: Examine) -> None:
+def test_a_well_configured_nginx_passes(examine: Examine) -> None:
     findings = examine(GOOD)
     assert [finding for finding in findings.values() if finding.level is Level.CHANGE] == []
     assert findings["who answers"].text.startswith("nginx")
     assert findings["request buffering"].text.startswith("bodies stream")
 
 
-def test_buffering_and_a_body_limit_are_found_with_the_lines_that_end_them(
+def test_buffering_and_a_body_limit_are_found_with_the_lines_that_fix_them(
     examine: Examine,
 ) -> None:
     findings = examine(BUFFERING)
@@ -66,13 +66,13 @@ def test_buffering_and_a_body_limit_are_found_with_the_lines_that_end_them(
     assert "    client_max_body_size 0;" in size.advice
 
 
-def test_impatience_is_found(examine: Examine) -> None:
+def test_short_timeouts_are_found(examine: Examine) -> None:
     findings = examine(IMPATIENT)
     assert findings["pause in a body"].level is Level.CHANGE
     assert findings["idle connection"].level is Level.NOTE
 
 
-def test_nginx_as_installed_is_found_too_small_and_the_client_copes(
+def test_nginx_as_installed_has_too_small_a_limit_and_the_client_copes(
     server: Server, tmp_path: Path, command: CommandLine, make_file: MakeFile
 ) -> None:
     film = make_file(size=5_000_000)
@@ -85,7 +85,7 @@ def test_nginx_as_installed_is_found_too_small_and_the_client_copes(
     assert (sent.code, sent.documents[0]["verified"]) == (0, True)
 
 
-def test_without_a_proxy_all_is_well_and_nothing_stays(
+def test_without_a_proxy_everything_passes_and_nothing_is_left(
     server: Server, command: CommandLine
 ) -> None:
     found = command.run("doctor", server.url, "--pause", "0.5")
@@ -95,9 +95,7 @@ def test_without_a_proxy_all_is_well_and_nothing_stays(
     assert [upload for upload in uploads if upload["filename"] == "sluice-doctor"] == []
 
 
-def test_a_server_that_is_no_sluice_is_said_to_be_none(
-    line: BadLine, slow_command: CommandLine
-) -> None:
+def test_a_server_that_is_not_sluice_is_reported(line: BadLine, slow_command: CommandLine) -> None:
     line.on_head = lambda refusing, _: refusing.answer("200 OK", body="It works!")
     found = slow_command.run("doctor", GIVE_UP_SECONDS=1)
     assert found.code == 3

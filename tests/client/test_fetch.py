@@ -30,7 +30,7 @@ def stored(server: Server) -> ChunkedFile:
     return file
 
 
-def test_a_file_comes_whole_and_under_its_own_name(
+def test_a_file_is_fetched_whole_under_its_own_name(
     server: Server,
     stored: ChunkedFile,
     make_client: MakeClient,
@@ -45,14 +45,14 @@ def test_a_file_comes_whole_and_under_its_own_name(
     assert [path.name for path in home.iterdir()] == ["Öl am Meer.mp4"]
 
 
-def test_an_address_serves_as_well_as_an_id(
+def test_a_url_works_like_an_id(
     server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     fetched = make_client(server.url).fetch(f"{server.url}/media/{stored.key}", home)
     assert Path(fetched.path).read_bytes() == stored.content
 
 
-def test_it_is_asked_for_in_steps_of_five_megabytes(
+def test_a_file_is_fetched_in_ranges_of_five_megabytes(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     make_client(line.url).fetch(stored.key, home / "film.mp4")
@@ -62,7 +62,7 @@ def test_it_is_asked_for_in_steps_of_five_megabytes(
 
 
 @pytest.mark.parametrize("fault", [Line.cut, Line.reset])
-def test_after_a_cut_it_goes_on_at_the_byte_where_that_was(
+def test_after_a_cut_a_fetch_resumes_at_the_exact_byte(
     line: BadLine,
     stored: ChunkedFile,
     make_client: MakeClient,
@@ -85,7 +85,7 @@ def test_a_stalled_connection_is_replaced(
     assert Path(fetched.path).read_bytes() == stored.content
 
 
-def test_what_the_line_garbles_is_noticed_and_fetched_again(
+def test_corrupted_bytes_are_detected_and_fetched_again(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     garbled: list[Request] = []
@@ -102,7 +102,7 @@ def test_what_the_line_garbles_is_noticed_and_fetched_again(
     assert Path(fetched.path).read_bytes() == stored.content
 
 
-def test_a_line_that_always_garbles_is_an_error_and_leaves_no_file(
+def test_a_line_that_always_corrupts_is_an_error_and_leaves_no_file(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     line.garble = lambda r, block: bytes(len(block)) if r.path.startswith("/media") else block
@@ -124,7 +124,7 @@ def stop_in_the_middle(client: Client, stored: ChunkedFile, target: Path) -> int
     return sum(end - start for start, end in record["done"])
 
 
-def test_a_stopped_fetch_goes_on_where_it_stood(
+def test_a_stopped_fetch_resumes_where_it_stopped(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     target = home / "film.mp4"
@@ -140,7 +140,7 @@ def test_a_stopped_fetch_goes_on_where_it_stood(
 
 
 @pytest.mark.parametrize("damage", ["not json", "[]", '{"done": [[0, 5]]}', "record of another"])
-def test_a_damaged_record_costs_a_new_beginning_and_nothing_else(
+def test_a_damaged_record_only_costs_a_restart_of_the_fetch(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path, damage: str
 ) -> None:
     target = home / "film.mp4"
@@ -156,7 +156,7 @@ def test_a_damaged_record_costs_a_new_beginning_and_nothing_else(
     assert target.read_bytes() == stored.content
 
 
-def test_a_part_file_with_wrong_bytes_is_found_out_at_the_end_and_replaced(
+def test_a_part_file_with_wrong_bytes_is_detected_at_the_end_and_replaced(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     target = home / "film.mp4"
@@ -169,7 +169,7 @@ def test_a_part_file_with_wrong_bytes_is_found_out_at_the_end_and_replaced(
     assert target.read_bytes() == stored.content
 
 
-def test_a_file_that_changes_on_the_server_is_begun_anew(
+def test_a_file_that_changes_on_the_server_is_fetched_from_the_start(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     """An ETag that no longer matches is answered with the whole file, status 200."""
@@ -186,7 +186,7 @@ def test_a_file_that_changes_on_the_server_is_begun_anew(
     assert Path(fetched.path).read_bytes() == stored.content
 
 
-def test_bytes_go_to_a_pipe_in_order(
+def test_bytes_are_written_to_a_pipe_in_order(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient
 ) -> None:
     line.on_answer = sometimes(Line.cut, after=MIB, times=2, path="/media")
@@ -211,7 +211,7 @@ def test_an_unknown_file_is_refused(server: Server, make_client: MakeClient, hom
     assert list(home.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_said_before_anything_is_fetched(
+def test_a_missing_folder_is_reported_before_anything_is_fetched(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     with pytest.raises(FileProblem, match="is not a folder"):

@@ -34,7 +34,7 @@ def missing_bytes(server: Server, size: int) -> int:
 
 
 @pytest.mark.parametrize("state", ["kept", "damaged", "lost"])
-def test_a_killed_upload_goes_on_without_sending_what_was_acknowledged(
+def test_a_killed_upload_resumes_without_resending_acknowledged_bytes(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, state: str
 ) -> None:
     size = 12_000_000 + len(state)
@@ -64,7 +64,7 @@ def spoil(folder: Path, state: str) -> None:
         records[0].unlink()
 
 
-def test_a_killed_fetch_goes_on_without_fetching_what_was_recorded(
+def test_a_killed_fetch_resumes_without_refetching_recorded_bytes(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     size = 40_000_000
@@ -89,7 +89,7 @@ def test_a_killed_fetch_goes_on_without_fetching_what_was_recorded(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_an_upload_which_says_how_to_go_on(
+def test_a_signal_ends_an_upload_that_says_how_to_resume(
     line: BadLine, slow_command: CommandLine, make_file: MakeFile, number: signal.Signals
 ) -> None:
     path = make_file(size=8_000_000 + number)
@@ -109,7 +109,7 @@ def test_a_signal_ends_an_upload_which_says_how_to_go_on(
     assert slow_command.run("status").out == ""
 
 
-def test_a_signal_ends_a_fetch_which_says_how_to_go_on(
+def test_a_signal_ends_a_fetch_that_says_how_to_resume(
     line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     path = make_file(size=12_000_000)

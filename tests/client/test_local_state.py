@@ -67,7 +67,7 @@ def test_a_record_survives_and_is_forgotten(tmp_path: Path) -> None:
     "damage",
     [b"", b"{", b"[]", b"null", b'{"id": 5}', b"\xff\xfe", b'{"server": "x"}'],
 )
-def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_record_counts_as_missing(tmp_path: Path, damage: bytes) -> None:
     store = ResumeStore(tmp_path)
     store.save(RECORD)
     (path,) = (tmp_path / "uploads").iterdir()
@@ -78,7 +78,7 @@ def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, damage: bytes) -> N
     assert store.load("http://a", "print") == RECORD
 
 
-def test_an_id_that_would_change_an_address_is_not_taken_from_a_record(tmp_path: Path) -> None:
+def test_an_id_that_would_change_a_url_is_not_read_from_a_record(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
     store.save(replace(RECORD, id="../../api/videos/x"))
     assert store.load("http://a", "print") is None
@@ -99,7 +99,7 @@ def test_old_records_and_drafts_are_swept(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_record_that_is_used_does_not_grow_old(tmp_path: Path) -> None:
+def test_a_record_in_use_does_not_expire(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
     store.save(RECORD)
     (path,) = (tmp_path / "uploads").iterdir()
@@ -120,7 +120,7 @@ def test_a_record_written_while_the_clock_was_ahead_expires_like_the_others(tmp_
     assert list(store.all()) == [RECORD]
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+def test_an_unwritable_folder_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = ResumeStore(tmp_path / "file")
     store.save(RECORD)
@@ -151,7 +151,7 @@ def fingerprint(path: Path, name: str | None = None) -> str:
         return file.fingerprint(descriptor)
 
 
-def test_a_pipe_or_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_is_not_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, word in ((tmp_path / "pipe", "a pipe"), (tmp_path, "a folder")):
         with pytest.raises(FileProblem, match=word):
@@ -168,7 +168,7 @@ def test_files_are_found_once_and_named_after_their_folder(tmp_path: Path) -> No
     assert [file.name for file in found] == ["trip/day/a.mov", "trip/day/b.mov"]
 
 
-def test_an_empty_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
+def test_an_empty_folder_and_a_missing_file_are_reported(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     found = list(find_files([str(tmp_path / "empty"), str(tmp_path / "none")]))
     assert [(left.is_failure, left.reason) for left in found if isinstance(left, Left)] == [
@@ -198,12 +198,12 @@ def test_every_exit_code_is_documented(code: int) -> None:
         ("SLUICE_CLIENT_GIVE_UP_SECONDS", "soon"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(variable: str, value: str) -> None:
+def test_an_invalid_setting_is_named(variable: str, value: str) -> None:
     with pytest.raises(BadSetting, match=variable):
         load_options({variable: value})
 
 
-def test_a_key_is_shown_neither_in_errors_nor_in_the_settings_as_text() -> None:
+def test_an_api_key_appears_neither_in_errors_nor_in_the_settings_repr() -> None:
     with pytest.raises(BadSetting) as bad:
         load_options({"SLUICE_API_KEY": "secret key"})
     assert str(bad.value) == "SLUICE_API_KEY: must be printable ASCII without spaces"

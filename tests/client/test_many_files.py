@@ -63,7 +63,7 @@ def test_three_hundred_small_files_go_in_a_few_requests(
     assert line.sent("/upload?") == 0
 
 
-def test_a_folder_that_was_sent_is_not_sent_again(
+def test_an_uploaded_folder_is_not_sent_again(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     files = make_folder(make_file, "twice", 20)
@@ -76,7 +76,7 @@ def test_a_folder_that_was_sent_is_not_sent_again(
     assert len(stored_under(server, "twice")) == len(files) + 1
 
 
-def test_bundles_that_break_store_each_file_once(
+def test_interrupted_bundles_store_each_file_once(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     files = make_folder(make_file, "cut", 60, size=100_000)
@@ -118,7 +118,7 @@ def test_a_run_that_is_killed_before_the_answer_stores_each_file_once(
     assert {d["id"] for d in again.documents} == ids_under(server, "untold")
 
 
-def test_a_folder_is_known_again_without_any_record_here(
+def test_a_folder_is_recognised_without_local_records(
     server: Server, command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     files = make_folder(make_file, "forgotten", 10)
@@ -130,7 +130,7 @@ def test_a_folder_is_known_again_without_any_record_here(
     assert stored_under(server, "forgotten") == sorted(files.items())
 
 
-def test_copies_in_different_folders_stay_as_many_as_they_are(
+def test_copies_in_different_folders_are_all_kept(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     original = make_file("copies/monday/same.mov", 20_000)
@@ -152,7 +152,7 @@ def test_copies_in_different_folders_stay_as_many_as_they_are(
     assert line.sent("/batch") == 0
 
 
-def test_a_file_that_only_looks_like_a_stored_one_is_stored_too(
+def test_a_file_that_only_resembles_a_stored_one_is_stored_too(
     server: Server, command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     changed, other = make_file("alike/a.mov", 4_000_000), make_file("alike/b.mov", 1000)
@@ -172,7 +172,7 @@ def test_a_file_that_only_looks_like_a_stored_one_is_stored_too(
     assert stored_under(server, "alike") == sorted({*stored, *digests.items()})
 
 
-def test_bundles_shrink_below_what_a_proxy_lets_through(
+def test_bundles_shrink_below_a_proxys_limit(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     def refuse_large(refusing: Line, request: Request) -> None:
@@ -188,7 +188,7 @@ def test_bundles_shrink_below_what_a_proxy_lets_through(
     assert stored_under(server, "limit") == sorted(files.items())
 
 
-def test_a_killed_folder_upload_goes_on(
+def test_a_killed_folder_upload_resumes(
     server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     files = make_folder(make_file, "killed", 130, size=10_000)
@@ -207,7 +207,7 @@ def test_a_killed_folder_upload_goes_on(
     assert {document["name"] for document in again.documents} == set(files)
 
 
-def test_whatever_lies_in_a_folder_is_sent_or_named(
+def test_everything_in_a_folder_is_sent_or_named(
     server: Server, command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     make_file("odd/a b/same.mov", 1000)

@@ -74,7 +74,7 @@ def peaks(command: CommandLine, size: int) -> dict[str, int]:
     return {"upload": upload_peak, "fetch": fetch_peak}
 
 
-def test_eight_times_the_size_needs_no_more_memory(
+def test_eight_times_the_size_takes_no_more_memory(
     start_server: Callable[..., Server], command: CommandLine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = start_server(SLUICE_DURABILITY="none")

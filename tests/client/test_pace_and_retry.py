@@ -64,7 +64,7 @@ def test_fast_clean_sends_grow_the_chunk_to_the_bound() -> None:
     assert pace.chunk_bytes == 64 * MIB
 
 
-def test_a_chunk_that_took_long_is_halved() -> None:
+def test_a_chunk_that_took_too_long_is_halved() -> None:
     pace = make_pace()
     send(pace, SLOW_SECONDS + 1)
     assert pace.chunk_bytes == 8 * MIB
@@ -77,7 +77,7 @@ def test_chunks_that_fail_together_count_as_one_failure() -> None:
     assert pace.chunk_bytes == 8 * MIB
 
 
-def test_it_does_not_shrink_below_the_smallest() -> None:
+def test_chunks_do_not_shrink_below_the_smallest_size() -> None:
     pace = make_pace()
     for _ in range(50):
         pace.failed(pace.chunk_bytes)
@@ -102,7 +102,9 @@ def test_a_size_that_a_proxy_refused_is_never_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("gain_up_to", "settles_at"), [(1, 2), (4, 5), (99, 6)])
-def test_connections_are_added_as_long_as_they_bring_more(gain_up_to: int, settles_at: int) -> None:
+def test_connections_are_added_while_they_raise_the_throughput(
+    gain_up_to: int, settles_at: int
+) -> None:
     clock = Clock()
     pace = make_pace(clock)
     most = 0
@@ -113,7 +115,7 @@ def test_connections_are_added_as_long_as_they_bring_more(gain_up_to: int, settl
     assert most in {settles_at, min(6, settles_at + 1)}
 
 
-def test_failures_take_connections_away_but_the_last() -> None:
+def test_failures_remove_connections_down_to_one() -> None:
     pace = make_pace()
     for _ in range(10):
         pace.was_refused_for_now()
@@ -139,7 +141,7 @@ def refused(status: int, **members: object) -> Refused:
         (refused(413), False),
     ],
 )
-def test_only_what_may_succeed_later_is_tried_again(error: SluiceError, expected: bool) -> None:
+def test_only_retryable_errors_are_retried(error: SluiceError, expected: bool) -> None:
     assert is_worth_retrying(error) is expected
 
 
@@ -152,7 +154,7 @@ def test_delays_double_with_full_jitter_up_to_a_bound() -> None:
         assert upper * 3 / 4 < max(drawn) <= upper
 
 
-def test_patience_ends_after_a_time_without_progress_and_not_before() -> None:
+def test_the_client_gives_up_after_a_time_without_progress_and_not_before() -> None:
     clock, stop = Clock(), threading.Event()
     patience = Patience(60, stop, clock=clock, random=Random(1))
     clock.now = 50
@@ -166,7 +168,7 @@ def test_patience_ends_after_a_time_without_progress_and_not_before() -> None:
         patience.wait_after(ConnectionFailed("cut."), 1)
 
 
-def test_a_wait_is_told_with_how_long_it_goes_on() -> None:
+def test_a_wait_is_reported_with_its_length() -> None:
     clock, notes = Clock(), list[str]()
     patience = Patience(900, threading.Event(), clock, Random(1), notes.append)
     for clock.now in (0, 10, 200):
@@ -178,7 +180,7 @@ def test_a_wait_is_told_with_how_long_it_goes_on() -> None:
     ]
 
 
-def test_the_time_a_server_named_is_told_and_kept() -> None:
+def test_a_retry_after_is_reported_and_obeyed() -> None:
     clock, notes = Clock(), list[str]()
     patience = Patience(5, threading.Event(), clock, Random(1), notes.append)
     busy = Refused(503, code="busy", detail="Busy.", retryable=True, retry_after=0.1)
@@ -189,7 +191,7 @@ def test_the_time_a_server_named_is_told_and_kept() -> None:
         patience.wait_after(busy, 1)
 
 
-def test_the_last_try_is_made_at_the_end_of_the_time() -> None:
+def test_the_last_attempt_is_made_at_the_deadline() -> None:
     clock, stop = Clock(), threading.Event()
     patience = Patience(60, stop, clock=clock, random=Random(1))
     clock.now = 59.9

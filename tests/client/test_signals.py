@@ -39,7 +39,7 @@ for _ in range({ROUNDS}):
 """
 
 
-def test_no_signal_finds_a_moment_to_block_the_command() -> None:
+def test_no_signal_can_hang_the_command() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", COMMANDS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -55,7 +55,7 @@ def test_no_signal_finds_a_moment_to_block_the_command() -> None:
     assert (ended.code, ended.err) == (0, "")
 
 
-def test_a_burst_of_signals_ends_an_upload_once_and_it_can_be_continued(
+def test_a_burst_of_signals_ends_an_upload_once_and_it_can_be_resumed(
     line: BadLine, slow_command: CommandLine, make_file: MakeFile
 ) -> None:
     path = make_file(size=8_000_000)

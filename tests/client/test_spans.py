@@ -20,7 +20,7 @@ def bytes_of(spans: Spans) -> set[int]:
 @settings(deadline=None)
 @given(spans, spans)
 @example([(0, 2)], [(1, 1)])
-def test_they_are_sets_of_bytes(
+def test_spans_are_sets_of_bytes(
     added: list[tuple[int, int]], removed: list[tuple[int, int]]
 ) -> None:
     ours, expected = Spans(added), {p for pair in added for p in range(*pair)}
@@ -48,7 +48,7 @@ def test_the_prefix_ends_where_the_first_gap_begins() -> None:
     sizes=st.lists(st.integers(1, 2000), min_size=1),
     base=st.integers(1, 1000),
 )
-def test_changing_sizes_cover_a_file_without_sending_a_byte_twice(
+def test_changing_chunk_sizes_cover_a_file_without_sending_a_byte_twice(
     length: int, sizes: list[int], base: int
 ) -> None:
     ladder = ChunkLadder.around(base, smallest=64, largest=4000)
@@ -66,7 +66,7 @@ def test_changing_sizes_cover_a_file_without_sending_a_byte_twice(
 
 @settings(deadline=None)
 @given(st.integers(0, LENGTH - 1), st.integers(1, 500))
-def test_a_gap_of_another_client_is_covered_with_little_around_it(start: int, size: int) -> None:
+def test_a_gap_left_by_another_client_is_covered_with_little_overlap(start: int, size: int) -> None:
     ladder = ChunkLadder.around(1024, smallest=64, largest=4096)
     gap = Span(start, min(LENGTH, start + size))
     chunk = ladder.chunk(gap, at_most=4096, length=LENGTH)

@@ -47,7 +47,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
-def test_an_upload_says_at_once_what_it_tries_and_for_how_long(
+def test_an_upload_says_at_once_what_it_is_waiting_for_and_how_long(
     nowhere: CommandLine, make_file: MakeFile
 ) -> None:
     process = nowhere.start("upload", make_file())
@@ -63,7 +63,7 @@ def test_an_upload_says_at_once_what_it_tries_and_for_how_long(
     assert "kept" not in ended.err
 
 
-def test_with_json_it_is_an_event_beside_the_results(
+def test_with_json_the_wait_is_an_event_beside_the_results(
     nowhere: CommandLine, make_file: MakeFile
 ) -> None:
     process = nowhere.start("upload", make_file(), "--json")
@@ -75,7 +75,9 @@ def test_with_json_it_is_an_event_beside_the_results(
     assert ended.out == ""
 
 
-def test_on_a_terminal_it_stands_above_the_bars(nowhere: CommandLine, make_file: MakeFile) -> None:
+def test_on_a_terminal_the_wait_is_shown_above_the_bars(
+    nowhere: CommandLine, make_file: MakeFile
+) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [SLUICE, "upload", make_file()], env=nowhere.environment, stderr=theirs
@@ -100,7 +102,7 @@ def read_until(descriptor: int, expected: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("words", [["ls"], ["show", "0a"], ["rm", "0a"], ["fetch", "0a"]])
-def test_a_question_gives_up_after_seconds(nowhere: CommandLine, words: list[str]) -> None:
+def test_a_query_gives_up_within_seconds(nowhere: CommandLine, words: list[str]) -> None:
     began = time.monotonic()
     ended = nowhere.run(*words)
     assert time.monotonic() - began < SOON_SECONDS
@@ -114,7 +116,7 @@ def test_a_question_gives_up_after_seconds(nowhere: CommandLine, words: list[str
 
 
 @pytest.mark.parametrize("words", [["upload", "film.mp4"], ["ls"], ["fetch", "0a"]])
-def test_a_silent_server_is_mentioned_and_does_not_keep_ctrl_c_waiting(
+def test_a_silent_server_is_reported_and_does_not_delay_ctrl_c(
     silent: CommandLine, make_file: MakeFile, words: list[str]
 ) -> None:
     make_file("film.mp4")
@@ -127,9 +129,7 @@ def test_a_silent_server_is_mentioned_and_does_not_keep_ctrl_c_waiting(
     assert (ended.code, ended.err) == (4, "Stopped.\n")
 
 
-def test_an_upload_waits_for_a_server_that_comes_up(
-    nowhere: CommandLine, make_file: MakeFile
-) -> None:
+def test_an_upload_waits_for_the_server_to_start(nowhere: CommandLine, make_file: MakeFile) -> None:
     process = nowhere.start("upload", make_file(), "--json")
     first_line(process)
     with socket.create_server(("127.0.0.1", int(nowhere.url.rpartition(":")[2]))) as listener:

@@ -35,7 +35,7 @@ def assert_same(server: Server, upload_id: str, path: Path) -> None:
     assert stored_sha256(server, upload_id) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_file_arrives_whole_and_is_compared(
+def test_a_file_arrives_whole_and_is_verified(
     server: Server, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file(size=5_000_001)
@@ -53,7 +53,7 @@ def test_every_size_arrives(
     assert_same(server, uploaded.id, path)
 
 
-def test_a_file_that_is_there_is_not_sent_again(
+def test_a_stored_file_is_not_sent_again(
     line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     client, path = make_client(line.url), make_file()
@@ -80,7 +80,7 @@ def test_a_file_that_only_looks_the_same_is_another_upload(
 
 
 @pytest.mark.parametrize("fault", [Line.cut, Line.reset])
-def test_connections_that_break_cost_only_the_chunks_under_way(
+def test_a_broken_connection_costs_only_its_current_chunk(
     server: Server,
     line: BadLine,
     make_client: MakeClient,
@@ -104,7 +104,7 @@ def test_a_stalled_connection_is_replaced(
     assert_same(server, uploaded.id, path)
 
 
-def test_an_answer_that_never_comes_is_not_waited_for(
+def test_an_answer_that_never_comes_times_out(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file(size=2_000_000)
@@ -135,7 +135,7 @@ def test_retry_after_is_obeyed(
     assert seconds >= 2
 
 
-def test_chunks_shrink_below_what_a_proxy_lets_through(
+def test_chunks_shrink_below_a_proxys_limit(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     limit = 300 * KIB
@@ -152,7 +152,7 @@ def test_chunks_shrink_below_what_a_proxy_lets_through(
     assert max(accepted) == 256 * KIB
 
 
-def test_what_the_line_garbles_is_sent_again(
+def test_corrupted_bytes_are_sent_again(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     garbled: list[Request] = []
@@ -198,7 +198,7 @@ def test_the_client_gives_up_after_a_time_without_progress(
         make_client(line.url, give_up_seconds=2.0).upload(path)
 
 
-def test_an_upload_that_expired_meanwhile_begins_anew(
+def test_an_upload_that_expired_meanwhile_starts_over(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file(size=3_000_000)
@@ -217,7 +217,7 @@ def test_an_upload_that_expired_meanwhile_begins_anew(
     assert_same(server, uploaded.id, path)
 
 
-def test_what_the_server_refuses_is_not_tried_again(
+def test_a_refused_file_is_not_retried(
     line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file()
@@ -228,7 +228,7 @@ def test_what_the_server_refuses_is_not_tried_again(
     assert (refused.value.status, refused.value.code) == (413, "too_large")
 
 
-def test_stop_ends_an_upload_and_the_next_call_goes_on(
+def test_stop_ends_an_upload_and_the_next_call_resumes_it(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file(size=6_000_000)

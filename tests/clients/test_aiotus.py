@@ -22,7 +22,7 @@ def test_a_file_is_uploaded(server: Server) -> None:
     assert server.get(f"/media/{str(url).rpartition('/')[2]}").content == FILE
 
 
-def test_several_are_put_together(server: Server) -> None:
+def test_several_uploads_are_concatenated(server: Server) -> None:
     parts = [BytesIO(FILE[:100_000]), BytesIO(FILE[100_000:])]
     metadata = {"filename": b"whole.mp4"}
     url = asyncio.run(aiotus.upload_multiple(f"{server.url}/tus/", parts, metadata))

@@ -74,20 +74,20 @@ def test_it_uploads_a_stream_of_unknown_length(server: Server, film: Path) -> No
     assert offsets_of(outcome) == [0, CHUNK_BYTES, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES]
 
 
-def test_it_uploads_parts_at_once_and_puts_them_together(server: Server, film: Path) -> None:
+def test_it_uploads_parts_in_parallel_and_concatenates_them(server: Server, film: Path) -> None:
     outcome = upload(server.url, film, options={"parallelUploads": 3})
     check(server, outcome, film)
     assert outcome["methods"].count("POST") == 3 + 1
 
 
-def test_it_ends_what_it_uploaded(server: Server, film: Path) -> None:
+def test_it_terminates_what_it_uploaded(server: Server, film: Path) -> None:
     outcome = upload(server.url, film, terminate=True)
     assert server.get(f"/media/{outcome['url'].rpartition('/')[2]}").status_code in {404, 410}
 
 
 @pytest.mark.parametrize("fault", [Line.cut, Line.reset])
 @pytest.mark.parametrize("options", [{}, {"chunkSize": 20_000_000}], ids=["whole", "chunks"])
-def test_it_goes_on_where_the_line_broke(
+def test_it_resumes_where_the_line_broke(
     server: Server,
     line: BadLine,
     film: Path,
@@ -102,7 +102,7 @@ def test_it_goes_on_where_the_line_broke(
     assert len([offset for offset in offsets_of(outcome) if offset % 20_000_000]) >= 2
 
 
-def test_parts_go_on_where_the_line_broke(server: Server, line: BadLine, film: Path) -> None:
+def test_parts_resume_where_the_line_broke(server: Server, line: BadLine, film: Path) -> None:
     line.on_body = sometimes(Line.reset, after=2_000_000, times=4, path="/tus/")
     outcome = upload(line.url, film, options={"parallelUploads": 3})
     check(server, outcome, film)
@@ -123,7 +123,7 @@ def test_lost_answers_do_no_harm(server: Server, line: BadLine, film: Path) -> N
 
 @pytest.mark.parametrize("protocol", ["ietf-draft-03", "ietf-draft-05"])
 @pytest.mark.parametrize("options", [{}, {"chunkSize": CHUNK_BYTES}], ids=["whole", "chunks"])
-def test_it_speaks_the_drafts_of_the_ietf(
+def test_it_supports_the_drafts_of_the_ietf(
     server: Server, film: Path, protocol: str, options: dict[str, Any]
 ) -> None:
     endpoint = f"{server.url}/resumable/"

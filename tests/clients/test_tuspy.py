@@ -51,7 +51,7 @@ def test_it_uploads_in_chunks(
     check(server, uploader, film)
 
 
-def test_it_goes_on_where_another_run_left_off(
+def test_it_resumes_where_another_run_left_off(
     server: Server, film: Path, uploader_of: Callable[..., Any]
 ) -> None:
     first = uploader_of(server.url)
@@ -63,7 +63,7 @@ def test_it_goes_on_where_another_run_left_off(
 
 
 @pytest.mark.parametrize("fault", [Line.cut, Line.reset])
-def test_it_goes_on_within_a_chunk_that_broke(
+def test_it_resumes_within_an_interrupted_chunk(
     server: Server,
     line: BadLine,
     film: Path,

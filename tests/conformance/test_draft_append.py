@@ -15,7 +15,7 @@ LARGE = random.Random(3).randbytes(3_000_000)
 
 
 # 4.4 Upload Append: 2xx with completeness false; before -06 201.
-def test_more_content_is_taken(draft: Draft) -> None:
+def test_more_content_is_accepted(draft: Draft) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, 5, b" wor", complete=False)
     assert 200 <= reply.status < 300
@@ -25,7 +25,7 @@ def test_more_content_is_taken(draft: Draft) -> None:
 
 # Drafts -01 to -05, Upload Append: 201, and Upload-Offset MUST be sent.
 @pytest.mark.versions(3, 5, 6)
-def test_the_answer_to_an_append_tells_the_offset(draft: Draft) -> None:
+def test_the_answer_to_an_append_has_the_offset(draft: Draft) -> None:
     reply = draft.patch(draft.create(b"hello"), 5, b" wor", complete=False)
     assert (reply.status, reply["Upload-Offset"]) == (201, "9")
 
@@ -57,7 +57,7 @@ def test_an_append_without_content_completes_the_upload(draft: Draft) -> None:
 
 
 # 4.4 Upload Append: large content over several requests.
-def test_large_content_arrives_as_it_was_sent(draft: Draft) -> None:
+def test_large_content_arrives_unchanged(draft: Draft) -> None:
     url, first, second = draft.create(LARGE[:999_999]), 999_999, 2_000_001
     draft.patch(url, first, LARGE[first:second], complete=False)
     reply = draft.patch(url, second, LARGE[second:], complete=True)
@@ -75,7 +75,7 @@ def test_an_append_may_have_a_chunked_body(draft: Draft) -> None:
 
 # 4.4 Upload Append: 409 with the right offset; nothing is changed.
 @pytest.mark.parametrize("offset", [0, 4, 6, 1000])
-def test_another_offset_is_a_conflict_that_tells_the_right_one(draft: Draft, offset: int) -> None:
+def test_a_wrong_offset_is_a_conflict_that_names_the_right_one(draft: Draft, offset: int) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, offset, b"XX", complete=False)
     assert (reply.status, reply["Upload-Offset"]) == (409, "5")
@@ -108,7 +108,7 @@ def test_an_append_without_an_offset_is_refused(draft: Draft) -> None:
 
 # 4.4 Upload Append: "The request MUST include the Upload-Complete header field."
 @pytest.mark.versions(8)
-def test_an_append_that_says_nothing_of_completeness_is_refused(draft: Draft) -> None:
+def test_an_append_without_completeness_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert 400 <= draft.patch(url, 5, b"!", complete=None).status < 500
     assert draft.offset(url) == 5
@@ -116,7 +116,7 @@ def test_an_append_that_says_nothing_of_completeness_is_refused(draft: Draft) ->
 
 # Draft -01, Upload Append: complete "with the Upload-Incomplete header being omitted".
 @pytest.mark.versions(3)
-def test_an_append_that_does_not_say_incomplete_is_the_last(draft: Draft) -> None:
+def test_an_append_without_incomplete_is_the_last(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert 200 <= draft.patch(url, 5, b"!", complete=None).status < 300
     assert draft.is_complete(draft.head(url)) is True
@@ -125,7 +125,7 @@ def test_an_append_that_does_not_say_incomplete_is_the_last(draft: Draft) -> Non
 # 6 Media Type: MUST be application/partial-upload since -04.
 @pytest.mark.versions(6, 8)
 @pytest.mark.parametrize("media_type", [None, "application/octet-stream", "text/plain"])
-def test_another_media_type_is_refused(draft: Draft, media_type: str | None) -> None:
+def test_a_wrong_media_type_is_refused(draft: Draft, media_type: str | None) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, 5, b"!", complete=False, Content_Type=media_type)
     assert 400 <= reply.status < 500
@@ -134,14 +134,14 @@ def test_another_media_type_is_refused(draft: Draft, media_type: str | None) -> 
 
 # 4.4 Upload Append: there is nothing to append to; before -06 the status is 404.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b"])
-def test_content_for_what_is_not_there_is_refused(draft: Draft, name: str) -> None:
+def test_content_for_an_unknown_upload_is_refused(draft: Draft, name: str) -> None:
     reply = draft.patch(urljoin(draft.url, name), 0, b"hello", complete=False)
     assert reply.status in {404, 410}
 
 
 # Drafts -04 and -05: 400 for a completed upload, which MUST NOT be modified.
 @pytest.mark.versions(6)
-def test_a_completed_upload_takes_no_more_content(draft: Draft) -> None:
+def test_an_upload_completed_by_the_client_accepts_no_more_content(draft: Draft) -> None:
     url = draft.location(draft.post(b"hello", complete=True))
     assert draft.patch(url, 5, b"!", complete=True).status == 400
     assert draft.offset(url) == 5
@@ -149,7 +149,7 @@ def test_a_completed_upload_takes_no_more_content(draft: Draft) -> None:
 
 # 4.1.2 Completeness: "After this point, no more representation data can be appended."
 @pytest.mark.versions(8)
-def test_a_complete_upload_takes_no_more_content(draft: Draft) -> None:
+def test_a_complete_upload_accepts_no_more_content(draft: Draft) -> None:
     url = draft.create(b"hello")
     draft.patch(url, 5, complete=True)
     assert 400 <= draft.patch(url, 5, b"!", complete=True).status < 500
@@ -159,7 +159,7 @@ def test_a_complete_upload_takes_no_more_content(draft: Draft) -> None:
 
 # 4.4 Upload Append: the final response may be replayed to a client that has lost it.
 @pytest.mark.versions(8)
-def test_the_request_that_completed_may_be_repeated_without_harm(draft: Draft) -> None:
+def test_the_completing_request_can_be_repeated(draft: Draft) -> None:
     url = draft.create(b"hello")
     draft.patch(url, 5, complete=True)
     again = draft.patch(url, 5, complete=True)

@@ -31,13 +31,13 @@ def test_a_cancelled_upload_is_gone(draft: Draft) -> None:
 
 # 4.5 Upload Cancellation: there is nothing to cancel.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b"])
-def test_cancelling_what_is_not_there_is_refused(draft: Draft, name: str) -> None:
+def test_cancelling_an_unknown_upload_is_refused(draft: Draft, name: str) -> None:
     assert draft.delete(urljoin(draft.url, name)).status in {404, 410}
 
 
 # Drafts -01 to -05, Upload Cancellation: MUST be refused with 400.
 @pytest.mark.versions(3, 5, 6)
-def test_a_cancellation_that_tells_an_offset_is_refused(draft: Draft) -> None:
+def test_a_cancellation_with_an_offset_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert draft.delete(url, Upload_Offset=5).status == 400
     assert draft.offset(url) == 5
@@ -45,14 +45,14 @@ def test_a_cancellation_that_tells_an_offset_is_refused(draft: Draft) -> None:
 
 # Drafts -01 to -05, Upload Cancellation: MUST be refused with 400.
 @pytest.mark.versions(3, 5, 6)
-def test_a_cancellation_that_tells_completeness_is_refused(draft: Draft) -> None:
+def test_a_cancellation_with_completeness_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert draft.delete(url, **draft.completeness(False)).status == 400
     assert draft.offset(url) == 5
 
 
 # 4.5 Upload Cancellation: ends the one upload.
-def test_cancelling_one_upload_leaves_the_others(draft: Draft) -> None:
+def test_cancelling_one_upload_leaves_the_others_alone(draft: Draft) -> None:
     first, second = draft.create(b"one"), draft.create(b"three")
     draft.delete(first)
     assert draft.offset(second) == 5

@@ -37,7 +37,7 @@ def test_an_empty_file_may_be_sent_in_one_request(draft: Draft) -> None:
 
 # 4.2.2 Upload Creation: "the server MUST include the Location response header field"; 201 is
 # recommended, and before -06 required.
-def test_a_part_of_a_file_makes_an_upload_resource(draft: Draft) -> None:
+def test_part_of_a_file_creates_an_upload_resource(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=False)
     assert reply.status == 201
     assert draft.is_complete(reply) is False
@@ -47,7 +47,7 @@ def test_a_part_of_a_file_makes_an_upload_resource(draft: Draft) -> None:
 
 
 # 4.2.1 Upload Creation: an empty request retrieves the URL before any byte is sent.
-def test_an_upload_resource_may_be_made_without_content(draft: Draft) -> None:
+def test_an_upload_resource_may_be_created_without_content(draft: Draft) -> None:
     lookup = draft.head(draft.create())
     assert lookup["Upload-Offset"] == "0"
     assert draft.is_complete(lookup) is False
@@ -56,7 +56,7 @@ def test_an_upload_resource_may_be_made_without_content(draft: Draft) -> None:
 # Drafts -01 to -05, Upload Creation: MUST send Upload-Offset if the upload is active.
 @pytest.mark.versions(3, 5, 6)
 @pytest.mark.parametrize("is_complete", [True, False], ids=["complete", "incomplete"])
-def test_the_answer_to_a_creation_tells_the_offset(draft: Draft, is_complete: bool) -> None:
+def test_the_answer_to_a_creation_has_the_offset(draft: Draft, is_complete: bool) -> None:
     assert draft.post(b"hello", complete=is_complete)["Upload-Offset"] == "5"
 
 
@@ -70,12 +70,12 @@ def test_the_answer_to_a_whole_file_has_the_uploads_url(draft: Draft) -> None:
 # 4.1.2 Completeness: completeness SHOULD be told of the answer itself.
 @pytest.mark.versions(8)
 @pytest.mark.parametrize("is_complete", [True, False], ids=["complete", "incomplete"])
-def test_the_answer_to_a_creation_tells_completeness(draft: Draft, is_complete: bool) -> None:
+def test_the_answer_to_a_creation_has_completeness(draft: Draft, is_complete: bool) -> None:
     assert draft.is_complete(draft.post(b"hello", complete=is_complete)) is is_complete
 
 
 # 4.2.2 Upload Creation: each creation makes a resource of its own.
-def test_two_creations_make_two_uploads(draft: Draft) -> None:
+def test_two_creations_create_two_uploads(draft: Draft) -> None:
     first, second = draft.create(b"one"), draft.create(b"three")
     assert first != second
     assert (draft.offset(first), draft.offset(second)) == (3, 5)
@@ -90,7 +90,7 @@ def test_the_url_of_an_upload_is_hard_to_guess(draft: Draft) -> None:
 
 # 4.2.1 Upload Creation: representation metadata in the initial request.
 @pytest.mark.parametrize("fields", FIELDS.values(), ids=list(FIELDS))
-def test_metadata_of_the_file_is_no_obstacle(draft: Draft, fields: dict[str, str]) -> None:
+def test_metadata_of_the_file_is_accepted(draft: Draft, fields: dict[str, str]) -> None:
     url = draft.create(b"he", **fields)
     assert draft.offset(url) == 2
 
@@ -119,6 +119,6 @@ def test_a_whole_file_may_have_a_chunked_body(draft: Draft) -> None:
 
 
 # Drafts -01 to -05: "The request MUST NOT include the Upload-Offset header."
-def test_a_creation_does_not_begin_in_the_middle(draft: Draft) -> None:
+def test_a_creation_with_an_offset_is_refused(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=False, Upload_Offset=5)
     assert reply.status >= 400 or draft.offset(draft.location(reply)) == 5

@@ -37,7 +37,7 @@ def _checks_representation(draft: Draft, is_own: bool) -> None:
 
 # 10.2 Content Digests: a digest that matches.
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_content_that_matches_its_digest_is_taken(draft: Draft, name: str) -> None:
+def test_content_that_matches_its_digest_is_accepted(draft: Draft, name: str) -> None:
     url = draft.create(b"hello", Content_Digest=digest_of(b"hello", name))
     digest = digest_of(b" world", name)
     reply = draft.patch(url, 5, b" world", complete=True, Content_Digest=digest)
@@ -70,7 +70,7 @@ def test_a_creation_whose_content_does_not_match_is_refused(draft: Draft) -> Non
 
 # 10.1 Representation Digests: a digest that matches.
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_file_that_matches_its_digest_is_taken(draft: Draft, name: str) -> None:
+def test_a_file_that_matches_its_digest_is_accepted(draft: Draft, name: str) -> None:
     url = draft.create(b"hello", Repr_Digest=digest_of(b"hello world", name))
     reply = draft.patch(url, 5, b" world", complete=True)
     assert 200 <= reply.status < 300
@@ -96,13 +96,13 @@ def test_a_whole_file_that_does_not_match_its_digest_fails(draft: Draft) -> None
 
 
 # RFC 9530, section 2: an algorithm that nobody knows may be ignored; it is no error by itself.
-def test_a_digest_of_an_unknown_algorithm_is_no_obstacle(draft: Draft) -> None:
+def test_a_digest_of_an_unknown_algorithm_is_ignored(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=True, Repr_Digest="unknown=:AAAA:")
     assert 200 <= reply.status < 300
 
 
 # 10.1 Representation Digests: Want-Repr-Digest SHOULD be answered once the upload is complete.
-def test_a_digest_that_is_wanted_is_right_if_it_is_told(draft: Draft, is_own: bool) -> None:
+def test_a_requested_digest_is_correct_if_it_is_sent(draft: Draft, is_own: bool) -> None:
     reply = draft.post(b"hello", complete=True, Want_Repr_Digest="sha-256=10")
     assert 200 <= reply.status < 300
     if "Repr-Digest" in reply or is_own:

@@ -18,7 +18,7 @@ PAUSE_SECONDS = 1.2
 
 
 # 4.2 Upload Creation: the 104 comes while the content is still to come, with Location.
-def test_the_uploads_url_is_told_before_the_content_comes(draft: Draft) -> None:
+def test_the_uploads_url_is_sent_before_the_content_arrives(draft: Draft) -> None:
     with draft.begun(5, complete=False) as connection:
         early = connection.read_one()
         assert early.status == 104
@@ -38,7 +38,7 @@ def test_all_answers_to_a_creation_have_the_same_location(draft: Draft) -> None:
 
 
 # Appendix "Draft Version Identification": the 104 MUST name the version.
-def test_an_interim_response_names_the_version(draft: Draft) -> None:
+def test_an_interim_response_has_the_version(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=True)
     numbers = {one.get(VERSION_HEADER) for one in reply.interim if one.status == 104}
     assert numbers == {str(draft.version.number)}
@@ -46,7 +46,7 @@ def test_an_interim_response_names_the_version(draft: Draft) -> None:
 
 # 4.2 Upload Creation: the 104 MUST include Upload-Limit if there are limits.
 @pytest.mark.versions(8)
-def test_the_limits_are_told_with_the_url(draft: Draft) -> None:
+def test_the_limits_are_sent_with_the_url(draft: Draft) -> None:
     reply = draft.post(complete=False)
     assert limits_of(reply.interim[0]) == limits_of(reply) != {}
 
@@ -74,7 +74,7 @@ def test_no_interim_response_is_sent_to_an_old_client(draft: Draft) -> None:
 
 
 # 5 Status Code 104: "the server MUST NOT omit the 100 (Continue) response because it has sent" one.
-def test_an_expectation_of_100_is_met_all_the_same(draft: Draft) -> None:
+def test_a_client_that_expects_100_still_gets_it(draft: Draft) -> None:
     with draft.begun(5, complete=False, Expect="100-continue") as connection:
         early = [connection.read_one() for _ in range(2)]
         assert {one.status for one in early} == {100, 104}
@@ -84,7 +84,7 @@ def test_an_expectation_of_100_is_met_all_the_same(draft: Draft) -> None:
 
 # 4.4 Upload Append: 104s MUST NOT include Location; their offsets acknowledge what is safe.
 @pytest.mark.versions(6, 8)
-def test_progress_tells_no_more_than_what_was_sent(draft: Draft) -> None:
+def test_progress_never_exceeds_what_was_sent(draft: Draft) -> None:
     reply, sent = slow_append(draft, draft.create())
     offsets = [int(one["Upload-Offset"]) for one in reply.interim if "Upload-Offset" in one]
     assert all("Location" not in one for one in reply.interim)
@@ -94,14 +94,14 @@ def test_progress_tells_no_more_than_what_was_sent(draft: Draft) -> None:
 
 # 4.4 Upload Append: "the server SHOULD send interim responses".
 @pytest.mark.versions(8)
-def test_progress_is_told_while_content_arrives(draft: Draft) -> None:
+def test_progress_is_reported_while_content_arrives(draft: Draft) -> None:
     reply, _ = slow_append(draft, draft.create())
     assert [one for one in reply.interim if "Upload-Offset" in one]
 
 
 # 4.4 Upload Append: an append in no version gets no interim response.
 @pytest.mark.versions(8)
-def test_no_progress_is_told_without_a_version(draft: Draft) -> None:
+def test_no_progress_is_reported_without_a_version(draft: Draft) -> None:
     url = draft.create()
     reply = draft.patch(url, 0, PIECE, complete=False, **{VERSION_HEADER: None})
     assert [one.status for one in reply.interim] == []

@@ -39,7 +39,7 @@ def test_an_append_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> No
 
 
 # 4.6 Concurrency: the offset that was told "MUST be accepted in a subsequent request".
-def test_a_connection_that_is_reset_leaves_an_upload_that_can_go_on(draft: Draft) -> None:
+def test_an_upload_can_resume_after_a_connection_reset(draft: Draft) -> None:
     url = draft.create()
     draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True).abort()
     offset = draft.offset(url)
@@ -51,7 +51,7 @@ def test_a_connection_that_is_reset_leaves_an_upload_that_can_go_on(draft: Draft
 
 # 4.6 Concurrency: clients "have to be able to use received offsets", while the older request is
 # open.
-def test_an_upload_can_go_on_while_an_older_append_stalls(draft: Draft) -> None:
+def test_an_upload_can_resume_while_an_older_append_stalls(draft: Draft) -> None:
     url = draft.create()
     with draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True):
         offset = draft.offset(url)
@@ -61,7 +61,7 @@ def test_an_upload_can_go_on_while_an_older_append_stalls(draft: Draft) -> None:
 
 
 # 4.6 Concurrency: the same while the creation is still open.
-def test_an_upload_can_go_on_while_its_creation_stalls(draft: Draft) -> None:
+def test_an_upload_can_resume_while_its_creation_stalls(draft: Draft) -> None:
     with draft.begun(len(CONTENT), complete=True) as connection:
         url = draft.location(connection.read_one())
         connection.send_and_stall(CONTENT[:HALF])

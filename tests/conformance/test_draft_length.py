@@ -19,13 +19,13 @@ def refusals(draft: Draft) -> Collection[int]:
 # 4.1.3 Length: "If indicators (1) and (2) are both present in the same request, their indicated
 # lengths MUST match."
 @pytest.mark.parametrize("length", [0, 4, 6])
-def test_a_whole_file_of_another_length_is_refused(draft: Draft, length: int) -> None:
+def test_a_whole_file_of_the_wrong_length_is_refused(draft: Draft, length: int) -> None:
     reply = draft.post(b"hello", complete=True, Upload_Length=length)
     assert reply.status in refusals(draft)
 
 
 # 4.1.3 Length: lengths that match are no contradiction.
-def test_a_whole_file_may_tell_its_length_twice(draft: Draft) -> None:
+def test_a_whole_file_may_state_its_length_twice(draft: Draft) -> None:
     assert 200 <= draft.post(b"hello", complete=True, Upload_Length=5).status < 300
 
 
@@ -36,7 +36,7 @@ def test_a_first_part_longer_than_the_file_is_refused(draft: Draft) -> None:
 
 
 # 4.1.3 Length: "If multiple requests include indicators, their indicated values MUST match."
-def test_another_length_in_a_later_request_is_refused(draft: Draft) -> None:
+def test_a_different_length_in_a_later_request_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=11)
     reply = draft.patch(url, 5, b" wor", complete=False, Upload_Length=12)
     assert 400 <= reply.status < 500
@@ -60,7 +60,7 @@ def test_an_upload_cannot_be_completed_beyond_its_length(draft: Draft) -> None:
 
 
 # 4.1.3 Length: may be told as soon as it becomes known.
-def test_the_length_may_be_told_later(draft: Draft) -> None:
+def test_the_length_may_be_sent_later(draft: Draft) -> None:
     url = draft.create(b"hello")
     draft.patch(url, 5, b" wor", complete=False, Upload_Length=11)
     assert draft.head(url)["Upload-Length"] == "11"
@@ -77,7 +77,7 @@ def test_the_length_follows_from_the_last_content(draft: Draft) -> None:
 
 # 7.2 Inconsistent Length: the problem type (since -06), where the answer is a problem document.
 @pytest.mark.versions(8)
-def test_the_problem_of_a_contradiction_is_the_registered_one(draft: Draft, is_own: bool) -> None:
+def test_contradicting_lengths_get_the_registered_problem_type(draft: Draft, is_own: bool) -> None:
     problem = problem_of(draft.post(b"hello", complete=True, Upload_Length=6))
     if not problem and not is_own:
         pytest.skip("not announced: problem documents")

@@ -18,7 +18,7 @@ LARGER_IS_STRICTER = {"min-size", "min-append-size"}
 
 
 # 4.1.4 Limits: MUST be in the answer to OPTIONS; "min-size=0" where there are none.
-def test_options_tells_the_limits(draft: Draft) -> None:
+def test_options_has_the_limits(draft: Draft) -> None:
     reply = draft.request("OPTIONS", draft.url)
     assert 200 <= reply.status < 300
     assert DICTIONARY.fullmatch(reply["Upload-Limit"])
@@ -26,13 +26,13 @@ def test_options_tells_the_limits(draft: Draft) -> None:
 
 # 4.1.4 Limits: the same for a client that names no version.
 @pytest.mark.versions(8)
-def test_options_tells_the_limits_without_a_version(draft: Draft) -> None:
+def test_options_has_the_limits_without_a_version(draft: Draft) -> None:
     reply = exchange("OPTIONS", draft.url)
     assert DICTIONARY.fullmatch(reply["Upload-Limit"])
 
 
 # 4.1.4 Limits: those in OPTIONS "SHOULD NOT be less restrictive" than those of an upload.
-def test_an_upload_is_limited_no_more_than_options_told(draft: Draft) -> None:
+def test_the_limits_of_an_upload_are_those_of_options(draft: Draft) -> None:
     general = limits_of(draft.request("OPTIONS", draft.url))
     special = limits_of(draft.post(complete=False))
     for name in general.keys() & special.keys() - {"max-age", "expires"}:
@@ -41,7 +41,7 @@ def test_an_upload_is_limited_no_more_than_options_told(draft: Draft) -> None:
 
 
 # 4.2 Upload Creation: MUST be told with the URL if there are limits.
-def test_the_answer_to_a_creation_tells_the_limits(draft: Draft) -> None:
+def test_the_answer_to_a_creation_has_the_limits(draft: Draft) -> None:
     assert DICTIONARY.fullmatch(draft.post(complete=False)["Upload-Limit"])
 
 
@@ -60,7 +60,7 @@ def test_a_file_beyond_the_largest_size_is_refused_with_413(draft: Draft, is_own
 
 
 # 4.1.4 Limits: max-age (before -06: expires) counts seconds, and moves on with the upload.
-def test_the_lifetime_is_told_in_seconds(draft: Draft) -> None:
+def test_the_lifetime_is_in_seconds(draft: Draft) -> None:
     name = "max-age" if draft.version.number == 8 else "expires"
     url = draft.create(b"hello")
     lifetime = limits_of(draft.head(url)).get(name)
@@ -70,7 +70,7 @@ def test_the_lifetime_is_told_in_seconds(draft: Draft) -> None:
 
 
 # 4.1.4 Limits: "SHOULD NOT change in a way that causes failures".
-def test_the_limits_of_an_upload_stay(draft: Draft) -> None:
+def test_the_limits_of_an_upload_do_not_change(draft: Draft) -> None:
     reply = draft.post(complete=False)
     first, later = limits_of(reply), limits_of(draft.head(draft.location(reply)))
     assert first.get("max-size") == later.get("max-size")

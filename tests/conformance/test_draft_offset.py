@@ -12,7 +12,7 @@ pytestmark = pytest.mark.e2e
 
 
 # 4.3 Offset Retrieval: a success with offset and completeness, which MUST be there.
-def test_a_lookup_tells_offset_and_completeness(draft: Draft) -> None:
+def test_a_lookup_has_offset_and_completeness(draft: Draft) -> None:
     reply = draft.head(draft.create(b"hello"))
     assert reply.status in {200, 204}
     assert reply["Upload-Offset"] == "5"
@@ -35,25 +35,25 @@ def test_a_lookup_is_not_cached(draft: Draft) -> None:
 
 # 4.3 Offset Retrieval: Upload-Length MUST be there once the client supplied it.
 @pytest.mark.versions(6, 8)
-def test_a_lookup_tells_the_length_that_was_told(draft: Draft) -> None:
+def test_a_lookup_has_the_length_the_client_sent(draft: Draft) -> None:
     assert draft.head(draft.create(b"hello", Upload_Length=11))["Upload-Length"] == "11"
 
 
 # Upload-Length: a length that nobody told is not told.
 @pytest.mark.versions(6, 8)
-def test_a_lookup_tells_no_length_while_it_is_unknown(draft: Draft) -> None:
+def test_a_lookup_has_no_length_while_it_is_unknown(draft: Draft) -> None:
     assert "Upload-Length" not in draft.head(draft.create(b"hello"))
 
 
 # 4.3 Offset Retrieval: "MUST indicate the limits".
 @pytest.mark.versions(8)
-def test_a_lookup_tells_the_limits(draft: Draft) -> None:
+def test_a_lookup_has_the_limits(draft: Draft) -> None:
     assert limits_of(draft.head(draft.create()))
 
 
 # 4.3 Offset Retrieval: "a HEAD or GET request", since -12.
 @pytest.mark.versions(8)
-def test_get_tells_what_head_tells(draft: Draft) -> None:
+def test_get_answers_what_head_answers(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=11)
     reply = draft.request("GET", url)
     assert 200 <= reply.status < 300
@@ -63,7 +63,7 @@ def test_get_tells_what_head_tells(draft: Draft) -> None:
 
 # 4.3 Offset Retrieval: what is not there; before -06 the status is 404.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b", "%2e%2e", "..%2fx"])
-def test_what_is_not_there_has_no_offset(draft: Draft, name: str) -> None:
+def test_an_unknown_upload_has_no_offset(draft: Draft, name: str) -> None:
     reply = draft.head(urljoin(draft.url, name))
     assert reply.status in {404, 410}
     assert "Upload-Offset" not in reply
@@ -71,25 +71,25 @@ def test_what_is_not_there_has_no_offset(draft: Draft, name: str) -> None:
 
 # Drafts -01 to -05, Offset Retrieval: MUST be refused with 400.
 @pytest.mark.versions(3, 5, 6)
-def test_a_lookup_that_tells_an_offset_is_refused(draft: Draft) -> None:
+def test_a_lookup_with_an_offset_is_refused(draft: Draft) -> None:
     assert draft.head(draft.create(b"hello"), Upload_Offset=5).status == 400
 
 
 # Drafts -01 to -05, Offset Retrieval: MUST be refused with 400.
 @pytest.mark.versions(3, 5, 6)
-def test_a_lookup_that_tells_completeness_is_refused(draft: Draft) -> None:
+def test_a_lookup_with_completeness_is_refused(draft: Draft) -> None:
     url = draft.create(b"hello")
     assert draft.head(url, **draft.completeness(False)).status == 400
 
 
 # Drafts -04 and -05, Offset Retrieval: MUST be refused with 400.
 @pytest.mark.versions(6)
-def test_a_lookup_that_tells_a_length_is_refused(draft: Draft) -> None:
+def test_a_lookup_with_a_length_is_refused(draft: Draft) -> None:
     assert draft.head(draft.create(b"hello"), Upload_Length=11).status == 400
 
 
 # 4.3 Offset Retrieval: the offset "MUST be accepted" by the next append.
-def test_an_offset_that_was_told_is_accepted(draft: Draft) -> None:
+def test_the_reported_offset_is_accepted(draft: Draft) -> None:
     url = draft.create(b"hello")
     offset = draft.offset(url)
     assert 200 <= draft.patch(url, offset, b"!", complete=False).status < 300
@@ -98,7 +98,7 @@ def test_an_offset_that_was_told_is_accepted(draft: Draft) -> None:
 # Drafts -04 and -05, Upload Creation: "The upload is not automatically completed if the offset
 # reaches the upload's final size."
 @pytest.mark.versions(6)
-def test_all_bytes_do_not_make_an_upload_complete(draft: Draft) -> None:
+def test_having_all_bytes_does_not_complete_an_upload(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=5)
     reply = draft.head(url)
     assert (reply["Upload-Offset"], reply["Upload-Length"]) == ("5", "5")

@@ -51,5 +51,5 @@ def test_the_largest_size_is_announced(tus: Tus) -> None:
 
 
 # Appendix "Draft Version Identification".
-def test_every_version_of_the_draft_in_the_field_is_spoken(draft: Draft) -> None:
+def test_every_version_of_the_draft_in_the_field_is_supported(draft: Draft) -> None:
     assert draft.is_spoken

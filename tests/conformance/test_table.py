@@ -10,7 +10,7 @@ from tests.conformance.table import BEGIN, DOCUMENT, END, differences, put, rend
 
 REPORT = """<?xml version="1.0"?>
 <testsuites><testsuite>
-<testcase classname="tests.conformance.test_tus_head" name="test_the_length_is_told" />
+<testcase classname="tests.conformance.test_tus_head" name="test_a_lookup_has_the_length" />
 <testcase classname="tests.conformance.test_tus_head" name="test_a_name[a NUL byte]">
 <failure message="assert 500 in {404}">...</failure></testcase>
 <testcase classname="tests.conformance.test_tus_checksum" name="test_x[sha1]">
@@ -28,7 +28,7 @@ TITLES = {"test_tus_head": "tus core: HEAD", "test_tus_checksum": "tus extension
 
 def test_each_case_of_a_report_has_an_outcome() -> None:
     assert read(REPORT) == [
-        Result("test_tus_head", "test_the_length_is_told", "", Outcome.PASSED),
+        Result("test_tus_head", "test_a_lookup_has_the_length", "", Outcome.PASSED),
         Result("test_tus_head", "test_a_name", "a NUL byte", Outcome.FAILED),
         Result("test_tus_checksum", "test_x", "sha1", Outcome.NOT_ANNOUNCED),
         Result("test_tus_checksum", "test_y", "", Outcome.FAILED),
@@ -53,22 +53,22 @@ def test_the_table_has_a_row_for_each_group_and_a_line_for_each_failure() -> Non
     ]
 
 
-def test_a_failure_counts_the_cases_that_were_asked_and_brings_its_remark() -> None:
-    test = "test_the_content_type_may_be_written_in_capitals"
+def test_a_failure_counts_the_cases_and_has_its_remark() -> None:
+    test = "test_the_content_type_is_case_insensitive"
     outcomes = [Outcome.PASSED, Outcome.FAILED, Outcome.NOT_ANNOUNCED]
     results = [Result("test_tus_head", test, str(one), one) for one in outcomes]
     _, _, _, *lines = differences("tusd 1.2", results, TITLES)
     assert " ".join(line.strip() for line in lines) == (
-        "- tus core: HEAD: the content type may be written in capitals (1 of 2). "
+        "- tus core: HEAD: the content type is case insensitive (1 of 2). "
         + DIFFERENCES["tusd"][test]
     )
 
 
-def test_a_group_of_which_nothing_is_announced_is_called_so() -> None:
+def test_a_group_that_is_not_announced_is_marked() -> None:
     assert tally([Result("m", "t", "", Outcome.NOT_ANNOUNCED)] * 3) == "not announced"
 
 
-def test_the_table_replaces_what_stood_between_the_markers() -> None:
+def test_the_table_replaces_the_text_between_the_markers() -> None:
     text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert put(text, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 
@@ -84,7 +84,7 @@ def test_the_documentation_has_a_row_for_each_group_of_cases() -> None:
     assert [title for title in groups().values() if f"\n| {title} |" not in table] == []
 
 
-def test_every_remark_is_about_a_case_that_there_is() -> None:
+def test_every_remark_is_about_an_existing_case() -> None:
     sources = "".join(
         path.read_text(encoding="utf-8")
         for path in DOCUMENT.parent.parent.glob("tests/conformance/*.py")

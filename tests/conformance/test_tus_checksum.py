@@ -36,13 +36,13 @@ def algorithm(request: pytest.FixtureRequest, tus: Tus, is_own: bool) -> str:
 
 # Checksum: Tus-Checksum-Algorithm MUST be in the answer to OPTIONS, with sha1 in it; names are
 # ASCII without capitals.
-def test_the_algorithms_are_announced_with_sha1_among_them(tus: Tus) -> None:
+def test_the_announced_algorithms_include_sha1(tus: Tus) -> None:
     assert "sha1" in tus.algorithms
     assert all(name.isascii() and name == name.lower() for name in tus.algorithms)
 
 
 # Checksum: 204 where the checksums match.
-def test_bytes_that_match_their_checksum_are_taken(
+def test_bytes_that_match_their_checksum_are_accepted(
     tus: Tus, stored: Stored, algorithm: str
 ) -> None:
     url = tus.create(5)
@@ -65,7 +65,7 @@ def test_bytes_that_do_not_match_are_refused_with_460_and_discarded(
 
 
 # Checksum: the checksum is that of the request's body, not of the file.
-def test_a_bad_chunk_leaves_the_chunks_before_it(tus: Tus, stored: Stored) -> None:
+def test_a_bad_chunk_leaves_earlier_chunks_alone(tus: Tus, stored: Stored) -> None:
     url = tus.create(11)
     tus.patch(url, 0, b"hello", Upload_Checksum=checksum_of("sha1", b"hello"))
     bad = tus.patch(url, 5, b" wxrld", Upload_Checksum=checksum_of("sha1", b" world"))
@@ -76,7 +76,7 @@ def test_a_bad_chunk_leaves_the_chunks_before_it(tus: Tus, stored: Stored) -> No
 
 
 # Checksum: also a chunk too large for a buffer is discarded as a whole.
-def test_a_large_chunk_is_taken_as_a_whole_or_not_at_all(tus: Tus, stored: Stored) -> None:
+def test_a_large_chunk_is_all_or_nothing(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(LARGE))
     checksum = checksum_of("sha1", LARGE)
     assert tus.patch(url, 0, LARGE[:-1] + b"\0", Upload_Checksum=checksum).status == 460

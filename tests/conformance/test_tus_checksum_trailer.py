@@ -21,7 +21,9 @@ def patch(url: str, pieces: Sequence[bytes], checksum: str, offset: int = 0) -> 
 
 
 # Checksum: the hash "MAY be included as a trailer".
-def test_bytes_that_match_the_checksum_behind_them_are_taken(tus: Tus, stored: Stored) -> None:
+def test_bytes_that_match_the_checksum_in_the_trailer_are_accepted(
+    tus: Tus, stored: Stored
+) -> None:
     url = tus.create(11)
     reply = patch(url, [b"hello", b" world"], checksum_of("sha1", b"hello world"))
     assert (reply.status, reply["Upload-Offset"]) == (204, "11")
@@ -29,7 +31,7 @@ def test_bytes_that_match_the_checksum_behind_them_are_taken(tus: Tus, stored: S
 
 
 # Checksum: 460, and the chunk is discarded.
-def test_bytes_that_do_not_match_the_checksum_behind_them_are_discarded(
+def test_bytes_that_do_not_match_the_checksum_in_the_trailer_are_discarded(
     tus: Tus, stored: Stored
 ) -> None:
     url = tus.create(11)
@@ -40,14 +42,14 @@ def test_bytes_that_do_not_match_the_checksum_behind_them_are_discarded(
 
 
 # Checksum: 400 for an unknown algorithm, wherever it is named.
-def test_an_unknown_algorithm_behind_the_bytes_is_refused_with_400(tus: Tus) -> None:
+def test_an_unknown_algorithm_in_the_trailer_is_refused_with_400(tus: Tus) -> None:
     url = tus.create(5)
     assert patch(url, [b"hello"], f"unknown {base64_of(bytes(20))}").status == 400
     assert tus.offset(url) == 0
 
 
 # Checksum: each algorithm that is announced works behind the body too.
-def test_every_announced_algorithm_may_stand_behind_the_bytes(tus: Tus) -> None:
+def test_every_announced_algorithm_works_in_a_trailer(tus: Tus) -> None:
     known = [name for name in tus.algorithms if name in {"md5", "sha1", "sha256", "sha512"}]
     for name in known:
         url = tus.create(5)
@@ -56,7 +58,7 @@ def test_every_announced_algorithm_may_stand_behind_the_bytes(tus: Tus) -> None:
 
 
 # Checksum: chunks before the bad one stay.
-def test_a_bad_chunk_with_a_trailer_leaves_the_chunks_before_it(tus: Tus) -> None:
+def test_a_bad_chunk_with_a_trailer_leaves_earlier_chunks_alone(tus: Tus) -> None:
     url = tus.create(10)
     assert patch(url, [b"hello"], checksum_of("sha1", b"hello")).status == 204
     assert patch(url, [b"world"], checksum_of("sha1", b"hello"), offset=5).status == 460
@@ -64,7 +66,7 @@ def test_a_bad_chunk_with_a_trailer_leaves_the_chunks_before_it(tus: Tus) -> Non
 
 
 # RFC 9112, section 7.1.2: the trailer section ends the request; the next one follows it.
-def test_the_connection_is_in_order_behind_a_trailer(tus: Tus) -> None:
+def test_the_connection_is_usable_after_a_trailer(tus: Tus) -> None:
     url = tus.create(5)
     fields = headers_of(Upload_Offset=0, Content_Type=CHUNK_TYPE)
     fields |= {"Transfer-Encoding": "chunked", "Trailer": "Upload-Checksum"}

@@ -22,7 +22,7 @@ def part(tus: Tus, content: bytes) -> str:
 
 
 # Concatenation: HEAD MUST tell Upload-Offset and Upload-Concat of a partial upload.
-def test_a_partial_upload_says_that_it_is_one(tus: Tus) -> None:
+def test_a_partial_upload_is_marked_as_partial(tus: Tus) -> None:
     url = tus.create(5, Upload_Concat="partial")
     tus.patch(url, 0, b"he")
     reply = tus.head(url)
@@ -31,14 +31,14 @@ def test_a_partial_upload_says_that_it_is_one(tus: Tus) -> None:
 
 
 # Concatenation: offset and length of a partial upload that has all of its bytes.
-def test_a_complete_partial_upload_says_that_it_is_one(tus: Tus) -> None:
+def test_a_complete_partial_upload_is_marked_as_partial(tus: Tus) -> None:
     reply = tus.head(part(tus, b"hello"))
     assert reply["Upload-Concat"] == "partial"
     assert (reply["Upload-Offset"], reply["Upload-Length"]) == ("5", "5")
 
 
 # Upload-Concat: only partial and final uploads have it.
-def test_an_ordinary_upload_has_no_such_header(tus: Tus) -> None:
+def test_an_ordinary_upload_has_no_concat_header(tus: Tus) -> None:
     assert "Upload-Concat" not in tus.head(tus.create(5))
 
 
@@ -53,7 +53,7 @@ def test_a_final_upload_is_its_parts_in_the_order_of_the_list(tus: Tus, stored: 
 
 
 # Concatenation: HEAD MUST include Upload-Concat "and its value as received".
-def test_a_final_upload_tells_its_parts_as_they_were_written(tus: Tus) -> None:
+def test_a_final_upload_lists_its_parts_as_they_were_written(tus: Tus) -> None:
     first, second = part(tus, b"hello"), part(tus, b" world")
     url = tus.location(tus.concatenate(first, second))
     assert tus.head(url)["Upload-Concat"] == f"final;{first} {second}"
@@ -69,7 +69,7 @@ def test_the_parts_may_be_named_by_their_paths(tus: Tus, stored: Stored) -> None
 
 
 # Concatenation: the same partial upload "MAY be present multiple times".
-def test_a_part_may_be_there_more_than_once(tus: Tus, stored: Stored) -> None:
+def test_a_part_may_be_listed_more_than_once(tus: Tus, stored: Stored) -> None:
     first, second = part(tus, b"ho"), part(tus, b"hi")
     url = tus.location(tus.concatenate(first, first, second, first))
     assert tus.settled_offset(url, 8) == 8
@@ -89,7 +89,7 @@ def test_a_part_of_two_final_uploads_is_whole_in_both_or_gone(tus: Tus, stored: 
 
 
 # Concatenation: one part makes a final upload too, and a part may be empty.
-def test_empty_parts_do_no_harm(tus: Tus, stored: Stored) -> None:
+def test_empty_parts_are_accepted(tus: Tus, stored: Stored) -> None:
     empty, full = part(tus, b""), part(tus, b"hello")
     url = tus.location(tus.concatenate(empty, full, empty))
     assert tus.settled_offset(url, 5) == 5
@@ -98,7 +98,7 @@ def test_empty_parts_do_no_harm(tus: Tus, stored: Stored) -> None:
 
 # Concatenation: "MUST respond with the 403 Forbidden status to PATCH requests against a final
 # upload URL and MUST NOT modify the final or its partial uploads".
-def test_a_final_upload_takes_no_bytes(tus: Tus, stored: Stored) -> None:
+def test_a_final_upload_accepts_no_bytes(tus: Tus, stored: Stored) -> None:
     url = tus.location(tus.concatenate(part(tus, b"hello"), part(tus, b" world")))
     assert tus.settled_offset(url, 11) == 11
     assert [tus.patch(url, offset, b"!").status for offset in (0, 11)] == [403, 403]
@@ -107,14 +107,14 @@ def test_a_final_upload_takes_no_bytes(tus: Tus, stored: Stored) -> None:
 
 
 # Concatenation: the parts' metadata SHALL NOT be transferred to the final upload.
-def test_a_final_upload_has_its_own_metadata_alone(tus: Tus) -> None:
+def test_a_final_upload_has_only_its_own_metadata(tus: Tus) -> None:
     piece = tus.create_with(b"hello", Upload_Concat="partial", Upload_Metadata="piece MQ==")
     named = tus.location(tus.concatenate(piece, Upload_Metadata=NAME))
     assert tus.head(named)["Upload-Metadata"] == NAME
 
 
 # Concatenation: the same where the final upload has none.
-def test_a_final_upload_without_metadata_gets_none_of_its_parts(tus: Tus) -> None:
+def test_a_final_upload_without_metadata_does_not_inherit_that_of_its_parts(tus: Tus) -> None:
     piece = tus.create_with(b"hello", Upload_Concat="partial", Upload_Metadata="piece MQ==")
     assert "piece" not in (
         tus.head(tus.location(tus.concatenate(piece))).get("Upload-Metadata") or ""
@@ -135,7 +135,7 @@ def test_a_malformed_list_is_refused(tus: Tus, value: str) -> None:
     ["{url}" + "0" * 32, "/etc/passwd", "../../../etc/passwd", "{url}..%2f..%2fetc%2fpasswd",
      "file:///etc/passwd", "a%00b"],
 )  # fmt: skip
-def test_a_part_that_is_none_of_the_servers_is_refused(tus: Tus, reference: str) -> None:
+def test_a_part_of_another_server_is_refused(tus: Tus, reference: str) -> None:
     reply = tus.concatenate(part(tus, b"hello"), reference.format(url=tus.url))
     assert 400 <= reply.status < 500
     assert "Location" not in reply
@@ -144,7 +144,7 @@ def test_a_part_that_is_none_of_the_servers_is_refused(tus: Tus, reference: str)
 # Upload-Concat: a list of partial uploads. That other uploads be refused is not asked in so many
 # words; an upload that is complete for its client must not vanish into another one.
 @pytest.mark.own
-def test_an_ordinary_upload_is_no_part(tus: Tus, stored: Stored) -> None:
+def test_an_ordinary_upload_is_refused_as_a_part(tus: Tus, stored: Stored) -> None:
     ordinary = tus.create_with(b"hello")
     assert 400 <= tus.concatenate(ordinary).status < 500
     assert stored(ordinary) in (b"hello", None)
@@ -152,7 +152,7 @@ def test_an_ordinary_upload_is_no_part(tus: Tus, stored: Stored) -> None:
 
 # Concatenation: a part that was ended is none.
 @pytest.mark.extension("termination")
-def test_a_part_that_was_ended_is_refused(tus: Tus) -> None:
+def test_a_terminated_part_is_refused(tus: Tus) -> None:
     gone = part(tus, b"hello")
     tus.delete(gone)
     assert tus.head(gone).status in GONE
@@ -160,7 +160,7 @@ def test_a_part_that_was_ended_is_refused(tus: Tus) -> None:
 
 
 # Concatenation: without concatenation-unfinished the parts must be complete.
-def test_unfinished_parts_need_an_extension_of_their_own(tus: Tus) -> None:
+def test_unfinished_parts_need_their_own_extension(tus: Tus) -> None:
     unfinished = tus.create(5, Upload_Concat="partial")
     status = tus.concatenate(unfinished).status
     if "concatenation-unfinished" in tus.extensions:

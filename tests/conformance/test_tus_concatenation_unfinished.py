@@ -17,7 +17,7 @@ def parts_of(tus: Tus, *lengths: int) -> list[str]:
 
 # Concatenation: the request MAY come "while the partial uploads are still in progress"; HEAD
 # SHOULD NOT tell an offset until it is done, and MUST tell a length that can be calculated.
-def test_a_final_upload_may_be_made_before_its_parts_are_complete(tus: Tus) -> None:
+def test_a_final_upload_may_be_created_before_its_parts_are_complete(tus: Tus) -> None:
     first, second = parts_of(tus, 5, 6)
     url = tus.location(tus.concatenate(first, second))
     reply = tus.head(url)
@@ -29,7 +29,7 @@ def test_a_final_upload_may_be_made_before_its_parts_are_complete(tus: Tus) -> N
 
 # Concatenation: "After successful concatenation, the Upload-Offset and Upload-Length MUST be set".
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "in another order"])
-def test_it_is_complete_once_its_parts_are(
+def test_a_final_upload_is_complete_once_its_parts_are(
     tus: Tus, stored: Stored, order: tuple[int, int]
 ) -> None:
     urls, contents = parts_of(tus, 5, 6), (b"hello", b" world")
@@ -43,7 +43,7 @@ def test_it_is_complete_once_its_parts_are(
 
 
 # Concatenation: a complete part beside an unfinished one.
-def test_some_parts_may_be_complete(tus: Tus, stored: Stored) -> None:
+def test_some_parts_may_be_complete_already(tus: Tus, stored: Stored) -> None:
     complete = tus.create_with(b"hello", Upload_Concat="partial")
     (unfinished,) = parts_of(tus, 6)
     tus.patch(unfinished, 0, b" wo")
@@ -54,7 +54,7 @@ def test_some_parts_may_be_complete(tus: Tus, stored: Stored) -> None:
 
 
 # Concatenation: 403 to PATCH requests, done or not.
-def test_a_final_upload_takes_no_bytes_before_it_is_complete(tus: Tus) -> None:
+def test_an_incomplete_final_upload_accepts_no_bytes(tus: Tus) -> None:
     (unfinished,) = parts_of(tus, 5)
     url = tus.location(tus.concatenate(unfinished))
     assert tus.patch(url, 0, b"hello").status == 403
@@ -63,7 +63,7 @@ def test_a_final_upload_takes_no_bytes_before_it_is_complete(tus: Tus) -> None:
 
 # Concatenation: the length is told once it can be calculated.
 @pytest.mark.extension("creation-defer-length")
-def test_the_length_is_told_once_all_lengths_are_known(tus: Tus, stored: Stored) -> None:
+def test_the_length_is_known_once_those_of_all_parts_are(tus: Tus, stored: Stored) -> None:
     known, deferred = tus.create(5, Upload_Concat="partial"), tus.create(Upload_Concat="partial")
     url = tus.location(tus.concatenate(known, deferred))
     assert "Upload-Length" not in tus.head(url)

@@ -13,7 +13,7 @@ MALFORMED_LENGTHS = ["", "-1", "1.0", "0x10", "ten", "1 0", "1,1", "9" * 40]
 
 
 # Creation, POST: 201 with Location.
-def test_an_upload_is_created_and_its_url_is_told(tus: Tus) -> None:
+def test_an_upload_is_created_and_its_url_sent(tus: Tus) -> None:
     url = tus.location(tus.post(Upload_Length=5))
     assert tus.head(url).status in {200, 204}
 
@@ -25,7 +25,7 @@ def test_an_upload_is_created_without_a_content_length(tus: Tus) -> None:
 
 
 # Creation: each request makes a resource of its own.
-def test_two_requests_make_two_uploads(tus: Tus) -> None:
+def test_two_requests_create_two_uploads(tus: Tus) -> None:
     first, second = tus.create(5), tus.create(5)
     assert first != second
     tus.patch(first, 0, b"hello")
@@ -41,20 +41,20 @@ def test_an_empty_upload_is_complete_at_once(tus: Tus, stored: Stored) -> None:
 
 
 # Creation, POST: MUST include Upload-Length or Upload-Defer-Length.
-def test_an_upload_without_any_word_of_its_length_is_refused(tus: Tus) -> None:
+def test_an_upload_without_a_length_or_its_deferral_is_refused(tus: Tus) -> None:
     assert 400 <= tus.post().status < 500
 
 
 # Upload-Length: MUST be a non-negative integer.
 @pytest.mark.parametrize("length", MALFORMED_LENGTHS)
-def test_a_length_that_is_no_number_is_refused(tus: Tus, length: str) -> None:
+def test_a_length_that_is_not_a_number_is_refused(tus: Tus, length: str) -> None:
     reply = tus.post(Upload_Length=length)
     assert reply.status in {400, 413}
     assert "Location" not in reply
 
 
 # Creation, POST: "one of the following headers".
-def test_a_length_cannot_be_known_and_deferred(tus: Tus) -> None:
+def test_a_length_cannot_be_both_known_and_deferred(tus: Tus) -> None:
     assert tus.post(Upload_Length=5, Upload_Defer_Length=1).status == 400
 
 

@@ -38,7 +38,7 @@ def test_the_first_chunk_may_have_no_length(tus: Tus) -> None:
 
 
 # Creation With Upload: the type of the body MUST be application/offset+octet-stream.
-def test_a_body_of_another_type_is_not_the_files_bytes(tus: Tus) -> None:
+def test_a_body_of_another_type_is_not_stored(tus: Tus) -> None:
     reply = tus.post(b"hello", Upload_Length=5, Content_Type="text/plain")
     assert reply.status == 415 or tus.offset(tus.location(reply)) == 0
 

@@ -11,25 +11,25 @@ pytestmark = [pytest.mark.e2e, pytest.mark.extension("creation-defer-length")]
 
 
 # Creation, POST: "MUST set Upload-Defer-Length: 1 in all responses to HEAD requests".
-def test_a_deferred_length_is_told_as_such(tus: Tus) -> None:
+def test_a_deferred_length_is_marked_as_deferred(tus: Tus) -> None:
     reply = tus.head(tus.create())
     assert (reply["Upload-Defer-Length"], reply["Upload-Offset"]) == ("1", "0")
     assert "Upload-Length" not in reply
 
 
 # Upload-Defer-Length: "If the length of an upload is not deferred, this header MUST be omitted."
-def test_a_known_length_is_not_called_deferred(tus: Tus) -> None:
+def test_a_known_length_is_not_marked_as_deferred(tus: Tus) -> None:
     assert "Upload-Defer-Length" not in tus.head(tus.create(5))
 
 
 # Creation, POST: 400 for any other value than 1.
 @pytest.mark.parametrize("value", ["", "0", "2", "-1", "true", "01", "1.0"])
-def test_any_other_value_than_1_is_refused(tus: Tus, value: str) -> None:
+def test_any_value_but_1_is_refused(tus: Tus, value: str) -> None:
     assert tus.post(Upload_Defer_Length=value).status == 400
 
 
 # Creation, POST: bytes may come while the length is not known.
-def test_the_length_stays_deferred_until_it_is_told(tus: Tus) -> None:
+def test_the_length_stays_deferred_until_it_is_sent(tus: Tus) -> None:
     url = tus.create()
     assert tus.patch(url, 0, b"hello")["Upload-Offset"] == "5"
     reply = tus.head(url)
@@ -87,7 +87,7 @@ def test_a_length_below_the_offset_is_refused(tus: Tus) -> None:
 
 # Upload-Length: MUST be a non-negative integer.
 @pytest.mark.parametrize("length", ["-1", "ten", "5.0"])
-def test_a_late_length_that_is_no_number_is_refused(tus: Tus, length: str) -> None:
+def test_a_late_length_that_is_not_a_number_is_refused(tus: Tus, length: str) -> None:
     url = tus.create()
     assert 400 <= tus.patch(url, 0, b"hello", Upload_Length=length).status < 500
     reply = tus.head(url)

@@ -58,12 +58,12 @@ def wait_until_gone(tus: Tus, url: str, expiry: datetime) -> Reply:
 
 
 # Upload-Expires: MUST be in the answer to POST if it is known at creation; RFC 9110 date.
-def test_the_answer_to_a_creation_tells_when_the_upload_expires(tus: Tus) -> None:
+def test_the_answer_to_a_creation_says_when_the_upload_expires(tus: Tus) -> None:
     assert expiry_of(tus.post(Upload_Length=5)) > datetime.now(UTC)
 
 
 # Upload-Expires: "MUST be included in every PATCH response if the upload is going to expire".
-def test_the_answer_to_each_chunk_tells_when_the_upload_expires(tus: Tus) -> None:
+def test_the_answer_to_each_chunk_says_when_the_upload_expires(tus: Tus) -> None:
     url = tus.create(5)
     first = expiry_of(tus.patch(url, 0, b"he"))
     assert expiry_of(tus.patch(url, 2, b"l")) >= first
@@ -71,13 +71,13 @@ def test_the_answer_to_each_chunk_tells_when_the_upload_expires(tus: Tus) -> Non
 
 # Upload-Expires, with creation-with-upload.
 @pytest.mark.extension("creation-with-upload")
-def test_a_creation_with_bytes_tells_when_the_upload_expires(tus: Tus) -> None:
+def test_the_answer_to_a_creation_with_bytes_says_when_the_upload_expires(tus: Tus) -> None:
     reply = tus.post(b"he", Upload_Length=5, Content_Type=CHUNK_TYPE)
     assert expiry_of(reply) > datetime.now(UTC)
 
 
 # Upload-Expires: 404 or 410 for an upload that was removed; it cannot be resumed.
-def test_an_upload_whose_time_is_over_cannot_be_resumed(forgetful: Tus) -> None:
+def test_an_expired_upload_cannot_be_resumed(forgetful: Tus) -> None:
     url = forgetful.create(5)
     expiry = expiry_of(forgetful.patch(url, 0, b"he"))
     assert "Upload-Offset" not in wait_until_gone(forgetful, url, expiry)

@@ -29,7 +29,7 @@ def test_the_offset_of_an_upload_without_bytes_is_0(tus: Tus) -> None:
 
 
 # Core, HEAD: "If the size of the upload is known, the Server MUST include the Upload-Length".
-def test_the_length_is_told(tus: Tus) -> None:
+def test_a_lookup_has_the_length(tus: Tus) -> None:
     assert tus.head(tus.create(12345))["Upload-Length"] == "12345"
 
 
@@ -39,7 +39,7 @@ def test_a_lookup_is_answered_with_200_or_204(tus: Tus) -> None:
 
 
 # Core, HEAD: Upload-Offset.
-def test_the_offset_counts_the_bytes_that_came(tus: Tus) -> None:
+def test_the_offset_counts_the_bytes_that_arrived(tus: Tus) -> None:
     url = tus.create(5)
     tus.patch(url, 0, b"abc")
     reply = tus.head(url)
@@ -47,7 +47,7 @@ def test_the_offset_counts_the_bytes_that_came(tus: Tus) -> None:
 
 
 # Core, HEAD: Upload-Offset MUST be there "or the upload is already considered completed".
-def test_a_complete_upload_tells_its_offset_and_length(tus: Tus) -> None:
+def test_a_complete_upload_has_its_offset_and_length(tus: Tus) -> None:
     reply = tus.head(tus.create_with(b"hello"))
     assert reply.status in {200, 204}
     assert (reply["Upload-Offset"], reply["Upload-Length"]) == ("5", "5")
@@ -61,14 +61,14 @@ def test_a_lookup_is_not_cached(tus: Tus) -> None:
 # Core, HEAD: 404, 410 or 403 without Upload-Offset for what is not there. Deployed servers answer
 # 500 to some of these.
 @pytest.mark.parametrize("name", STRANGE_NAMES.values(), ids=list(STRANGE_NAMES))
-def test_what_is_not_there_has_no_offset(tus: Tus, name: str) -> None:
+def test_an_unknown_upload_has_no_offset(tus: Tus, name: str) -> None:
     reply = tus.head(urljoin(tus.url, name))
     assert reply.status in GONE
     assert "Upload-Offset" not in reply
 
 
 # RFC 9110, section 9.3.2: no content, and the connection is in order behind it.
-def test_two_lookups_fit_on_one_connection(tus: Tus) -> None:
+def test_two_lookups_can_share_a_connection(tus: Tus) -> None:
     url = tus.create(5)
     with Connection(url) as connection:
         for _ in range(2):

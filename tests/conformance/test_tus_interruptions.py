@@ -25,9 +25,7 @@ def test_a_connection_that_breaks_keeps_every_byte_that_arrived(tus: Tus, stored
 
 
 # Core, PATCH: bytes may be lost in a reset, but what the server tells is what it has.
-def test_a_connection_that_is_reset_leaves_an_upload_that_can_go_on(
-    tus: Tus, stored: Stored
-) -> None:
+def test_an_upload_can_resume_after_a_connection_reset(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(CONTENT))
     tus.half_sent(url, 0, len(CONTENT), CONTENT[:HALF]).abort()
     reply = tus.head(url)
@@ -59,7 +57,7 @@ def test_a_lookup_is_answered_while_a_request_stalls(tus: Tus) -> None:
 
 
 # Core, PATCH: the offset that HEAD told is the current one, whatever became of the older request.
-def test_an_upload_can_go_on_while_an_older_request_stalls(tus: Tus, stored: Stored) -> None:
+def test_an_upload_can_resume_while_an_older_request_stalls(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(CONTENT))
     with tus.half_sent(url, 0, len(CONTENT), CONTENT[:HALF]):
         offset = tus.offset(url)
@@ -83,7 +81,7 @@ def test_late_bytes_of_an_older_request_change_nothing(tus: Tus, stored: Stored)
 
 # Termination: DELETE frees what an open request holds.
 @pytest.mark.extension("termination")
-def test_an_upload_can_be_ended_while_a_request_stalls(tus: Tus) -> None:
+def test_an_upload_can_be_terminated_while_a_request_stalls(tus: Tus) -> None:
     url = tus.create(len(CONTENT))
     with tus.half_sent(url, 0, len(CONTENT), CONTENT[:HALF]):
         assert tus.delete(url).status == 204

@@ -34,13 +34,13 @@ MALFORMED = {
 # Creation, POST: "responses to HEAD requests MUST include the Upload-Metadata header and its value
 # as specified by the Client".
 @pytest.mark.parametrize("metadata", WELL_FORMED.values(), ids=list(WELL_FORMED))
-def test_metadata_is_given_back_as_it_came(tus: Tus, metadata: str) -> None:
+def test_metadata_is_returned_unchanged(tus: Tus, metadata: str) -> None:
     url = tus.create(5, Upload_Metadata=metadata)
     assert tus.head(url)["Upload-Metadata"] == metadata
 
 
 # The same, once no byte is missing.
-def test_metadata_outlives_completion(tus: Tus) -> None:
+def test_metadata_survives_completion(tus: Tus) -> None:
     metadata = f"zebra {base64_of('z')},filename {NAME}"
     url = tus.create_with(b"hello", Upload_Metadata=metadata)
     assert tus.head(url)["Upload-Metadata"] == metadata

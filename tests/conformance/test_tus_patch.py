@@ -18,13 +18,13 @@ LARGE = random.Random(7).randbytes(5_000_000)
 
 
 # Core, PATCH: 204 with the new Upload-Offset.
-def test_bytes_are_taken_and_the_new_offset_is_told(tus: Tus) -> None:
+def test_bytes_are_accepted_and_the_new_offset_is_returned(tus: Tus) -> None:
     reply = tus.patch(tus.create(10), 0, b"hello")
     assert (reply.status, reply["Upload-Offset"]) == (204, "5")
 
 
 # Core, PATCH: the new offset is the sum of the old one and the bytes received.
-def test_an_upload_may_come_in_many_requests(tus: Tus, stored: Stored) -> None:
+def test_an_upload_may_arrive_in_many_requests(tus: Tus, stored: Stored) -> None:
     url = tus.create(11)
     offsets = [
         tus.patch(url, offset, piece)["Upload-Offset"]
@@ -35,7 +35,7 @@ def test_an_upload_may_come_in_many_requests(tus: Tus, stored: Stored) -> None:
 
 
 # Core, PATCH: what comes is what is stored.
-def test_a_large_body_arrives_as_it_was_sent(tus: Tus, stored: Stored) -> None:
+def test_a_large_body_arrives_unchanged(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(LARGE))
     middle = 3_000_001
     assert tus.patch(url, 0, LARGE[:middle])["Upload-Offset"] == str(middle)
@@ -45,7 +45,7 @@ def test_a_large_body_arrives_as_it_was_sent(tus: Tus, stored: Stored) -> None:
 
 # Core, PATCH: 409 "without modifying the upload resource".
 @pytest.mark.parametrize("offset", [0, 1, 2, 4, 5, 100])
-def test_another_offset_is_a_conflict_and_changes_nothing(
+def test_a_wrong_offset_is_a_conflict_and_changes_nothing(
     tus: Tus, stored: Stored, offset: int
 ) -> None:
     url = tus.create(5)
@@ -66,7 +66,7 @@ def test_an_earlier_offset_of_a_complete_upload_is_a_conflict(tus: Tus, stored: 
 
 # Core, PATCH: a complete upload is not extended; the offset counts bytes "processed or stored"
 # only.
-def test_bytes_behind_the_end_are_not_taken(tus: Tus, stored: Stored) -> None:
+def test_bytes_past_the_end_are_not_accepted(tus: Tus, stored: Stored) -> None:
     url = tus.create_with(b"hello")
     reply = tus.patch(url, 5, b"!")
     assert 400 <= reply.status < 500 or (reply.status, reply["Upload-Offset"]) == (204, "5")
@@ -76,7 +76,7 @@ def test_bytes_behind_the_end_are_not_taken(tus: Tus, stored: Stored) -> None:
 
 # Upload-Offset: MUST be a non-negative integer.
 @pytest.mark.parametrize("offset", MALFORMED_OFFSETS)
-def test_an_offset_that_is_no_number_is_refused(tus: Tus, offset: str) -> None:
+def test_an_offset_that_is_not_a_number_is_refused(tus: Tus, offset: str) -> None:
     url = tus.create(5)
     assert tus.patch(url, offset, b"hello").status in {400, 409}
     assert tus.offset(url) == 0
@@ -94,26 +94,26 @@ def test_a_patch_without_an_offset_is_refused(tus: Tus) -> None:
     "content_type",
     [None, "application/octet-stream", "text/plain", "multipart/form-data; boundary=x"],
 )
-def test_another_content_type_is_refused_with_415(tus: Tus, content_type: str | None) -> None:
+def test_a_wrong_content_type_is_refused_with_415(tus: Tus, content_type: str | None) -> None:
     url = tus.create(5)
     assert tus.patch(url, 0, b"hello", Content_Type=content_type).status == 415
     assert tus.offset(url) == 0
 
 
 # RFC 9110, section 8.3.1: media types do not depend on case.
-def test_the_content_type_may_be_written_in_capitals(tus: Tus) -> None:
+def test_the_content_type_is_case_insensitive(tus: Tus) -> None:
     reply = tus.patch(tus.create(5), 0, b"hello", Content_Type=CHUNK_TYPE.title())
     assert reply.status == 204
 
 
 # Core, PATCH: 404 for a resource that does not exist.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b", "..%2fx"])
-def test_bytes_for_what_is_not_there_are_refused_with_404(tus: Tus, name: str) -> None:
+def test_bytes_for_an_unknown_upload_are_refused_with_404(tus: Tus, name: str) -> None:
     assert tus.patch(urljoin(tus.url, name), 0, b"hello").status in {404, 410}
 
 
 # Core, PATCH: zero bytes are no error.
-def test_a_patch_without_bytes_leaves_the_offset(tus: Tus) -> None:
+def test_a_patch_without_bytes_keeps_the_offset(tus: Tus) -> None:
     url = tus.create(5)
     tus.patch(url, 0, b"he")
     reply = tus.patch(url, 2)
@@ -137,7 +137,7 @@ def test_a_chunked_body_never_moves_the_offset_beyond_the_length(tus: Tus) -> No
 
 
 # RFC 9112, section 7.1: a body may be chunked.
-def test_a_chunked_body_is_taken(tus: Tus, stored: Stored) -> None:
+def test_a_chunked_body_is_accepted(tus: Tus, stored: Stored) -> None:
     url = tus.create(11)
     fields = headers_of(Upload_Offset=0, Content_Type=CHUNK_TYPE)
     reply = exchange_chunked("PATCH", url, fields, [b"hello", b" ", b"world"])
@@ -160,7 +160,7 @@ def test_a_client_that_expects_100_is_told_to_continue(tus: Tus) -> None:
 
 
 # RFC 9112, section 9.3: the body of a request that was refused is never the next request.
-def test_a_refused_body_is_not_taken_for_a_request(tus: Tus) -> None:
+def test_a_refused_body_is_not_read_as_a_request(tus: Tus) -> None:
     url, other = tus.create(500), tus.create(5)
     smuggled = f"PATCH {other} HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\n".encode()
     smuggled += b"Upload-Offset: 0\r\nContent-Length: 5\r\n"

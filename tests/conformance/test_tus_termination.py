@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.extension("termination")]
 
 
 # Termination, DELETE: MUST be answered with 204.
-def test_an_unfinished_upload_is_ended(tus: Tus) -> None:
+def test_an_unfinished_upload_is_terminated(tus: Tus) -> None:
     url = tus.create(5)
     tus.patch(url, 0, b"he")
     reply = tus.delete(url)
@@ -21,7 +21,7 @@ def test_an_unfinished_upload_is_ended(tus: Tus) -> None:
 
 
 # Termination: "completed and unfinished uploads".
-def test_a_complete_upload_is_ended(tus: Tus, stored: Stored) -> None:
+def test_a_complete_upload_is_terminated(tus: Tus, stored: Stored) -> None:
     url = tus.create_with(b"hello")
     assert tus.delete(url).status == 204
     assert tus.head(url).status in GONE
@@ -30,7 +30,7 @@ def test_a_complete_upload_is_ended(tus: Tus, stored: Stored) -> None:
 
 # Termination, DELETE: 404 or 410 "for all future requests to this URL".
 @pytest.mark.parametrize("content", [b"", b"he", b"hello"], ids=["new", "begun", "complete"])
-def test_an_upload_that_was_ended_is_gone(tus: Tus, content: bytes) -> None:
+def test_a_terminated_upload_is_gone(tus: Tus, content: bytes) -> None:
     url = tus.create(5)
     tus.patch(url, 0, content)
     tus.delete(url)
@@ -43,13 +43,13 @@ def test_an_upload_that_was_ended_is_gone(tus: Tus, content: bytes) -> None:
 
 # Termination, DELETE: there is nothing to end.
 @pytest.mark.parametrize("name", ["0" * 32, "%2e%2e", "a%00b"])
-def test_ending_what_is_not_there_is_refused(tus: Tus, name: str) -> None:
+def test_terminating_an_unknown_upload_is_refused(tus: Tus, name: str) -> None:
     assert tus.delete(urljoin(tus.url, name)).status in {403, 404, 405, 410}
 
 
 # Termination: an upload whose length is not known yet is one like any other.
 @pytest.mark.extension("creation-defer-length")
-def test_an_upload_of_unknown_length_is_ended(tus: Tus) -> None:
+def test_an_upload_of_unknown_length_is_terminated(tus: Tus) -> None:
     url = tus.create()
     tus.patch(url, 0, b"he")
     assert tus.delete(url).status == 204
@@ -58,7 +58,7 @@ def test_an_upload_of_unknown_length_is_ended(tus: Tus) -> None:
 
 # Termination, with concatenation.
 @pytest.mark.extension("concatenation")
-def test_a_partial_upload_is_ended(tus: Tus) -> None:
+def test_a_partial_upload_is_terminated(tus: Tus) -> None:
     url = tus.create_with(b"hello", Upload_Concat="partial")
     assert tus.delete(url).status == 204
     assert tus.head(url).status in GONE
@@ -66,7 +66,7 @@ def test_a_partial_upload_is_ended(tus: Tus) -> None:
 
 # Termination, with concatenation.
 @pytest.mark.extension("concatenation")
-def test_a_final_upload_is_ended(tus: Tus) -> None:
+def test_a_final_upload_is_terminated(tus: Tus) -> None:
     part = tus.create_with(b"hello", Upload_Concat="partial")
     url = tus.location(tus.concatenate(part))
     assert tus.delete(url).status == 204
@@ -74,7 +74,7 @@ def test_a_final_upload_is_ended(tus: Tus) -> None:
 
 
 # Termination: ends the one upload.
-def test_ending_one_upload_leaves_the_others(tus: Tus, stored: Stored) -> None:
+def test_terminating_one_upload_leaves_the_others_alone(tus: Tus, stored: Stored) -> None:
     first, second = tus.create_with(b"first"), tus.create_with(b"other")
     tus.delete(first)
     assert tus.offset(second) == 5

@@ -23,13 +23,13 @@ NEEDS = {
 
 
 # Core, OPTIONS: 204 or 200, with Tus-Version.
-def test_options_is_answered_with_the_versions_of_the_server(tus: Tus) -> None:
+def test_options_lists_the_versions_of_the_server(tus: Tus) -> None:
     assert tus.options.status in {200, 204}
     assert "1.0.0" in tus.options.items("Tus-Version")
 
 
 # Core, OPTIONS: "the Server MUST ignore the header".
-def test_options_does_not_look_at_the_version_of_the_client(tus: Tus) -> None:
+def test_options_ignores_the_version_of_the_client(tus: Tus) -> None:
     reply = tus.request("OPTIONS", tus.url, Tus_Resumable="9.9.9")
     assert reply.status in {200, 204}
     assert "Tus-Version" in reply
@@ -54,7 +54,7 @@ def test_the_largest_size_is_a_number(tus: Tus) -> None:
 # Tus-Resumable: 412 with Tus-Version for a version that the server does not support.
 @pytest.mark.parametrize("version", ["0.2.2", "2.0.0", "1.0", "x"])
 @pytest.mark.parametrize("method", ["HEAD", "PATCH"])
-def test_another_version_is_refused_with_412_and_the_known_ones(
+def test_an_unknown_version_is_refused_with_412_and_the_known_ones(
     tus: Tus, method: str, version: str
 ) -> None:
     url = tus.create(5)
@@ -66,7 +66,7 @@ def test_another_version_is_refused_with_412_and_the_known_ones(
 
 # Tus-Resumable: the same holds for creation and termination.
 @pytest.mark.extension("creation")
-def test_creation_in_another_version_is_refused_with_412(tus: Tus) -> None:
+def test_creation_in_an_unknown_version_is_refused_with_412(tus: Tus) -> None:
     reply = tus.post(Upload_Length=5, Tus_Resumable="0.2.2")
     assert reply.status == 412
     assert "1.0.0" in reply.items("Tus-Version")
@@ -75,7 +75,7 @@ def test_creation_in_another_version_is_refused_with_412(tus: Tus) -> None:
 
 # Tus-Resumable: "the Server MUST NOT process the request".
 @pytest.mark.extension("termination")
-def test_termination_in_another_version_is_refused_and_nothing_is_ended(tus: Tus) -> None:
+def test_termination_in_an_unknown_version_terminates_nothing(tus: Tus) -> None:
     url = tus.create(5)
     reply = tus.delete(url, Tus_Resumable="0.2.2")
     assert reply.status == 412
@@ -95,14 +95,14 @@ def test_a_request_without_a_version_is_refused_with_412(tus: Tus, method: str) 
 
 # Tus-Resumable: "the Server MUST NOT process the request".
 @pytest.mark.parametrize("version", ["0.2.2", None])
-def test_bytes_sent_in_another_version_are_not_taken(tus: Tus, version: str | None) -> None:
+def test_bytes_sent_in_an_unknown_version_are_not_accepted(tus: Tus, version: str | None) -> None:
     url = tus.create(5)
     assert tus.patch(url, 0, b"hello", Tus_Resumable=version).status == 412
     assert tus.offset(url) == 0
 
 
 # Tus-Resumable: MUST be in every response, and is the server's version.
-def test_every_answer_names_the_version(tus: Tus) -> None:
+def test_every_answer_has_the_version(tus: Tus) -> None:
     url = tus.create(5)
     replies = [
         tus.post(Upload_Length=5),
@@ -158,7 +158,7 @@ def test_a_post_can_stand_for_options(tus: Tus) -> None:
 
 
 # X-HTTP-Method-Override: "The actual method of the request MUST be ignored."
-def test_the_override_stands_above_any_method(tus: Tus) -> None:
+def test_the_override_wins_over_any_method(tus: Tus) -> None:
     url = tus.create(5)
     reply = tus.patch(url, 0, b"hello", X_HTTP_Method_Override="HEAD")
     assert reply.status in {200, 204}
@@ -167,6 +167,6 @@ def test_the_override_stands_above_any_method(tus: Tus) -> None:
 
 
 # RFC 9110, section 15.5.6: a method that the resource does not have.
-def test_a_method_that_is_none_of_the_protocol_is_refused(tus: Tus) -> None:
+def test_a_method_outside_the_protocol_is_refused(tus: Tus) -> None:
     reply = exchange("TRACE", tus.url, headers_of())
     assert 400 <= reply.status < 500 or reply.status == 501

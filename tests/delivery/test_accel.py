@@ -98,22 +98,20 @@ def bytes_sent_by_service(film: Both, request_id: str) -> int:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=5-"}])
-def test_nginx_sends_the_bytes_and_the_service_none(film: Both, headers: dict[str, str]) -> None:
+def test_nginx_sends_the_bytes_and_the_app_sends_none(film: Both, headers: dict[str, str]) -> None:
     name = f"accelerated-{len(headers)}"
     response = film.through_nginx({**headers, "X-Request-ID": name})
     assert len(response.content) > 1_000_000 - 5
     assert bytes_sent_by_service(film, name) == 0
 
 
-def test_who_comes_past_nginx_gets_the_bytes_from_the_service(film: Both) -> None:
+def test_a_client_that_bypasses_nginx_gets_the_bytes_from_the_app(film: Both) -> None:
     response = film.directly({})
     assert "X-Accel-Redirect" not in response.headers
     assert response.content == CONTENT
 
 
-def test_what_a_proxy_that_is_not_trusted_says_counts_for_nothing(
-    server: Server, film: Both
-) -> None:
+def test_headers_of_an_untrusted_proxy_are_ignored(server: Server, film: Both) -> None:
     forwarded = {"X-Forwarded-For": "192.0.2.1"}
     told = film.directly(forwarded)
     assert told.headers["X-Accel-Redirect"] == LOCATION + film.stored.id
@@ -182,7 +180,7 @@ def test_the_internal_location_is_closed_to_clients(film: Both) -> None:
     ],
     ids=str,
 )
-def test_a_request_is_answered_as_without_nginx(
+def test_a_request_is_answered_the_same_with_and_without_nginx(
     film: Both, headers: dict[str, str], method: str
 ) -> None:
     headers = {name: value.format(**film.validators) for name, value in headers.items()}
@@ -190,9 +188,7 @@ def test_a_request_is_answered_as_without_nginx(
 
 
 @pytest.mark.parametrize("name", ["page.html", "影片.mov", "a.bin"])
-def test_what_could_run_stays_a_download_in_a_sandbox(
-    server: Server, nginx: str, name: str
-) -> None:
+def test_active_content_stays_a_sandboxed_download(server: Server, nginx: str, name: str) -> None:
     both = Both(store(server, name, b"<script>alert(1)</script>"), nginx)
     assert_same(both.directly({}), both.through_nginx({}))
 
@@ -216,7 +212,9 @@ def test_a_file_older_or_newer_than_its_record_changes_no_answer(
         assert both.through_nginx(since).status_code == 200
 
 
-def test_missing_unfinished_and_deleted_files_are_told_apart(server: Server, nginx: str) -> None:
+def test_missing_unfinished_and_deleted_files_get_different_answers(
+    server: Server, nginx: str
+) -> None:
     lost = Both(store(server, "lost.mp4", b"x"), nginx)
     (server.library / lost.stored.id).unlink()
     assert lost.through_nginx({}).status_code == 410
@@ -235,9 +233,7 @@ def test_an_empty_file_is_sent(server: Server, nginx: str) -> None:
 # ---- rights --------------------------------------------------------------------------------------
 
 
-def test_the_group_may_read_what_nginx_is_to_send_and_nothing_else(
-    server: Server, nginx: str
-) -> None:
+def test_the_group_may_read_only_the_files_nginx_sends(server: Server, nginx: str) -> None:
     sent, unsent = (Both(store(server, "a.mp4", b"x"), nginx) for _ in range(2))
     sent.through_nginx({})
     modes = [(server.library / both.stored.id).stat().st_mode & 0o777 for both in (sent, unsent)]
@@ -265,7 +261,9 @@ def test_the_group_may_read_what_nginx_is_to_send_and_nothing_else(
         ({"If-Unmodified-Since": "x"}, False),
     ],
 )
-def test_nginx_is_left_what_it_decides_alike(headers: dict[str, str], alike: bool) -> None:
+def test_nginx_decides_only_what_it_decides_the_same_way(
+    headers: dict[str, str], alike: bool
+) -> None:
     assert nginx_decides_alike(Headers(headers), has_range=True) is alike
 
 

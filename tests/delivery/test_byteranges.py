@@ -30,7 +30,7 @@ def layout(*spans: tuple[int, int], length: int = len(CONTENT)) -> Layout:
     return Layout([ByteRange(start, end) for start, end in spans], length, "video/mp4", "limit")
 
 
-def test_the_layout_is_that_of_the_rfc(path: Path) -> None:
+def test_the_layout_follows_the_rfc(path: Path) -> None:
     body = PartsOfFile(FileIO(path), layout((0, 3), (65, 68)))
     assert b"".join(body) == (
         b"\r\n--limit\r\nContent-Type: video/mp4\r\nContent-Range: bytes 0-2/256000\r\n\r\n\0\1\2"
@@ -40,7 +40,7 @@ def test_the_layout_is_that_of_the_rfc(path: Path) -> None:
     body.close()
 
 
-def test_the_boundary_is_another_one_each_time() -> None:
+def test_the_boundary_is_different_each_time() -> None:
     boundaries = {Layout([], 1, "video/mp4").boundary for _ in range(100)}
     assert len(boundaries) == 100
 
@@ -50,7 +50,7 @@ asked_ranges = st.lists(st.tuples(edges, edges).map(sorted), min_size=1, max_siz
 
 
 @given(asked_ranges)
-def test_the_length_told_is_that_of_the_body_and_the_parts_are_the_files_bytes(
+def test_the_content_length_is_the_bodys_and_the_parts_are_the_files_bytes(
     path: Path, asked: list[list[int]]
 ) -> None:
     header = "bytes=0-0," + ",".join(f"{first}-{last}" for first, last in asked)
@@ -75,7 +75,7 @@ def test_a_part_is_read_in_blocks_as_they_are_sent(path: Path) -> None:
     assert file.closed
 
 
-def test_gigabytes_pass_through_as_much_memory_as_a_block(tmp_path: Path) -> None:
+def test_gigabytes_take_no_more_memory_than_a_block(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(8 * GIBIBYTE)
@@ -92,7 +92,7 @@ def test_gigabytes_pass_through_as_much_memory_as_a_block(tmp_path: Path) -> Non
     assert peak < 8 * BLOCK_BYTES
 
 
-def test_a_file_that_was_cut_short_ends_the_answer_instead_of_shifting_it(path: Path) -> None:
+def test_a_truncated_file_ends_the_answer_instead_of_shifting_it(path: Path) -> None:
     body = PartsOfFile(FileIO(path), layout((0, 10), (255_000, 256_010), length=256_010))
     with pytest.raises(OSError, match="shorter"):
         list(body)
@@ -112,7 +112,7 @@ class Counter:
         self.calls.append(count)
 
 
-def test_what_was_sent_is_counted_once(path: Path) -> None:
+def test_sent_bytes_are_counted_once(path: Path) -> None:
     counter = Counter()
     body = PartsOfFile(FileIO(path), layout((0, 100), (200, 300)), counter)
     list(body)

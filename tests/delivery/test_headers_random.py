@@ -62,7 +62,7 @@ def test_a_suffix_range_selects_the_end(count: int, length: int, padding: str) -
 
 
 @given(st.integers(0, 10**15), st.integers(1, 10**15), st.integers(0, 10**15))
-def test_a_client_that_asks_for_what_it_was_told_gets_it(start: int, size: int, more: int) -> None:
+def test_a_content_range_can_be_requested_again(start: int, size: int, more: int) -> None:
     span, length = ByteRange(start, start + size), start + size + more
     unit, _, told = content_range(span, length).partition(" ")
     positions, _, total = told.partition("/")
@@ -71,7 +71,7 @@ def test_a_client_that_asks_for_what_it_was_told_gets_it(start: int, size: int, 
 
 
 @given(header_like, st.integers(0, 2000))
-def test_whatever_is_asked_no_byte_is_sent_twice(text: str, length: int) -> None:
+def test_no_byte_is_sent_twice_whatever_the_range(text: str, length: int) -> None:
     try:
         spans = requested_spans(f"bytes={text}", length)
     except RangeNotSatisfiable:
@@ -89,7 +89,7 @@ def cut(content: bytes, spans: list[ByteRange]) -> bytes:
 
 
 @given(st.lists(entity_tags, min_size=1, max_size=6), spaces)
-def test_if_none_match_finds_our_tag_wherever_it_stands(
+def test_if_none_match_finds_our_tag_anywhere_in_the_list(
     given_tags: list[tuple[str, str]], padding: str
 ) -> None:
     is_there = FILE.etag in [tag for _, tag in given_tags]
@@ -98,7 +98,7 @@ def test_if_none_match_finds_our_tag_wherever_it_stands(
 
 
 @given(st.lists(entity_tags, min_size=1, max_size=6), spaces)
-def test_if_match_wants_our_tag_and_wants_it_strong(
+def test_if_match_accepts_only_our_strong_tag(
     given_tags: list[tuple[str, str]], padding: str
 ) -> None:
     expected = Outcome.SEND if ("", FILE.etag) in given_tags else Outcome.PRECONDITION_FAILED
@@ -116,18 +116,18 @@ def test_dates_compare_by_the_second(moment: datetime) -> None:
 
 
 @given(st.sampled_from(["", "W/"]), tags | st.just(FILE.etag))
-def test_if_range_wants_exactly_our_tag(weak: str, tag: str) -> None:
+def test_if_range_accepts_only_our_exact_tag(weak: str, tag: str) -> None:
     header = f'{weak}"{tag}"'
     assert range_applies({"If-Range": header}, FILE) is (header == f'"{FILE.etag}"')
 
 
 @given(st.dictionaries(st.sampled_from(CONDITIONS), header_like))
-def test_whatever_stands_there_has_an_outcome(headers: dict[str, str]) -> None:
+def test_any_header_value_has_an_outcome(headers: dict[str, str]) -> None:
     assert isinstance(evaluate(headers, FILE), Outcome)
 
 
 @given(header_like.filter(lambda text: FILE.etag not in text and text.strip() != "*"))
-def test_what_does_not_name_our_file_neither_saves_nor_resumes_a_download(text: str) -> None:
+def test_a_validator_of_another_file_neither_saves_nor_resumes_a_download(text: str) -> None:
     assert evaluate({"If-None-Match": text}, FILE) is Outcome.SEND
     assert evaluate({"If-Match": text}, FILE) is Outcome.PRECONDITION_FAILED
     assert not range_applies({"If-Range": text}, FILE)

@@ -72,7 +72,7 @@ def test_one_range_selects_its_bytes(header: str, start: int, end: int) -> None:
         "items=0-1,5-6",
     ],
 )
-def test_what_is_malformed_or_in_another_unit_is_ignored(header: str | None) -> None:
+def test_a_malformed_range_or_another_unit_is_ignored(header: str | None) -> None:
     assert requested_spans(header, LENGTH) == []
 
 
@@ -94,7 +94,7 @@ def test_what_is_malformed_or_in_another_unit_is_ignored(header: str | None) -> 
         ("bytes=1000-,0-9,-0,20-29", [(0, 10), (20, 30)]),
     ],
 )
-def test_several_ranges_come_in_their_order_and_no_byte_twice(
+def test_several_ranges_keep_their_order_and_send_no_byte_twice(
     header: str, spans: list[tuple[int, int]]
 ) -> None:
     assert requested_spans(header, LENGTH) == [ByteRange(start, end) for start, end in spans]
@@ -160,7 +160,7 @@ def test_several_ranges_select_their_union(asked: list[tuple[int, int]], length:
 
 
 @given(st.lists(pairs, min_size=1, max_size=MAX_RANGES))
-def test_each_part_stands_where_the_first_of_its_ranges_did(asked: list[tuple[int, int]]) -> None:
+def test_merged_ranges_keep_the_place_of_the_first(asked: list[tuple[int, int]]) -> None:
     header = "bytes=" + ",".join(f"{first}-{last}" for first, last in asked)
     spans = requested_spans(header, LENGTH)
     places = [
@@ -171,7 +171,7 @@ def test_each_part_stands_where_the_first_of_its_ranges_did(asked: list[tuple[in
 
 
 @given(st.text(max_size=30), st.integers(0, 100))
-def test_whatever_stands_there_selects_bytes_of_the_file_or_none(text: str, length: int) -> None:
+def test_any_header_value_selects_bytes_of_the_file_or_none(text: str, length: int) -> None:
     try:
         spans = requested_spans(f"bytes={text}", length)
     except RangeNotSatisfiable:

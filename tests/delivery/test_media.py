@@ -46,7 +46,7 @@ def video(server: Server) -> Video:
     return upload(server, "film.mp4", CONTENT)
 
 
-def test_the_whole_file_comes_with_its_length_and_validators(video: Video) -> None:
+def test_the_whole_file_is_sent_with_its_length_and_validators(video: Video) -> None:
     response = video.server.get(video.path)
     assert response.status_code == 200
     assert response.content == CONTENT
@@ -68,7 +68,7 @@ def test_the_whole_file_comes_with_its_length_and_validators(video: Video) -> No
         ("bytes=65533-65539", 65_533, 65_540),
     ],
 )
-def test_a_range_brings_exactly_its_bytes(video: Video, header: str, start: int, end: int) -> None:
+def test_a_range_returns_exactly_its_bytes(video: Video, header: str, start: int, end: int) -> None:
     status, content_range, body = video.range(header)
     assert status == 206
     assert content_range == f"bytes {start}-{end - 1}/{len(CONTENT)}"
@@ -76,25 +76,25 @@ def test_a_range_brings_exactly_its_bytes(video: Video, header: str, start: int,
 
 
 @pytest.mark.parametrize("header", ["bytes=1000003-", "bytes=5000000-6000000"])
-def test_a_range_beyond_the_end_cannot_be_had(video: Video, header: str) -> None:
+def test_a_range_beyond_the_end_is_refused(video: Video, header: str) -> None:
     status, content_range, _ = video.range(header)
     assert (status, content_range) == (416, f"bytes */{len(CONTENT)}")
 
 
 @pytest.mark.parametrize("header", ["bytes=5-2", "lines=0-1", "bytes=a-b", "bytes=0-1,9-5"])
-def test_a_range_that_is_not_understood_brings_the_whole_file(video: Video, header: str) -> None:
+def test_an_unknown_range_returns_the_whole_file(video: Video, header: str) -> None:
     status, _, body = video.range(header)
     assert (status, body) == (200, CONTENT)
 
 
-def test_head_tells_all_but_the_bytes(video: Video) -> None:
+def test_head_returns_everything_but_the_bytes(video: Video) -> None:
     response = requests.head(video.server.url + video.path, timeout=10)
     assert response.status_code == 200
     assert response.headers["Content-Length"] == str(len(CONTENT))
     assert response.content == b""
 
 
-def test_if_range_lets_a_download_go_on_only_from_the_same_file(video: Video) -> None:
+def test_if_range_resumes_a_download_only_of_the_same_file(video: Video) -> None:
     headers = video.server.get(video.path, headers={"Range": "bytes=0-0"}).headers
     for validator in (headers["ETag"], headers["Last-Modified"]):
         assert video.range("bytes=5-9", If_Range=validator)[0] == 206
@@ -102,7 +102,7 @@ def test_if_range_lets_a_download_go_on_only_from_the_same_file(video: Video) ->
         assert video.range("bytes=5-9", If_Range=validator)[0] == 200
 
 
-def test_conditions_spare_the_bytes(video: Video) -> None:
+def test_conditional_requests_save_the_bytes(video: Video) -> None:
     etag = video.server.get(video.path).headers["ETag"]
     unchanged = video.server.get(video.path, headers={"If-None-Match": etag})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
@@ -119,7 +119,7 @@ def test_ranges_on_one_connection_do_not_mix(video: Video) -> None:
 
 
 @pytest.mark.parametrize("name", ["page.html", "image.svg", "script.js", "doc.pdf", "noext"])
-def test_nothing_that_could_run_is_shown_in_place(server: Server, name: str) -> None:
+def test_active_content_is_never_shown_inline(server: Server, name: str) -> None:
     stored = upload(server, name, b"<script>alert(1)</script>")
     headers = server.get(stored.path).headers
     assert headers["Content-Type"] == "application/octet-stream"
@@ -128,7 +128,7 @@ def test_nothing_that_could_run_is_shown_in_place(server: Server, name: str) -> 
     assert "sandbox" in headers["Content-Security-Policy"]
 
 
-def test_a_video_is_shown_in_place_unless_it_is_to_be_downloaded(video: Video) -> None:
+def test_a_video_is_shown_inline_unless_downloaded(video: Video) -> None:
     shown = video.server.get(video.path).headers["Content-Disposition"]
     saved = video.server.get(f"{video.path}?download").headers["Content-Disposition"]
     assert (shown, saved) == ('inline; filename="film.mp4"', 'attachment; filename="film.mp4"')
@@ -141,7 +141,7 @@ def test_names_of_any_script_survive_the_header(server: Server) -> None:
     assert "/" not in header.replace("UTF-8''", "")
 
 
-def test_unknown_unfinished_and_deleted_files_are_told_apart(server: Server) -> None:
+def test_unknown_unfinished_and_deleted_files_get_different_answers(server: Server) -> None:
     assert server.get(f"/media/{'0' * 32}").status_code == 404
     assert server.get("/media/..%2f..%2fetc%2fpasswd").status_code == 404
     unfinished = server.post("/api/uploads", json={"name": "a.mp4", "size": 10}).json()

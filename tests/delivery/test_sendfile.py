@@ -28,7 +28,7 @@ def test_reading_ends_with_the_span(middle: SpanFile) -> None:
     middle.close()
 
 
-def test_the_kernel_sends_from_where_the_file_stands(middle: SpanFile) -> None:
+def test_the_kernel_sends_from_the_files_position(middle: SpanFile) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert ours.sendfile(middle, 10, 10) == 10
@@ -36,7 +36,7 @@ def test_the_kernel_sends_from_where_the_file_stands(middle: SpanFile) -> None:
     middle.close()
 
 
-def test_a_player_that_went_away_is_a_broken_pipe_and_no_bug(middle: SpanFile) -> None:
+def test_a_player_that_left_is_a_broken_pipe_and_not_a_bug(middle: SpanFile) -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     with ours, pytest.raises(BrokenPipeError):

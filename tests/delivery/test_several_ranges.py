@@ -38,7 +38,7 @@ def film(server: Server) -> Stored:
         ("bytes=65530-131080,200000-400000", [(65530, 131081), (200_000, 400_001)]),
     ],
 )
-def test_each_range_is_a_part_with_its_place_and_type(
+def test_each_range_is_a_part_with_its_position_and_type(
     film: Stored, ranges: str, spans: list[tuple[int, int]]
 ) -> None:
     response = film.ask(ranges)
@@ -63,7 +63,7 @@ def test_each_range_is_a_part_with_its_place_and_type(
         ("bytes=0-,5-6,-1", 0, LENGTH),
     ],
 )
-def test_what_comes_down_to_one_range_is_no_multipart(
+def test_ranges_that_merge_into_one_are_not_multipart(
     film: Stored, ranges: str, start: int, end: int
 ) -> None:
     response = film.ask(ranges)
@@ -73,13 +73,13 @@ def test_what_comes_down_to_one_range_is_no_multipart(
     assert response.content == CONTENT[start:end]
 
 
-def test_ranges_that_are_all_beyond_the_end_cannot_be_had(film: Stored) -> None:
+def test_ranges_all_beyond_the_end_are_refused(film: Stored) -> None:
     response = film.ask("bytes=1000003-,5000000-6000000")
     assert response.status_code == 416
     assert response.headers["Content-Range"] == f"bytes */{LENGTH}"
 
 
-def test_too_many_ranges_bring_the_whole_file(film: Stored) -> None:
+def test_too_many_ranges_return_the_whole_file(film: Stored) -> None:
     ranges = [f"{start}-{start}" for start in range(0, 2 * MAX_RANGES + 2, 2)]
     most = film.ask("bytes=" + ",".join(ranges[:MAX_RANGES]))
     assert len(received_parts(most)) == MAX_RANGES
@@ -87,7 +87,7 @@ def test_too_many_ranges_bring_the_whole_file(film: Stored) -> None:
     assert (response.status_code, response.content) == (200, CONTENT)
 
 
-def test_if_range_stands_above_several_ranges_too(film: Stored) -> None:
+def test_if_range_applies_to_several_ranges_too(film: Stored) -> None:
     headers = film.ask("bytes=0-0").headers
     for validator in (headers["ETag"], headers["Last-Modified"]):
         assert len(received_parts(film.ask("bytes=0-1,5-9", If_Range=validator))) == 2
@@ -95,7 +95,7 @@ def test_if_range_stands_above_several_ranges_too(film: Stored) -> None:
     assert (other.status_code, other.content) == (200, CONTENT)
 
 
-def test_the_headers_of_parts_are_those_of_the_whole(film: Stored) -> None:
+def test_a_multipart_answer_has_the_headers_of_the_whole_file(film: Stored) -> None:
     own = {"Date", "X-Request-ID", "Content-Length", "Content-Type"}
     whole, parts = film.server.get(film.path).headers, film.ask("bytes=0-1,5-9").headers
     assert {k: v for k, v in parts.items() if k not in own} == {
@@ -103,13 +103,13 @@ def test_the_headers_of_parts_are_those_of_the_whole(film: Stored) -> None:
     }
 
 
-def test_head_passes_over_ranges_as_the_rfc_wants(film: Stored) -> None:
+def test_head_ignores_ranges_as_the_rfc_requires(film: Stored) -> None:
     response = requests.head(film.url, headers={"Range": "bytes=0-1,5-9"}, timeout=10)
     assert response.status_code == 200
     assert response.headers["Content-Length"] == str(LENGTH)
 
 
-def test_the_connection_is_in_order_after_parts(film: Stored) -> None:
+def test_the_connection_is_usable_after_parts(film: Stored) -> None:
     with requests.Session() as session:
         for start in range(0, 100, 10):
             header = {"Range": f"bytes={start}-{start + 4},500-504"}
@@ -120,7 +120,7 @@ def test_the_connection_is_in_order_after_parts(film: Stored) -> None:
             ]
 
 
-def test_a_file_that_was_cut_short_costs_the_connection_and_no_wrong_byte(server: Server) -> None:
+def test_a_truncated_file_closes_the_connection_and_sends_no_wrong_byte(server: Server) -> None:
     film = store(server, "cut.mp4", CONTENT)
     with (server.library / film.id).open("r+b") as file:
         file.truncate(700_000)

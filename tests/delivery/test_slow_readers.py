@@ -94,7 +94,7 @@ def ask(film: Stored, headers: str) -> socket.socket:
 
 
 @pytest.mark.parametrize("headers", [WHOLE, ONE_RANGE, TWO_RANGES])
-def test_everything_else_goes_on_while_many_read_slowly(film: Stored, headers: str) -> None:
+def test_slow_readers_block_no_one(film: Stored, headers: str) -> None:
     with slow_readers(film, headers) as readers:
         wait_until(lambda: readers.served == READERS, "all are served")
         assert film.server.get("/", headers={"Accept": "text/html"}).status_code == 200
@@ -105,7 +105,7 @@ def test_everything_else_goes_on_while_many_read_slowly(film: Stored, headers: s
 
 
 @pytest.mark.parametrize("headers", [ONE_RANGE, TWO_RANGES])
-def test_who_reads_slowly_gets_the_right_bytes(film: Stored, headers: str) -> None:
+def test_slow_readers_get_the_right_bytes(film: Stored, headers: str) -> None:
     with slow_readers(film, headers) as readers:
         wait_until(lambda: readers.served == READERS, "all are served")
         time.sleep(5 * PAUSE_SECONDS)

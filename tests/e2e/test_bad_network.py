@@ -41,7 +41,7 @@ def create(server: Server, file: ChunkedFile) -> str:
     return file.key
 
 
-def test_what_arrived_before_a_cut_is_kept_and_the_rest_is_enough(server: Server) -> None:
+def test_bytes_from_before_a_cut_are_kept_and_only_the_rest_is_needed(server: Server) -> None:
     file = ChunkedFile(random_bytes(8_000_000, 20), 8_000_000)
     upload_id = create(server, file)
     request = chunk_request(server, file, 0)
@@ -71,7 +71,7 @@ def _is_drained(connection: socket.socket) -> bool:
     return waiting == struct.pack("i", 0)
 
 
-def test_a_client_that_comes_back_is_served_while_its_old_connection_hangs(server: Server) -> None:
+def test_a_returning_client_is_served_while_its_old_connection_hangs(server: Server) -> None:
     file = ChunkedFile(random_bytes(4_000_000, 22), 4_000_000)
     upload_id = create(server, file)
     with server.connect() as old:
@@ -83,7 +83,7 @@ def test_a_client_that_comes_back_is_served_while_its_old_connection_hangs(serve
     assert server.get("/healthz").status_code == 200
 
 
-def test_a_superseded_request_that_lives_is_told_what_the_newer_one_achieved(
+def test_a_superseded_request_is_answered_with_what_the_newer_one_achieved(
     server: Server,
 ) -> None:
     file = ChunkedFile(random_bytes(4_000_000, 23), 4_000_000)
@@ -99,7 +99,7 @@ def test_a_superseded_request_that_lives_is_told_what_the_newer_one_achieved(
     assert stored_sha256(server, upload_id) == file.sha256
 
 
-def test_different_chunks_do_not_wait_for_each_other(server: Server) -> None:
+def test_chunks_do_not_wait_for_each_other(server: Server) -> None:
     file = ChunkedFile(random_bytes(2_000_000, 24), 1_000_000)
     create(server, file)
     with server.connect() as slow:
@@ -110,7 +110,7 @@ def test_different_chunks_do_not_wait_for_each_other(server: Server) -> None:
     assert (status, answer["complete"]) == (200, True)
 
 
-def test_pipelined_chunks_are_told_apart(server: Server) -> None:
+def test_pipelined_chunks_are_kept_apart(server: Server) -> None:
     file = ChunkedFile(random_bytes(3_000_001, 25), 1_000_000)
     requests = b"".join(chunk_request(server, file, index) for index in range(file.count))
     with server.connect() as connection:
@@ -133,7 +133,7 @@ def test_a_request_fed_byte_by_byte_arrives(server: Server) -> None:
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
-def test_a_killed_worker_costs_a_chunk_at_most(start_server: StartServer) -> None:
+def test_a_killed_worker_costs_at_most_a_chunk(start_server: StartServer) -> None:
     server = start_server()
     file = ChunkedFile(random_bytes(12_000_000, 27), 4_000_000)
     upload_id = create(server, file)
@@ -155,7 +155,7 @@ def test_a_killed_worker_costs_a_chunk_at_most(start_server: StartServer) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_restarted_server_goes_on_where_it_stood(
+def test_a_restarted_server_resumes_where_it_stopped(
     start_server: StartServer, number: signal.Signals
 ) -> None:
     server = start_server()
@@ -189,7 +189,7 @@ def test_a_stopping_server_lets_a_running_chunk_finish(start_server: StartServer
     assert (status, answer["complete"]) == (200, True)
 
 
-def test_ctrl_c_is_as_graceful(start_server: StartServer) -> None:
+def test_ctrl_c_stops_as_gracefully(start_server: StartServer) -> None:
     server = start_server()
     assert server.process is not None
     file = ChunkedFile(random_bytes(2_000_000, 30), 2_000_000)
@@ -221,7 +221,7 @@ def test_stalled_bodies_end_with_408_and_free_their_threads(start_server: StartS
         assert send_chunk(server, file, 0).json()["complete"] is True
 
 
-def test_a_body_that_trickles_below_the_minimum_rate_is_ended(start_server: StartServer) -> None:
+def test_a_body_below_the_minimum_rate_is_ended(start_server: StartServer) -> None:
     server = start_server(SLUICE_MIN_BYTES_PER_SECOND="100000")
     file = ChunkedFile(random_bytes(2_000_000, 31), 2_000_000)
     request = chunk_request(server, file, 0)
@@ -240,7 +240,7 @@ def test_a_body_that_trickles_below_the_minimum_rate_is_ended(start_server: Star
     assert first == b"HTTP/1.1 408"
 
 
-def test_half_sent_headers_do_not_hold_the_server(start_server: StartServer) -> None:
+def test_half_sent_headers_do_not_block_the_server(start_server: StartServer) -> None:
     server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_WORKERS="1", SLUICE_THREADS="2")
     stalled = [server.connect() for _ in range(4)]
     for connection in stalled:

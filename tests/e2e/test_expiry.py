@@ -88,7 +88,7 @@ def _set_state(server: Server, upload_id: str, state: str) -> None:
         )
 
 
-def test_an_upload_whose_bytes_are_gone_ends_so_that_it_can_be_begun_anew(
+def test_an_upload_that_lost_its_bytes_expires_and_can_start_over(
     start_server: StartServer,
 ) -> None:
     server = start_server()

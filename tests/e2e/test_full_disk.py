@@ -39,7 +39,7 @@ def cramped(
     return start_server(**{variable: str(small_disk / request.param)})
 
 
-def test_what_does_not_fit_is_refused_before_a_byte_is_sent(cramped: Server) -> None:
+def test_a_file_that_does_not_fit_is_refused_before_a_byte_is_sent(cramped: Server) -> None:
     response = cramped.post("/api/uploads", json={"name": "a.mp4", "size": 100 * MIB})
     assert (response.status_code, response.json()["code"]) == (507, "no_room")
     file = ChunkedFile(random_bytes(MIB), MIB)
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_sent(cramped: Server) -> 
     assert cramped.get("/api/uploads").json()["uploads"] == []
 
 
-def test_an_upload_with_reserved_room_finishes_though_others_are_refused(cramped: Server) -> None:
+def test_an_upload_with_reserved_space_finishes_while_others_are_refused(cramped: Server) -> None:
     file = ChunkedFile(random_bytes(40 * MIB, 40), 8 * MIB)
     created = cramped.post("/api/uploads", json={"name": "a.mp4", "size": 40 * MIB})
     assert created.status_code == 201
@@ -62,7 +62,7 @@ def test_an_upload_with_reserved_room_finishes_though_others_are_refused(cramped
     assert stored_sha256(cramped, answer["id"]) == file.sha256
 
 
-def test_cancelling_gives_the_room_back(cramped: Server) -> None:
+def test_cancelling_frees_the_space(cramped: Server) -> None:
     first = cramped.post("/api/uploads", json={"name": "a.mp4", "size": 40 * MIB}).json()
     assert cramped.delete(f"/api/uploads/{first['id']}").status_code == 204
     second = cramped.post("/api/uploads", json={"name": "b.mp4", "size": 40 * MIB})
@@ -77,7 +77,7 @@ def test_a_whole_file_that_does_not_fit_leaves_nothing(cramped: Server) -> None:
     assert [path for path in cramped.library.iterdir() if path.is_file()] == []
 
 
-def test_readiness_tells_of_a_staging_folder_in_memory_and_of_little_room(
+def test_readiness_reports_a_staging_folder_in_memory_and_little_space(
     small_disk: Path, start_server: Callable[..., Server]
 ) -> None:
     server = start_server(SLUICE_STAGING_DIR=str(small_disk / "staging"))
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_reported(
     assert (created.status_code, created.json()["code"]) == (500, "storage_failed")
 
 
-def test_a_database_that_cannot_be_used_is_told_of_in_one_line(tmp_path: Path) -> None:
+def test_an_unusable_database_is_reported_in_one_line(tmp_path: Path) -> None:
     server = Server(tmp_path)
     data = Path(server.environment["SLUICE_DATA_DIR"])
     data.mkdir()

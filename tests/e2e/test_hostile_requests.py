@@ -138,7 +138,7 @@ def described(path: str) -> list[str]:
     return special.get(path, [f"Content-Type: {FORM}"])
 
 
-def test_an_honest_request_in_the_same_words_is_served(server: Server) -> None:
+def test_the_same_request_without_the_attack_is_served(server: Server) -> None:
     lines = [*described("/upload"), f"Content-Length: {len(CHUNK)}"]
     chunked = [*described("/upload"), "Transfer-Encoding: chunked"]
     in_chunks = f"{len(CHUNK):x}\r\n".encode() + CHUNK + b"\r\n0\r\n\r\n"
@@ -148,28 +148,26 @@ def test_an_honest_request_in_the_same_words_is_served(server: Server) -> None:
 
 @pytest.mark.parametrize("name", BAD_IDS)
 @pytest.mark.parametrize("path", WITH_IDS)
-def test_an_id_of_anything_else_is_refused(server: Server, path: str, name: str) -> None:
+def test_an_invalid_id_is_refused(server: Server, path: str, name: str) -> None:
     for method in ("HEAD", "DELETE", "PATCH"):
         lines = ["Tus-Resumable: 1.0.0", "Upload-Offset: 0", "Content-Length: 0"]
         assert_refused(server, request(method, path.format(BAD_IDS[name]), lines))
 
 
 @pytest.mark.parametrize("raw", [b"/media/\x00", b"/media/\xff\xfe", b"/media/a b", b"/media/\x7f"])
-def test_a_target_that_is_no_uri_is_refused(server: Server, raw: bytes) -> None:
+def test_an_invalid_request_target_is_refused(server: Server, raw: bytes) -> None:
     assert_refused(server, b"GET " + raw + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
 
 @pytest.mark.parametrize("name", BAD_FRAMING)
 @pytest.mark.parametrize("path", POSTED)
-def test_a_body_that_ends_where_nobody_knows_is_refused(
-    server: Server, path: str, name: str
-) -> None:
+def test_a_body_of_ambiguous_length_is_refused(server: Server, path: str, name: str) -> None:
     assert_refused(server, request("POST", path, [*described(path), *BAD_FRAMING[name]], BODY))
 
 
 @pytest.mark.parametrize("name", BAD_CHUNKS)
 @pytest.mark.parametrize("path", POSTED)
-def test_a_body_in_malformed_chunks_is_refused(server: Server, path: str, name: str) -> None:
+def test_a_malformed_chunked_body_is_refused(server: Server, path: str, name: str) -> None:
     lines = [*described(path), "Transfer-Encoding: chunked"]
     assert_refused(server, request("POST", path, lines, BAD_CHUNKS[name]))
 
@@ -184,7 +182,7 @@ def test_a_body_in_malformed_chunks_is_refused(server: Server, path: str, name: 
         ("/resumable/", ["Upload-Complete: ?0"], "Upload-Offset"),
     ],
 )
-def test_a_header_that_is_no_number_of_bytes_is_refused(
+def test_a_header_that_is_not_a_byte_count_is_refused(
     server: Server, path: str, others: list[str], header: str, name: str
 ) -> None:
     lines = [*others, f"{header}: {BAD_NUMBERS[name]}", "Content-Length: 0"]
@@ -193,9 +191,7 @@ def test_a_header_that_is_no_number_of_bytes_is_refused(
 
 @pytest.mark.parametrize("name", BAD_NUMBERS)
 @pytest.mark.parametrize("field", ["dzchunkindex", "dztotalfilesize", "dzchunkbyteoffset"])
-def test_a_field_that_is_no_number_of_bytes_is_refused(
-    server: Server, field: str, name: str
-) -> None:
+def test_a_field_that_is_not_a_byte_count_is_refused(server: Server, field: str, name: str) -> None:
     file = ChunkedFile(BODY, len(BODY), key="hostile")
     body = file.body(0, **{field: BAD_NUMBERS[name]})
     lines = [f"Content-Type: {FORM}", f"Content-Length: {len(body)}"]
@@ -203,7 +199,7 @@ def test_a_field_that_is_no_number_of_bytes_is_refused(
 
 
 @pytest.mark.parametrize("size", [FOREVER, "9" * 5000, "-1", "1e400", "NaN", '"5"', "0x10", "+5"])
-def test_a_size_that_is_no_number_of_bytes_is_refused(server: Server, size: str) -> None:
+def test_a_size_that_is_not_a_byte_count_is_refused(server: Server, size: str) -> None:
     body = f'{{"name": "a.mp4", "size": {size}}}'.encode()
     lines = ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     assert_refused(server, request("POST", "/api/uploads", lines, body))
@@ -221,13 +217,13 @@ def test_a_flood_of_headers_is_refused(server: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[x]", "null", "://", "\x7f", "http://\xff"])
-def test_an_origin_that_is_no_origin_is_refused(server: Server, origin: str) -> None:
+def test_an_invalid_origin_is_refused(server: Server, origin: str) -> None:
     lines = [f"Origin: {origin}", "Content-Type: application/json", "Content-Length: 2"]
     assert_refused(server, request("POST", "/api/uploads", lines, b"{}"))
 
 
 @pytest.mark.parametrize("boundary", ["", '""', "a" * 71, "\xff", '"a', "a\x00b", "a; boundary=b"])
-def test_a_boundary_that_is_none_is_refused(server: Server, boundary: str) -> None:
+def test_an_invalid_boundary_is_refused(server: Server, boundary: str) -> None:
     for path in ("/upload", "/batch"):
         kind = f"Content-Type: multipart/form-data; boundary={boundary}"
         lines = [kind, f"Content-Length: {len(CHUNK)}"]
@@ -251,5 +247,5 @@ def test_a_body_of_nothing_but_syntax_is_refused(server: Server, path: str, body
     assert_refused(server, request("POST", path, lines, body))
 
 
-def test_nothing_of_it_was_an_error_of_the_servers_own(server: Server) -> None:
+def test_none_of_it_caused_an_error_in_the_server(server: Server) -> None:
     assert "unexpected error" not in server.log

@@ -101,7 +101,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
         yield Kept(worker, conn, client, pool)
 
 
-def test_requests_that_follow_each_other_have_one_thread(kept: Kept) -> None:
+def test_consecutive_requests_share_a_thread(kept: Kept) -> None:
     handling = kept.handle()
     assert [kept.client.ask() for _ in range(3)] == [("keep-alive", b"%d" % n) for n in (1, 2, 3)]
     assert not handling.done()
@@ -135,7 +135,7 @@ def test_a_request_that_comes_in_pieces_is_answered(kept: Kept) -> None:
     assert kept.client.answer() == ("keep-alive", b"2")
 
 
-def test_silence_between_requests_is_not_slowness_of_headers(kept: Kept) -> None:
+def test_silence_between_requests_does_not_count_as_slow_headers(kept: Kept) -> None:
     kept.worker.header_seconds = 0.2
     handling = kept.handle()
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_silence_between_requests_is_not_slowness_of_headers(kept: Kept) -> None
     assert handling.result(0) is False
 
 
-def test_a_worker_that_is_to_stop_leaves_the_connection_to_gunicorn(kept: Kept) -> None:
+def test_a_stopping_worker_leaves_the_connection_to_gunicorn(kept: Kept) -> None:
     handling = kept.handle()
     assert kept.client.ask(LAST_REQUEST + REQUEST) == ("keep-alive", b"1")
     assert handling.result(AGES) is True
@@ -161,7 +161,7 @@ def test_a_worker_that_is_to_stop_leaves_the_connection_to_gunicorn(kept: Kept) 
     assert handling.result(AGES) is False
 
 
-def test_a_worker_serves_no_more_requests_than_it_may(kept: Kept) -> None:
+def test_a_worker_serves_at_most_max_requests(kept: Kept) -> None:
     kept.worker.max_requests = 2
     handling = kept.handle()
     assert [kept.client.ask() for _ in range(2)] == [("keep-alive", b"1"), ("close", b"2")]
@@ -183,7 +183,7 @@ def test_no_request_is_lost_when_the_server_stops(start_server: Callable[..., Se
 
 
 @pytest.mark.e2e
-def test_workers_whose_parent_was_killed_end_though_their_client_is_busy(
+def test_workers_end_with_a_killed_parent_even_while_a_client_is_active(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server()

@@ -25,7 +25,7 @@ from tests.dropzone_client import (
 from tests.live_server import ROOT, Server
 
 
-def test_a_part_shorter_than_its_fields_say_is_refused_unread(server: Server) -> None:
+def test_a_part_shorter_than_its_fields_claim_is_refused_unread(server: Server) -> None:
     file = ChunkedFile(random_bytes(300_000, 50), 300_000)
     short = form_body(file.fields(0), [(file.filename, file.content[:-10])])
     response = server.post("/upload", data=short, headers=form_headers())
@@ -35,7 +35,7 @@ def test_a_part_shorter_than_its_fields_say_is_refused_unread(server: Server) ->
 
 
 @pytest.mark.parametrize("missing", [1, 2])
-def test_a_part_a_little_too_short_is_not_completed_with_its_delimiter(
+def test_a_slightly_short_part_is_not_completed_with_its_delimiter(
     server: Server, missing: int
 ) -> None:
     file = ChunkedFile(random_bytes(2_000_000, 55 + missing), 2_000_000)
@@ -50,7 +50,7 @@ def test_a_part_a_little_too_short_is_not_completed_with_its_delimiter(
     assert stored_sha256(server, upload_id) == file.sha256
 
 
-def test_a_short_part_with_more_parts_behind_it_is_kept_only_once_it_is_verified(
+def test_a_short_part_followed_by_others_is_kept_only_once_verified(
     server: Server,
 ) -> None:
     file = ChunkedFile(random_bytes(2_000_000, 51), 2_000_000)
@@ -87,7 +87,7 @@ def test_a_staged_file_removed_under_its_writer_is_not_acknowledged(server: Serv
     assert stored_sha256(server, file.key) == file.sha256
 
 
-def test_a_chunked_body_of_another_length_than_told_is_refused(server: Server) -> None:
+def test_a_chunked_body_of_the_wrong_length_is_refused(server: Server) -> None:
     file = ChunkedFile(random_bytes(3000, 53), 1000)
     for content in (file.chunk(0) + b"x", file.chunk(0)[:-1]):
         response = server.post(
@@ -122,14 +122,14 @@ def test_an_empty_body_leaves_the_connection_patient(server: Server) -> None:
         {"Sec-Fetch-Site": "cross-site"},
     ],
 )
-def test_no_page_but_our_own_may_change_anything(server: Server, headers: dict[str, str]) -> None:
+def test_only_our_own_pages_may_change_anything(server: Server, headers: dict[str, str]) -> None:
     refused = server.post("/upload", files={"file": ("a.mp4", b"x")}, headers=headers)
     assert refused.status_code == 403
     ours = server.post("/upload", files={"file": ("a.mp4", b"x")}, headers={"Origin": server.url})
     assert ours.status_code == 200
 
 
-def test_two_mounts_of_one_file_system_are_published_across(
+def test_files_are_published_across_two_mounts_of_one_file_system(
     tmp_path: Path, start_server: Callable[..., Server]
 ) -> None:
     staging, other = tmp_path / "staging", tmp_path / "other"

@@ -53,7 +53,7 @@ def _raw_chunk(key: str, length: int) -> bytes:
 
 
 @pytest.mark.e2e
-def test_uploads_that_stand_still_hold_up_nobody(narrow_server: Server) -> None:
+def test_stalled_uploads_block_no_one(narrow_server: Server) -> None:
     content = random_bytes(300_000, 1)
     with half_sent_uploads(narrow_server, SLOW_CLIENTS):
         _await_uploads_under_way(narrow_server, SLOW_CLIENTS)
@@ -65,7 +65,7 @@ def test_uploads_that_stand_still_hold_up_nobody(narrow_server: Server) -> None:
 
 
 @pytest.mark.e2e
-def test_uploads_that_stood_still_go_on(narrow_server: Server) -> None:
+def test_stalled_uploads_can_continue(narrow_server: Server) -> None:
     with ExitStack() as stack:
         connections = [stack.enter_context(narrow_server.connect()) for _ in range(SLOW_CLIENTS)]
         for connection in connections:
@@ -80,7 +80,7 @@ def test_uploads_that_stood_still_go_on(narrow_server: Server) -> None:
 
 
 @pytest.mark.e2e
-def test_many_that_come_back_at_once_are_served_at_once(narrow_server: Server) -> None:
+def test_many_returning_clients_are_served_at_once(narrow_server: Server) -> None:
     """As after a network that was down for everybody: the old requests need turns to end."""
     with half_sent_uploads(narrow_server, SLOW_CLIENTS) as keys, ExitStack() as stack:
         _await_uploads_under_way(narrow_server, SLOW_CLIENTS)
@@ -102,7 +102,7 @@ def _await_uploads_under_way(server: Server, count: int) -> None:
     raise AssertionError(f"not all of {count} uploads are under way")
 
 
-def test_headers_that_do_not_end_lose_their_connection(
+def test_headers_that_never_end_lose_their_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bytes] = []
@@ -133,7 +133,7 @@ def _worker(folder: Path) -> PatientWorker:
 
 
 @pytest.mark.parametrize("error", [TimeoutError("timed out"), BlockingIOError(11, "again")])
-def test_a_client_that_takes_nothing_of_its_answer_is_one_line_in_the_log(
+def test_a_client_that_does_not_read_its_answer_is_one_line_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     worker, said = _worker_that_fails(tmp_path, monkeypatch, error)
@@ -144,7 +144,7 @@ def test_a_client_that_takes_nothing_of_its_answer_is_one_line_in_the_log(
     assert record.exc_info is None
 
 
-def test_a_disk_that_fails_in_mid_answer_is_not_the_clients_fault(
+def test_a_disk_error_during_an_answer_is_not_blamed_on_the_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, _ = _worker_that_fails(tmp_path, monkeypatch, OSError(errno.EIO, "broken"))
@@ -169,7 +169,7 @@ def _worker_that_fails(
 
 
 @pytest.mark.e2e
-def test_headers_that_stop_halfway_are_no_traceback(start_server: Callable[..., Server]) -> None:
+def test_headers_that_stop_halfway_log_no_traceback(start_server: Callable[..., Server]) -> None:
     server = start_server(SLUICE_BODY_IDLE_SECONDS="1")
     with server.connect() as connection:
         connection.sendall(b"GET / HT")
@@ -180,7 +180,7 @@ def test_headers_that_stop_halfway_are_no_traceback(start_server: Callable[..., 
 
 
 @pytest.mark.e2e
-def test_an_address_has_its_share_of_the_connections_and_no_more(
+def test_an_address_gets_no_more_than_its_share_of_connections(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server(SLUICE_WORKERS="1", SLUICE_CONNECTIONS_PER_ADDRESS="3")

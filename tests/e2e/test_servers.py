@@ -173,7 +173,7 @@ def test_a_body_in_the_chunked_coding(server: Server) -> None:
     assert_stored(server, path)
 
 
-def test_a_checksum_that_fits_and_one_that_does_not(server: Server) -> None:
+def test_a_matching_and_a_wrong_checksum(server: Server) -> None:
     path = create(server)
     wrong = base64.b64encode(hashlib.sha1(b"other").digest()).decode()
     right = base64.b64encode(hashlib.sha1(CONTENT).digest()).decode()
@@ -183,7 +183,7 @@ def test_a_checksum_that_fits_and_one_that_does_not(server: Server) -> None:
     assert_stored(server, path)
 
 
-def test_many_slow_uploads_at_once_do_not_mix(server: Server) -> None:
+def test_concurrent_slow_uploads_do_not_mix(server: Server) -> None:
     def send(number: int) -> None:
         content = random_bytes(400_000 + number, number)
         path = create(server, len(content))
@@ -205,7 +205,7 @@ def test_many_slow_uploads_at_once_do_not_mix(server: Server) -> None:
 # ---- broken and wrong bodies ---------------------------------------------------------------------
 
 
-def test_what_came_before_the_client_hung_up_is_kept(server: Server) -> None:
+def test_bytes_from_before_the_client_hung_up_are_kept(server: Server) -> None:
     path, sent = create(server), 2 * STEP_BYTES + 1000
     with closing(server.connect()) as connection:
         connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
@@ -216,7 +216,7 @@ def test_what_came_before_the_client_hung_up_is_kept(server: Server) -> None:
     assert_stored(server, path)
 
 
-def test_what_came_before_a_reset_is_kept_as_far_as_the_server_hands_it_over(
+def test_bytes_from_before_a_reset_are_kept_as_far_as_the_server_delivers_them(
     server: Server, kind: Kind
 ) -> None:
     path, sent = create(server), 2 * STEP_BYTES + 1000
@@ -232,7 +232,7 @@ def test_what_came_before_a_reset_is_kept_as_far_as_the_server_hands_it_over(
     assert_stored(server, path)
 
 
-def test_a_chunked_body_that_breaks_off_keeps_what_came(server: Server, kind: Kind) -> None:
+def test_a_chunked_body_that_breaks_off_keeps_what_arrived(server: Server, kind: Kind) -> None:
     path, piece = create(server), CONTENT[: 2 * STEP_BYTES]
     begun = CONTENT[len(piece) : len(piece) + 5]
     most = len(piece) + len(begun)
@@ -248,7 +248,7 @@ def test_a_chunked_body_that_breaks_off_keeps_what_came(server: Server, kind: Ki
     assert_stored(server, path)
 
 
-def test_a_client_that_falls_silent_is_told_so(server: Server, kind: Kind) -> None:
+def test_a_silent_client_gets_408(server: Server, kind: Kind) -> None:
     path, sent = create(server), STEP_BYTES + 1000
     with closing(server.connect()) as connection:
         connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])
@@ -281,7 +281,7 @@ def test_a_chunked_body_longer_or_shorter_than_the_chunk_is_refused(server: Serv
         assert response.status_code == 400, response.text
 
 
-def test_an_upload_that_would_be_too_long_is_refused(server: Server) -> None:
+def test_an_upload_that_would_get_too_long_is_refused(server: Server) -> None:
     path = create(server, 1000)
     assert patch(server, path, CONTENT[:1001]) == 400
     assert offset(server, path) == 0
@@ -306,9 +306,7 @@ def test_three_requests_on_one_connection(server: Server, kind: Kind) -> None:
     assert_stored(server, path)
 
 
-def test_a_request_that_was_sent_before_the_answer_is_answered_next(
-    server: Server, kind: Kind
-) -> None:
+def test_a_pipelined_request_is_answered_next(server: Server, kind: Kind) -> None:
     path, cut = create(server), len(CONTENT) - 500
     pipelined = patch_head(path, 500, cut) + CONTENT[cut:]
     with closing(server.connect()) as connection:
@@ -323,7 +321,7 @@ def test_a_request_that_was_sent_before_the_answer_is_answered_next(
             assert offset(server, path) == cut
 
 
-def test_a_client_that_asks_is_told_to_send_the_body(server: Server) -> None:
+def test_a_client_that_expects_100_gets_it(server: Server) -> None:
     path, expect = create(server), {"Expect": "100-continue"}
     with closing(server.connect()) as connection:
         connection.sendall(patch_head(path, len(CONTENT), headers=expect))
@@ -336,7 +334,7 @@ def test_a_client_that_asks_is_told_to_send_the_body(server: Server) -> None:
 
 
 @pytest.mark.parametrize("length", [10, 100_000, 2_000_000])
-def test_after_an_error_the_connection_is_in_order_or_closed(server: Server, length: int) -> None:
+def test_after_an_error_the_connection_is_usable_or_closed(server: Server, length: int) -> None:
     unknown = f"/tus/{'0' * 32}"
     with closing(server.connect()) as connection:
         with suppress(ConnectionError):
@@ -350,7 +348,7 @@ def test_after_an_error_the_connection_is_in_order_or_closed(server: Server, len
             assert read_response(connection)[0] == 200
 
 
-def test_what_follows_a_refused_body_is_never_taken_for_a_request(server: Server) -> None:
+def test_what_follows_a_refused_body_is_never_read_as_a_request(server: Server) -> None:
     smuggled = head_of("POST", "/tus/", 0, {**TUS, "Upload-Length": "77001"}) * 2000
     with closing(server.connect()) as connection:
         with suppress(ConnectionError):

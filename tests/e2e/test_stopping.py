@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 SIGNALS = 300
 
 
-def test_a_background_worker_ends_however_many_signals_come(tmp_path: Path) -> None:
+def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -> None:
     """A handler that waits for a lock which the interrupted code holds would wait for ever."""
     server = Server(tmp_path, {})
     command = [sys.executable, "-m", "app.server.background_worker"]
@@ -45,9 +45,7 @@ def test_a_background_worker_ends_however_many_signals_come(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2, 1.5])
-def test_a_server_that_is_told_to_stop_while_it_starts_leaves_nobody(
-    tmp_path: Path, seconds: float
-) -> None:
+def test_a_server_stopped_while_it_starts_leaves_no_process(tmp_path: Path, seconds: float) -> None:
     environment = Server(tmp_path, {}, free_port()).environment
     command = [sys.executable, "-m", "app.server.supervisor"]
     with subprocess.Popen(
@@ -79,7 +77,7 @@ def test_a_clean_stop_leaves_the_database_in_one_file(tmp_path: Path) -> None:
         assert database.execute("SELECT filename FROM uploads").fetchall() == [("film.mp4",)]
 
 
-def test_a_client_that_sends_on_after_its_last_answer_does_not_hold_up_the_end(
+def test_a_client_that_keeps_sending_does_not_delay_the_stop(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server()

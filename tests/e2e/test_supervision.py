@@ -64,7 +64,7 @@ def run_server(folder: Path, **options: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_without_its_supervisor_a_server_finishes_what_runs_and_ends(tmp_path: Path) -> None:
+def test_without_its_supervisor_a_server_finishes_its_requests_and_ends(tmp_path: Path) -> None:
     server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40"})
     server.start()
     with server.connect() as connection:
@@ -85,7 +85,7 @@ def test_without_its_supervisor_a_server_finishes_what_runs_and_ends(tmp_path: P
                     process.kill()
 
 
-def test_a_request_that_does_not_end_does_not_keep_an_orphan(tmp_path: Path) -> None:
+def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
     server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600"})
     server.start()
     with server.connect() as connection:
@@ -100,7 +100,7 @@ def test_a_request_that_does_not_end_does_not_keep_an_orphan(tmp_path: Path) -> 
                     process.kill()
 
 
-def test_a_background_worker_that_ends_is_named_in_the_log(start_server: StartServer) -> None:
+def test_a_background_worker_that_ends_is_logged_and_restarted(start_server: StartServer) -> None:
     server = start_server()
 
     def workers() -> list[psutil.Process]:
@@ -130,7 +130,7 @@ def test_a_second_server_on_one_data_folder_is_refused(
     assert server.get("/readyz").ok
 
 
-def test_a_port_in_use_is_told_in_one_line(start_server: StartServer, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
     second = run_server(tmp_path, SLUICE_PORT=str(server.port))
     assert second.returncode == 2

@@ -78,7 +78,7 @@ def status_of(connection: socket.socket) -> bytes:
     return answer.split(b" ", 2)[1]
 
 
-def test_a_burst_of_checksummed_requests_takes_little_and_gives_it_back(
+def test_a_burst_of_checksummed_requests_takes_little_memory_and_frees_it(
     start_server: Callable[..., Server], scaled: Scaled
 ) -> None:
     count = scaled(short=150, long=600)

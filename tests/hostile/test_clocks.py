@@ -71,7 +71,7 @@ def check_alive(server: Server, upload_id: str, offset: int) -> None:
     assert datetime.fromisoformat(document["expires"]) > server_time(server)
 
 
-def test_no_upload_is_lost_to_a_clock_that_is_set(
+def test_no_upload_is_lost_when_the_clock_is_set(
     server: Server, clock: MovedClock, scaled: Scaled
 ) -> None:
     jumps = [8, 0, -8, 8, 20_000, 0] * scaled(short=1, long=10)
@@ -90,7 +90,7 @@ def test_no_upload_is_lost_to_a_clock_that_is_set(
 
 
 @pytest.mark.parametrize("wrong", [-20_000, 8])
-def test_no_upload_is_lost_to_a_start_with_a_wrong_clock_that_is_set_right(
+def test_no_upload_is_lost_when_a_wrong_clock_at_start_is_corrected(
     server: Server, clock: MovedClock, wrong: int
 ) -> None:
     file = ChunkedFile(random_bytes(3000), 1000)

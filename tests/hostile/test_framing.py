@@ -145,7 +145,7 @@ def test_malformed_bodies_get_one_answer_and_no_second_request(
     assert run(target, scaled(short=400, long=6000), seed=1) == []
 
 
-def test_headers_that_leave_the_length_open_end_the_connection(target: Server) -> None:
+def test_headers_of_ambiguous_length_close_the_connection(target: Server) -> None:
     complaints = []
     for number, fault in enumerate(HEADER_FAULTS):
         template = route(target, ROUTES[number % len(ROUTES)])
@@ -157,7 +157,7 @@ def test_headers_that_leave_the_length_open_end_the_connection(target: Server) -
 
 
 @pytest.mark.parametrize("template", ROUTES, ids=lambda r: f"{r.method} {r.path[:14]}")
-def test_a_size_that_is_none_hides_no_request(target: Server, template: Route) -> None:
+def test_an_invalid_chunk_size_hides_no_request(target: Server, template: Route) -> None:
     """The line was consumed and the next one read as a size: `0`, the end of the body."""
     head = route(target, template).head(b"Transfer-Encoding: chunked")
     received = converse(target, [head + b"40 \r\n0\r\n", b"\r\n" + HIDDEN], ends=False, pause=0.1)
@@ -165,7 +165,7 @@ def test_a_size_that_is_none_hides_no_request(target: Server, template: Route) -
 
 
 @pytest.mark.parametrize("template", ROUTES, ids=lambda r: f"{r.method} {r.path[:14]}")
-def test_trailers_that_are_none_get_one_answer(target: Server, template: Route) -> None:
+def test_invalid_trailers_get_one_answer(target: Server, template: Route) -> None:
     head = route(target, template).head(b"Transfer-Encoding: chunked")
     received = converse(target, [head + b"0\r\nno colon\r\n\r\n" + HIDDEN], ends=False, pause=0)
     assert judge(received, has_end=False, told=template.path) == ""

@@ -39,7 +39,7 @@ def cramped(disks: dict[str, Disk], tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def test_each_folder_runs_full_under_load_and_has_room_again(
+def test_each_folder_fills_up_under_load_and_recovers(
     cramped: Server, disks: dict[str, Disk], scaled: Scaled
 ) -> None:
     load = Load(cramped)
@@ -58,7 +58,7 @@ def test_each_folder_runs_full_under_load_and_has_room_again(
     assert "Traceback" not in cramped.log
 
 
-def test_with_a_full_database_disk_what_is_stored_can_be_read_and_deleted(
+def test_stored_files_can_be_read_and_deleted_while_the_database_disk_is_full(
     cramped: Server, disks: dict[str, Disk]
 ) -> None:
     load = Load(cramped)

@@ -20,7 +20,7 @@ SERVER_SHARE = 0.1
 """Of the kills hit every process of the server, which is then started again."""
 
 
-def test_nothing_acknowledged_is_lost_however_often_workers_and_lines_die(
+def test_no_acknowledged_byte_is_lost_however_often_workers_and_connections_die(
     tmp_path_factory: pytest.TempPathFactory, scaled: Scaled
 ) -> None:
     """The senders look after every broken request, and compare with what they were told."""

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("durability", [Durability.CHUNK, Durability.FILE])
-def test_a_power_cut_takes_nothing_that_was_promised(
+def test_a_power_cut_loses_nothing_that_was_promised(
     tmp_path: Path, scaled: Scaled, durability: Durability
 ) -> None:
     for number in range(scaled(short=1, long=20)):
@@ -31,7 +31,7 @@ def test_a_power_cut_takes_nothing_that_was_promised(
         upload_after_power_cut(folder, durability, crowd)
 
 
-def test_without_durability_a_power_cut_takes_some(tmp_path: Path) -> None:
+def test_without_durability_a_power_cut_loses_bytes(tmp_path: Path) -> None:
     """Shows that the tests above can fail."""
     crowd = upload_until_power_cut(tmp_path, Durability.NONE, seed=0)
     assert any(sender.files for sender in crowd.senders)

@@ -45,7 +45,7 @@ def without_last_chunk(_server: Server, file: ChunkedFile) -> bytes:
 
 
 @pytest.mark.parametrize("unfinished", [without_closing_boundary, without_last_chunk])
-def test_a_client_that_comes_back_takes_over_at_once(
+def test_a_returning_client_takes_over_at_once(
     patient: Server, unfinished: Callable[[Server, ChunkedFile], bytes]
 ) -> None:
     file = ChunkedFile(CONTENT, len(CONTENT))

@@ -94,9 +94,7 @@ def test_nobody_waits_for_slow_clients(
 
 
 @pytest.mark.parametrize("kind", ["silent", "dripped headers"])
-def test_one_address_takes_no_more_than_its_share(
-    target: Server, scaled: Scaled, kind: str
-) -> None:
+def test_one_address_gets_no_more_than_its_share(target: Server, scaled: Scaled, kind: str) -> None:
     """More connections than two workers have room for."""
     if scaled(short=0, long=1) == 0:
         pytest.skip("takes 4300 connections; make attack runs it")

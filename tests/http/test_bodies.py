@@ -50,7 +50,7 @@ def test_an_object_is_read() -> None:
         b'{"a": ' + b"9" * 5000 + b"}",
     ],
 )
-def test_what_is_not_an_object_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         read(body)
 
@@ -60,19 +60,19 @@ def test_a_large_body_is_refused_by_its_announced_length() -> None:
         read(b"{}", length=MAX_JSON_BYTES + 1)
 
 
-def test_the_largest_body_is_taken() -> None:
+def test_the_largest_body_is_accepted() -> None:
     padding = "x" * (MAX_JSON_BYTES - len('{"a": ""}'))
     assert read(json.dumps({"a": padding}).encode()) == {"a": padding}
 
 
-def test_members_are_found_under_the_first_name_that_is_there() -> None:
+def test_members_are_found_under_the_first_name_present() -> None:
     body = {"filename": "a.mp4", "size": 5, "none": None}
     assert member(body, "name", "filename", kind=str) == "a.mp4"
     assert member(body, "none", "size", kind=int) == 5
     assert member(body, "length", kind=int, default=None) is None
 
 
-def test_a_whole_number_may_be_written_with_a_fraction_of_nothing() -> None:
+def test_a_whole_number_may_have_a_zero_fraction() -> None:
     """JSON has one kind of number, and JSON Schema calls 5.0 an integer."""
     size = member({"size": 5.0}, "size", kind=int)
     assert (size, type(size)) == (5, int)

@@ -64,6 +64,6 @@ def test_another_spelling_of_a_closed_path_opens_nothing(nginx: str, spelling: s
         assert status_of(nginx, spelled, source=STRANGER) in {400, 403, 404}, spelled
 
 
-def test_a_stranger_has_the_rest(nginx: str) -> None:
+def test_other_clients_see_the_rest(nginx: str) -> None:
     for path in ("/", "/healthz", "/api/videos"):
         assert status_of(nginx, path, source=STRANGER) == 200

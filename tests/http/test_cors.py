@@ -124,7 +124,7 @@ def test_a_preflight_may_name_no_headers(open_server: Server) -> None:
     assert (response.status_code, response.headers["Access-Control-Allow-Origin"]) == (204, SITE)
 
 
-def test_an_upload_of_another_site_goes_through(open_server: Server) -> None:
+def test_an_upload_from_an_allowed_site_is_accepted(open_server: Server) -> None:
     created = ask(open_server, "POST", "/tus/", SITE, Upload_Length="5")
     assert created.status_code == 201
     path = urlsplit(created.headers["Location"]).path
@@ -238,7 +238,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_an_origin_that_is_not_in_the_settings_gets_nothing(
+def test_an_origin_outside_the_settings_gets_no_cors_headers(
     open_server: Server, origin: str
 ) -> None:
     asked = preflight(open_server, "/tus/", origin)
@@ -252,7 +252,7 @@ def test_an_origin_that_is_not_in_the_settings_gets_nothing(
 
 
 @pytest.mark.parametrize("origin", ["null", "http://127.0.0.1", "https://films.example", ""])
-def test_no_other_origin_is_let_in_without_the_setting(server: Server, origin: str) -> None:
+def test_without_the_setting_no_other_origin_is_allowed(server: Server, origin: str) -> None:
     assert (
         preflight(server, "/tus/", origin)
         .headers.keys()
@@ -268,7 +268,7 @@ def test_the_servers_own_pages_need_no_setting(server: Server) -> None:
 
 
 @pytest.mark.parametrize("host", ["my_server:8000", "MY_SERVER", "films.example:80", "[::1]:8000"])
-def test_its_own_pages_are_known_under_every_name(server: Server, host: str) -> None:
+def test_the_servers_own_pages_work_under_every_name(server: Server, host: str) -> None:
     own = f"http://{host.lower().removesuffix(':80')}"
     assert ask(server, "POST", "/tus/", own, Upload_Length="5", Host=host).status_code == 201
     for origin in ("null", "", "http://", "http://other_server:8000", f"{own}0"):
@@ -276,7 +276,7 @@ def test_its_own_pages_are_known_under_every_name(server: Server, host: str) -> 
         assert response.status_code == 403
 
 
-def test_programs_name_no_origin_and_are_let_in(open_server: Server) -> None:
+def test_programs_send_no_origin_and_are_allowed(open_server: Server) -> None:
     headers = {**TUS, "Upload-Length": "5"}
     assert open_server.post("/tus/", headers=headers).status_code == 201
 
@@ -295,7 +295,7 @@ def test_programs_name_no_origin_and_are_let_in(open_server: Server) -> None:
 @pytest.mark.parametrize(
     "mark", [{"Origin": OTHER_SITE}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}]
 )
-def test_a_form_of_another_site_uploads_nothing(
+def test_a_form_on_another_site_uploads_nothing(
     open_server: Server, method: str, path: str, headers: dict[str, str], mark: dict[str, str]
 ) -> None:
     url = open_server.url + path
@@ -305,9 +305,7 @@ def test_a_form_of_another_site_uploads_nothing(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
 @pytest.mark.parametrize("override", ["DELETE", "PATCH", "HEAD", "delete", ""])
-def test_another_method_in_disguise_is_refused(
-    open_server: Server, method: str, override: str
-) -> None:
+def test_a_disguised_method_is_refused(open_server: Server, method: str, override: str) -> None:
     created = open_server.post("/tus/", headers={**TUS, "Upload-Length": "5"})
     path = urlsplit(created.headers["Location"]).path
     headers = {"X_HTTP_Method_Override": override, "Upload_Offset": "0"}
@@ -321,7 +319,7 @@ def test_origins_are_compared_as_browsers_write_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["films.example", "https://a.example/page", "null", "https://"])
-def test_what_is_no_origin_stops_the_start(text: str) -> None:
+def test_an_invalid_origin_in_the_settings_stops_the_start(text: str) -> None:
     with pytest.raises(ValueError, match="is not an origin"):
         from_env({"SLUICE_CORS_ORIGINS": text})
 
@@ -329,7 +327,7 @@ def test_what_is_no_origin_stops_the_start(text: str) -> None:
 # ---- every origin --------------------------------------------------------------------------------
 
 
-def test_a_star_lets_every_page_in(start_server: Callable[..., Server]) -> None:
+def test_a_star_allows_every_origin(start_server: Callable[..., Server]) -> None:
     server = start_server(SLUICE_CORS_ORIGINS="*")
     for origin in (SITE, OTHER_SITE, "null", "http://localhost:3000"):
         asked = preflight(server, "/tus/", origin)
@@ -340,6 +338,6 @@ def test_a_star_lets_every_page_in(start_server: Callable[..., Server]) -> None:
             assert "Access-Control-Allow-Credentials" not in response.headers
 
 
-def test_what_is_exposed_is_named_once_and_in_order() -> None:
+def test_exposed_headers_are_listed_once_and_in_order() -> None:
     names = EXPOSED.split(", ")
     assert names == sorted(set(names))

@@ -26,7 +26,7 @@ def test_each_known_algorithm_is_read(name: str) -> None:
     assert parse_content_digest(header(name)) == (ALGORITHMS[name], expected)
 
 
-def test_of_several_the_strongest_known_one_counts_first() -> None:
+def test_the_strongest_known_algorithm_is_used() -> None:
     several = f"{header('md5')}, crc32c=:AAAAAA==:,{header('sha-256')}"
     parsed = parse_content_digest(several)
     assert parsed is not None
@@ -34,7 +34,7 @@ def test_of_several_the_strongest_known_one_counts_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "crc32c=:AAAAAA==:", "garbage", "=", ",,,"])
-def test_unknown_algorithms_are_passed_over(text: str) -> None:
+def test_unknown_algorithms_are_ignored(text: str) -> None:
     assert parse_content_digest(text) is None
 
 
@@ -78,7 +78,7 @@ def drain(source: BodySource) -> None:
     source.finish()
 
 
-def test_without_a_digest_the_source_is_left_as_it_is() -> None:
+def test_without_a_digest_the_source_is_unchanged() -> None:
     source = PiecesSource(DATA)
     assert digest_source(source, None) is source
     assert digest_source(source, "crc32c=:AAAAAA==:") is source
@@ -94,6 +94,6 @@ def test_the_right_digest_passes() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_another_digest_is_told_at_the_end(name: str) -> None:
+def test_a_wrong_digest_is_reported_at_the_end(name: str) -> None:
     with pytest.raises(DigestMismatch):
         drain(digest_source(PiecesSource(DATA), header(name, b"other bytes")))

@@ -49,7 +49,7 @@ def is_accepted(data: bytes, cuts: tuple[int | None, ...], header: str) -> bool:
 
 
 @given(st.binary(max_size=40), several, unknown, padding, blocks, st.randoms())
-def test_true_digests_are_taken_in_any_order_and_among_unknown_ones(
+def test_correct_digests_are_accepted_in_any_order_and_among_unknown_ones(
     data: bytes,
     chosen: list[str],
     others: list[str],
@@ -67,14 +67,14 @@ def test_true_digests_are_taken_in_any_order_and_among_unknown_ones(
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), names, blocks)
-def test_a_digest_fits_the_bytes_it_is_of_and_no_others(
+def test_a_digest_matches_only_its_own_bytes(
     data: bytes, other: bytes, name: str, cuts: tuple[int | None, ...]
 ) -> None:
     assert is_accepted(data, cuts, member(name, other)) is (data == other)
 
 
 @given(st.binary(max_size=20), names, st.integers(0), st.text(max_size=1))
-def test_a_header_that_was_damaged_never_stands_for_another_digest(
+def test_a_damaged_header_is_never_read_as_another_digest(
     data: bytes, name: str, position: int, replacement: str
 ) -> None:
     header = member(name, data)

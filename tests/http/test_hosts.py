@@ -65,7 +65,7 @@ def test_nothing_is_done_for_a_rebound_page(named: Server) -> None:
     assert named.get("/api/uploads").json()["uploads"] == []
 
 
-def test_a_rebound_page_cannot_pass_for_a_proxy(named: Server) -> None:
+def test_a_rebound_page_cannot_pose_as_a_proxy(named: Server) -> None:
     """It may send every header but `Host`, from the address of a trusted proxy."""
     told = {"X-Forwarded-Host": "videos.example", "X-Forwarded-For": "127.0.0.1"}
     expect_refused(ask(named, "evil.example", **told))
@@ -74,22 +74,22 @@ def test_a_rebound_page_cannot_pass_for_a_proxy(named: Server) -> None:
     assert named.get("/api/uploads").json()["uploads"] == []
 
 
-def test_a_proxy_tells_the_name_that_counts_too(named: Server) -> None:
+def test_the_name_a_trusted_proxy_forwards_counts_too(named: Server) -> None:
     expect_refused(ask(named, "127.0.0.1", **{"X-Forwarded-Host": "evil.example"}))
     told = {"X-Forwarded-Host": "videos.example"}
     assert ask(named, "127.0.0.1:8000", **told).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_load_balancers_know_no_name(named: Server, path: str) -> None:
+def test_health_checks_are_answered_under_any_name(named: Server, path: str) -> None:
     assert ask(named, "10.0.0.7:8000", path).status_code == 200
 
 
-def test_any_name_is_answered_to_by_default(server: Server) -> None:
+def test_by_default_any_name_is_answered(server: Server) -> None:
     assert ask(server, "evil.example").status_code == 200
 
 
 @pytest.mark.parametrize("text", ["a b", "http://a.example", "a..b", "[::1]", "my_server", "é"])
-def test_what_is_no_host_name_is_no_setting(text: str) -> None:
+def test_an_invalid_host_name_is_refused_as_a_setting(text: str) -> None:
     with pytest.raises(SettingsError, match="SLUICE_ALLOWED_HOSTS"):
         from_env({"SLUICE_ALLOWED_HOSTS": text})

@@ -23,7 +23,7 @@ def test_programs_get_json(accept: str) -> None:
     assert not is_html(accept)
 
 
-def test_an_accept_header_of_unheard_length_is_not_even_read() -> None:
+def test_an_overlong_accept_header_is_not_parsed() -> None:
     padding = " " * (MAX_ACCEPT_CHARACTERS - len("text/html, a b"))
     assert is_html(f"text/html, a{padding} b")
     assert not is_html(f"text/html, a{padding}  b")

@@ -96,7 +96,7 @@ def test_scheme_and_port_are_in_the_url(
     assert location(with_urls.url, **told) == expected
 
 
-def test_the_url_of_the_other_protocol_is_made_alike(with_urls: Server) -> None:
+def test_the_other_protocol_builds_its_url_the_same_way(with_urls: Server) -> None:
     response = with_urls.post("/resumable/", headers={**TOLD, "Upload-Complete": "?0"})
     assert response.headers["Location"].startswith("https://films.example:8443/videos/resumable/")
 
@@ -108,7 +108,7 @@ def test_a_download_is_found_under_the_prefix(server: Server) -> None:
     assert found == f"https://films.example:8443/videos/media/{'0' * 32}"
 
 
-def test_only_the_nearest_proxy_is_believed(with_urls: Server) -> None:
+def test_only_the_nearest_proxy_is_trusted(with_urls: Server) -> None:
     """Each appends to what it was sent, so the last value is the one a trusted one wrote."""
     chain = {name: f"evil.example, {value}" for name, value in TOLD.items()}
     response = create(with_urls.url, **chain)
@@ -116,7 +116,7 @@ def test_only_the_nearest_proxy_is_believed(with_urls: Server) -> None:
     assert client_of(with_urls, response.headers["X-Request-ID"]) == "203.0.113.7"
 
 
-def test_the_page_behind_a_proxy_is_no_page_of_another_site(server: Server) -> None:
+def test_the_page_behind_a_proxy_counts_as_our_own(server: Server) -> None:
     origin = {"Origin": "https://films.example:8443"}
     assert location(server.url, **TOLD, **origin) == "https://films.example:8443/videos/tus"
     response = requests.post(f"{server.url}/tus/", headers={**TUS, **origin}, timeout=60)
@@ -153,7 +153,7 @@ def test_the_page_behind_a_proxy_is_no_page_of_another_site(server: Server) -> N
         ({**TOLD, "X-Forwarded-Proto": "javascript"}, "/videos/tus"),
     ],
 )
-def test_a_location_is_whole_only_where_the_url_is_certain(
+def test_a_location_is_a_url_only_where_it_is_certain(
     server: Server, headers: dict[str, str], expected: str
 ) -> None:
     assert location(server.url, **headers) == expected.format(url=server.url)
@@ -162,13 +162,13 @@ def test_a_location_is_whole_only_where_the_url_is_certain(
 @pytest.mark.parametrize(
     "name", ["Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port"]
 )
-def test_behind_a_proxy_that_is_not_trusted_it_is_a_path(untrusting: Server, name: str) -> None:
+def test_behind_an_untrusted_proxy_a_location_is_a_path(untrusting: Server, name: str) -> None:
     assert location(untrusting.url) == f"{untrusting.url}/tus"
     assert location(untrusting.url, **{name: "https"}) == "/tus"
     assert location(untrusting.url, **TOLD, **{name: "https"} if name not in TOLD else {}) == "/tus"
 
 
-def test_for_http_1_0_it_is_a_path(server: Server) -> None:
+def test_for_http_1_0_a_location_is_a_path(server: Server) -> None:
     with server.connect() as connection:
         head = "POST /tus/ HTTP/1.0\r\nHost: 127.0.0.1:8000\r\n"
         fields = "".join(f"{name}: {value}\r\n" for name, value in TUS.items())
@@ -177,7 +177,7 @@ def test_for_http_1_0_it_is_a_path(server: Server) -> None:
     assert (status, headers["location"].rpartition("/")[0]) == (201, "/tus")
 
 
-def test_every_location_is_made_alike(server: Server, untrusting: Server) -> None:
+def test_every_location_is_built_the_same_way(server: Server, untrusting: Server) -> None:
     with server.connect() as connection:
         fields = {"Upload-Complete": "?0", "Upload-Draft-Interop-Version": "8"}
         connection.sendall(request_bytes(server, "POST", "/resumable/", b"", fields))
@@ -201,13 +201,13 @@ def test_every_location_is_made_alike(server: Server, untrusting: Server) -> Non
 
 
 @pytest.mark.parametrize("name", ["SCRIPT_NAME", "PATH_INFO", "REMOTE_USER", "Script-Name"])
-def test_a_header_is_no_part_of_the_environment(server: Server, name: str) -> None:
+def test_a_header_cannot_set_the_environment(server: Server, name: str) -> None:
     """gunicorn takes some from trusted addresses, and ends with 500 where they do not fit."""
     response = create(server.url, **{name: "/x"})
     assert response.headers["Location"].startswith(f"{server.url}/tus/")
 
 
-def test_a_scheme_told_in_two_ways_is_that_of_the_standard_header(server: Server) -> None:
+def test_of_two_scheme_headers_the_standard_one_counts(server: Server) -> None:
     both = {**TOLD, "X-Forwarded-Ssl": "off", "X-Forwarded-Protocol": "http"}
     assert location(server.url, **both) == TOLD_URL
 
@@ -215,7 +215,7 @@ def test_a_scheme_told_in_two_ways_is_that_of_the_standard_header(server: Server
 # ---- who is believed -----------------------------------------------------------------------------
 
 
-def test_other_addresses_are_not_believed(start_server: Callable[..., Server]) -> None:
+def test_other_addresses_are_not_trusted(start_server: Callable[..., Server]) -> None:
     server = start_server(SLUICE_TRUSTED_PROXIES="10.0.0.0/8, ::1", SLUICE_LOCATION="url")
     response = create(server.url, **TOLD)
     assert response.headers["Location"].startswith(f"{server.url}/tus/")
@@ -224,14 +224,14 @@ def test_other_addresses_are_not_believed(start_server: Callable[..., Server]) -
     assert requests.post(f"{server.url}/tus/", headers=headers, timeout=60).status_code == 403
 
 
-def test_nobody_is_believed_where_the_setting_is_empty(
+def test_nobody_is_trusted_if_the_setting_is_empty(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server(SLUICE_TRUSTED_PROXIES="", SLUICE_LOCATION="url")
     assert location(server.url, **TOLD) == f"{server.url}/tus"
 
 
-def test_a_network_may_be_believed(start_server: Callable[..., Server]) -> None:
+def test_a_network_can_be_trusted(start_server: Callable[..., Server]) -> None:
     server = start_server(SLUICE_TRUSTED_PROXIES="127.0.0.0/8", SLUICE_LOCATION="url")
     assert location(server.url, **TOLD) == "https://films.example:8443/videos/tus"
 
@@ -290,7 +290,7 @@ def test_an_upload_goes_through_nginx(
 
 
 @pytest.mark.e2e
-def test_behind_an_nginx_that_tells_nothing_a_location_is_a_path(
+def test_behind_an_nginx_that_forwards_no_headers_a_location_is_a_path(
     server: Server, tmp_path: Path
 ) -> None:
     """It puts the service's own address into Host, and would send the client there."""
@@ -305,7 +305,7 @@ def test_behind_an_nginx_that_tells_nothing_a_location_is_a_path(
 
 
 @pytest.mark.e2e
-def test_bytes_arrive_while_the_client_still_sends(server: Server, tmp_path: Path) -> None:
+def test_bytes_arrive_while_the_client_is_still_sending(server: Server, tmp_path: Path) -> None:
     with deployed_nginx(tmp_path / "nginx", server.port) as url:
         tus = Tus(f"{url}/tus/")
         created = tus.post(Upload_Length=3_000_000)
@@ -319,7 +319,7 @@ def test_bytes_arrive_while_the_client_still_sends(server: Server, tmp_path: Pat
 
 
 @pytest.mark.e2e
-def test_nginx_lets_nobody_speak_for_it(with_urls: Server, tmp_path: Path) -> None:
+def test_nginx_drops_forged_proxy_headers(with_urls: Server, tmp_path: Path) -> None:
     with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
         response = create(url, **TOLD)
         assert response.headers["Location"].startswith(f"{url}/tus/")

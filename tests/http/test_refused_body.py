@@ -65,7 +65,7 @@ def status_of(connection: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda r: f"{r.status}")
-def test_the_answer_is_there_for_a_client_that_sends_all_before_it_reads(
+def test_a_client_that_sends_everything_before_it_reads_gets_the_answer(
     server: Server, upload_id: str, refusal: Refusal
 ) -> None:
     with begin(server, refusal, upload_id, f"Content-Length: {LENGTH}") as connection:
@@ -74,7 +74,9 @@ def test_the_answer_is_there_for_a_client_that_sends_all_before_it_reads(
         assert status_of(connection) == refusal.status
 
 
-def test_so_it_is_for_a_body_of_unknown_length(server: Server, upload_id: str) -> None:
+def test_with_a_body_of_unknown_length_it_gets_the_answer_too(
+    server: Server, upload_id: str
+) -> None:
     with begin(server, REFUSALS[0], upload_id, "Transfer-Encoding: chunked") as connection:
         for _ in range(LENGTH // len(BLOCK)):
             connection.sendall(b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK))
@@ -82,7 +84,7 @@ def test_so_it_is_for_a_body_of_unknown_length(server: Server, upload_id: str) -
         assert status_of(connection) == 409
 
 
-def test_a_client_that_reads_while_it_sends_has_the_answer_at_once(
+def test_a_client_that_reads_while_it_sends_gets_the_answer_at_once(
     server: Server, upload_id: str
 ) -> None:
     with begin(server, REFUSALS[0], upload_id, f"Content-Length: {LENGTH}") as connection:

@@ -46,7 +46,7 @@ def test_a_server_gets_a_folder_nobody_else_may_enter_and_removes_it(parent: Pat
     assert folders(parent) == []
 
 
-def test_a_process_that_the_server_starts_uses_its_folder_and_leaves_it(parent: Path) -> None:
+def test_a_child_process_uses_the_servers_folder_and_does_not_remove_it(parent: Path) -> None:
     outer, inner = MetricsFolder(parent), MetricsFolder(parent)
     outer.open()
     inner.open()
@@ -55,7 +55,7 @@ def test_a_process_that_the_server_starts_uses_its_folder_and_leaves_it(parent: 
     assert len(folders(parent)) == 1
 
 
-def test_what_a_killed_server_left_goes_and_a_living_ones_stays(parent: Path) -> None:
+def test_folders_of_killed_servers_are_removed_and_those_of_running_ones_stay(parent: Path) -> None:
     servers = [_start_server(parent) for _ in range(2)]
     living, killed = servers
     left = folders(parent)
@@ -87,7 +87,7 @@ def _start_server(parent: Path) -> subprocess.Popen[str]:
     return server
 
 
-def test_a_link_in_the_place_of_a_folder_is_not_followed(parent: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_folder_is_not_followed(parent: Path, tmp_path: Path) -> None:
     parent.mkdir()
     (tmp_path / "precious").mkdir()
     (parent / f"{PREFIX}x").symlink_to(tmp_path / "precious")
@@ -95,7 +95,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(parent: Path, tmp_path:
     assert (tmp_path / "precious").is_dir()
 
 
-def test_the_files_of_a_process_have_their_room_even_where_the_folder_was_cleaned_away(
+def test_a_process_has_space_for_its_files_even_if_the_folder_was_deleted(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "cleaned"

@@ -73,7 +73,7 @@ def tus_upload(server: Server, length: int) -> str:
     return server.url + "/tus/" + response.headers["Location"].rsplit("/", 1)[1]
 
 
-def test_the_counts_of_all_workers_add_up_to_what_was_done(server: Server) -> None:
+def test_the_counts_of_all_workers_add_up(server: Server) -> None:
     counts = Change(server)
     files = upload_to_each_worker(server)
     posts = {"protocol": "upload", "method": "POST", "status": "2xx"}
@@ -89,7 +89,7 @@ def test_the_counts_of_all_workers_add_up_to_what_was_done(server: Server) -> No
     assert under_way == {"receiving": 0, "held": 0, "verifying": 0}
 
 
-def test_what_is_sent_is_counted_as_it_was_sent(server: Server) -> None:
+def test_sent_bytes_are_counted(server: Server) -> None:
     media, counts = (
         send_all(server, ChunkedFile(random_bytes(CHUNK), CHUNK))["media"],
         Change(server),
@@ -104,7 +104,7 @@ def test_what_is_sent_is_counted_as_it_was_sent(server: Server) -> None:
     assert scrape(server).total("sluice_downloads_in_progress") == 0
 
 
-def test_a_viewer_who_leaves_has_got_less_than_the_file(server: Server) -> None:
+def test_a_viewer_who_leaves_counts_for_less_than_the_file(server: Server) -> None:
     length = 64_000_000
     media, counts = send_all(server, ChunkedFile(bytes(length), length))["media"], Change(server)
     with requests.get(server.url + media, stream=True, timeout=60) as download:
@@ -173,7 +173,7 @@ def test_an_upload_is_seen_while_it_runs(server: Server) -> None:
     assert counts.total("sluice_received_bytes_total", protocol="tus") == 20 * CHUNK
 
 
-def test_a_killed_worker_takes_nothing_along_but_what_it_had_in_progress(
+def test_a_killed_worker_loses_only_its_counts_in_progress(
     start_server: StartServer,
 ) -> None:
     server = start_server(SLUICE_WORKERS="3")
@@ -195,7 +195,7 @@ def test_a_killed_worker_takes_nothing_along_but_what_it_had_in_progress(
     upload_to_each_worker(server)
 
 
-def test_a_worker_that_takes_the_place_of_a_killed_one_goes_on_in_its_files(
+def test_a_worker_that_replaces_a_killed_one_continues_its_files(
     start_server: StartServer,
 ) -> None:
     server = start_server(SLUICE_WORKERS="3")
@@ -219,7 +219,7 @@ def files_of_counts(server: Server) -> set[str]:
     return {path.name for path in files if "livesum" not in path.name}
 
 
-def test_a_file_that_a_killed_process_had_only_begun_is_passed_over(server: Server) -> None:
+def test_a_half_made_file_of_a_killed_process_is_skipped(server: Server) -> None:
     (metrics_folder(server) / "counter_999999.db").touch()
     assert scrape(server).total("sluice_requests_total") > 0
 
@@ -236,7 +236,7 @@ def test_the_background_worker_is_counted_too(start_server: StartServer) -> None
     assert scrape(server).by("event", "sluice_uploads_total")["cancelled"] == 1
 
 
-def test_a_server_starts_counting_at_nothing_and_leaves_nothing(start_server: StartServer) -> None:
+def test_a_server_starts_counting_at_zero_and_leaves_no_files(start_server: StartServer) -> None:
     server = start_server()
     send_all(server, ChunkedFile(random_bytes(CHUNK), CHUNK))
     first, started = metrics_folder(server), scrape(server).total("sluice_start_time_seconds")
@@ -250,7 +250,7 @@ def test_a_server_starts_counting_at_nothing_and_leaves_nothing(start_server: St
     assert not second.exists()
 
 
-def test_gunicorn_alone_counts_over_its_workers_as_well(tmp_path: Path) -> None:
+def test_gunicorn_without_the_supervisor_also_counts_over_its_workers(tmp_path: Path) -> None:
     port = free_port()
     server = Server(tmp_path, {"SLUICE_PORT": str(port), "SLUICE_WORKERS": "2"}, port)
     program = [

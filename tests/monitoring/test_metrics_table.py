@@ -32,7 +32,7 @@ def test_the_table_has_every_metric_with_its_labels_and_no_other(server: Server)
     assert labels_by_name(server) == documented()
 
 
-def test_the_table_of_stages_is_that_of_the_code() -> None:
+def test_the_table_of_stages_matches_the_code() -> None:
     section = operations().partition("The stages of a request")[2].partition("\n\n## ")[0]
     assert STAGE_ROW.findall(section) == [stage.value for stage in Stage]
 

@@ -31,7 +31,7 @@ def test_totals_and_sums_by_a_label(instruments: Instruments) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.00015, 0.004, 0.07, 0.9, 40.0])
-def test_a_median_is_within_a_factor_of_its_class(instruments: Instruments, seconds: float) -> None:
+def test_a_median_is_accurate_to_its_bucket(instruments: Instruments, seconds: float) -> None:
     for spent in (seconds / 50, seconds, seconds, seconds, seconds * 50):
         instruments.count_stages({Stage.SYNC: spent})
     median = read(instruments).quantile(0.5, STAGES, stage="sync")
@@ -39,7 +39,7 @@ def test_a_median_is_within_a_factor_of_its_class(instruments: Instruments, seco
     assert seconds / 3 <= median <= seconds * 3
 
 
-def test_a_quantile_of_nothing_is_none_and_one_beyond_the_last_class_is_its_end(
+def test_a_quantile_without_values_is_none_and_one_past_the_last_bucket_is_its_bound(
     instruments: Instruments,
 ) -> None:
     assert read(instruments).quantile(0.5, STAGES, stage="sync") is None
@@ -47,12 +47,12 @@ def test_a_quantile_of_nothing_is_none_and_one_beyond_the_last_class_is_its_end(
     assert read(instruments).quantile(0.5, STAGES, stage="sync") == 300
 
 
-def test_a_method_that_nobody_knows_has_no_label_of_its_own() -> None:
+def test_an_unknown_method_gets_no_label_of_its_own() -> None:
     assert known_method("PATCH") == "PATCH"
     assert known_method("BREW") == "other"
 
 
-def test_only_steps_that_say_what_became_of_an_upload_are_counted(instruments: Instruments) -> None:
+def test_only_steps_that_decide_an_uploads_fate_are_counted(instruments: Instruments) -> None:
     for event in ("created", "verifying", "complete", "held", "receiving", "expired"):
         instruments.count_upload(event)
     counts = read(instruments).by("event", "sluice_uploads_total")

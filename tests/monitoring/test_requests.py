@@ -68,7 +68,7 @@ PROTOCOLS = [by_dropzone, by_batch, by_tus, by_the_draft, by_filepond]
 
 
 @pytest.mark.parametrize("send", PROTOCOLS, ids=lambda send: send.__name__)
-def test_an_upload_in_any_protocol_tells_where_its_time_went(
+def test_an_upload_in_any_protocol_reports_where_its_time_went(
     server: Server, send: Callable[[Server], requests.Response]
 ) -> None:
     started = time.perf_counter()
@@ -99,14 +99,14 @@ def test_the_stages_make_up_most_of_a_long_request(server: Server) -> None:
     assert timing["receive"] >= total / 2
 
 
-def test_an_error_tells_too_and_a_request_that_reads_does_not(server: Server) -> None:
+def test_an_error_reports_timing_and_a_read_does_not(server: Server) -> None:
     refused = server.post("/upload", data=b"x", headers={"Content-Type": "multipart/form-data"})
     assert refused.status_code == 400
     assert "total" in timing_of(refused)
     assert "Server-Timing" not in server.get("/api/uploads").headers
 
 
-def test_a_page_of_another_site_may_have_the_figures_only_where_it_may_upload(
+def test_another_site_gets_the_timing_only_if_it_may_upload(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server(SLUICE_CORS_ORIGINS=SITE)

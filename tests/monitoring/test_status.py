@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 CHUNK = 100_000
 
 
-def test_the_figures_follow_what_is_done(server: Server) -> None:
+def test_the_figures_follow_the_work(server: Server) -> None:
     before = server.get("/api/status").json()
     send_all(server, ChunkedFile(random_bytes(3 * CHUNK), CHUNK))
     begun = ChunkedFile(random_bytes(3 * CHUNK, 1), CHUNK, filename="half & half.mp4")
@@ -47,7 +47,7 @@ def test_every_stage_has_its_times(server: Server) -> None:
         assert 0 < stages[name]["median_seconds"] <= stages[name]["p95_seconds"]
 
 
-def test_who_looks_is_not_counted_among_the_running_requests(server: Server) -> None:
+def test_watching_requests_are_not_counted_as_running(server: Server) -> None:
     wait_until(lambda: server.get("/api/status").json()["requests"]["now"] == 0, "nothing runs")
 
 

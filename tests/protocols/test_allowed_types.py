@@ -50,7 +50,7 @@ def by_filepond(server: Server, upload_id: str, content: bytes) -> int:
 
 @pytest.mark.parametrize("finish", [by_tus, by_resumable, by_dropzone, by_filepond])
 @pytest.mark.parametrize("content", [FILE, b""])
-def test_an_upload_without_a_name_takes_no_bytes_in_any_protocol(
+def test_an_unnamed_upload_accepts_no_bytes_in_any_protocol(
     choosy: Server, finish: object, content: bytes
 ) -> None:
     assert callable(finish)
@@ -61,14 +61,14 @@ def test_an_upload_without_a_name_takes_no_bytes_in_any_protocol(
     assert choosy.get(f"/media/{upload_id}").status_code == 404
 
 
-def test_it_goes_on_once_it_has_a_name(choosy: Server) -> None:
+def test_an_unnamed_upload_continues_once_it_has_a_name(choosy: Server) -> None:
     upload_id = begin(choosy, len(FILE))
     assert by_tus(choosy, upload_id, FILE) == 415
     assert send(choosy, upload_id, FILE, 0, len(FILE)).status_code == 204
     assert choosy.get(f"/media/{upload_id}").content == FILE
 
 
-def test_parts_need_no_name_and_the_file_made_of_them_does(tus: Tus) -> None:
+def test_parts_need_no_name_but_the_file_made_of_them_does(tus: Tus) -> None:
     parts = [tus.create_with(piece, Upload_Concat="partial") for piece in (FILE[:4], FILE[4:])]
     assert tus.concatenate(*parts).status == 415
     assert tus.concatenate(*parts, Upload_Metadata=f"filename {base64_of('a.exe')}").status == 415
@@ -76,7 +76,7 @@ def test_parts_need_no_name_and_the_file_made_of_them_does(tus: Tus) -> None:
     assert requests.get(whole, timeout=60).content == FILE
 
 
-def test_an_upload_begun_before_the_types_were_limited_takes_no_more_bytes(
+def test_an_upload_begun_before_types_were_limited_accepts_no_more_bytes(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with running_server(tmp_path_factory.mktemp("later")) as server:

@@ -51,7 +51,7 @@ def test_a_chunk_of_a_larger_file_is_refused(
     assert (response.status_code, response.json()["code"]) == (400, "unknown_chunk_fields")
 
 
-def test_one_bad_file_does_not_spoil_the_rest(server: Server) -> None:
+def test_one_bad_file_does_not_affect_the_rest(server: Server) -> None:
     files = [("a.mp4", b"first"), ("x" * 2000, b"refused" * 1000), ("b.mp4", b"second")]
     answer = server.post("/batch", data=form_body({}, files), headers=form_headers()).json()
     assert (answer["stored"], answer["refused"]) == (2, 1)
@@ -94,7 +94,7 @@ def test_a_file_sent_again_with_its_fingerprint_is_stored_once(server: Server) -
     assert server.get(again["files"][1]["media"]).content == b"two"
 
 
-def test_twins_in_one_batch_are_stored_once(server: Server) -> None:
+def test_identical_files_in_one_batch_are_stored_once(server: Server) -> None:
     twin = ("twin", "twin.mp4", b"same bytes")
     answer = server.post(
         "/batch", data=fingerprinted_body([twin, twin, twin]), headers=form_headers()
@@ -103,7 +103,7 @@ def test_twins_in_one_batch_are_stored_once(server: Server) -> None:
     assert names_of(server, "twin.mp4") == ["twin.mp4"]
 
 
-def test_one_fingerprint_of_two_lengths_is_two_files(server: Server) -> None:
+def test_one_fingerprint_with_two_lengths_is_two_files(server: Server) -> None:
     body = fingerprinted_body([("grown", "g.mp4", b"short"), ("grown", "g.mp4", b"longer")])
     answer = server.post("/batch", data=body, headers=form_headers()).json()
     assert len(set(ids(answer))) == 2
@@ -133,7 +133,7 @@ def test_a_deleted_file_can_be_sent_again_and_again(server: Server) -> None:
     assert len(seen) == 3
 
 
-def test_a_file_that_came_in_chunks_is_not_stored_again(server: Server) -> None:
+def test_a_file_uploaded_in_chunks_is_not_stored_again(server: Server) -> None:
     new = {"name": "chunky.mp4", "size": 5, "fingerprint": "chunky"}
     upload_id = server.post("/api/uploads", json=new).json()["id"]
     send_all(server, ChunkedFile(b"12345", 5, key=upload_id))
@@ -141,7 +141,7 @@ def test_a_file_that_came_in_chunks_is_not_stored_again(server: Server) -> None:
     assert ids(server.post("/batch", data=body, headers=form_headers()).json()) == [upload_id]
 
 
-def test_a_file_of_told_length_may_have_anything_in_it(server: Server) -> None:
+def test_a_file_of_known_length_may_contain_any_bytes(server: Server) -> None:
     delimiter = f"\r\n--{BOUNDARY}\r\n".encode()
     contents = [delimiter * 3, b"", random_bytes(3_000_000, 7), delimiter[:-1], b"x"]
     parts = [({"length": str(len(content))}, "told.mp4", content) for content in contents]
@@ -156,7 +156,7 @@ def test_a_file_of_told_length_may_have_anything_in_it(server: Server) -> None:
     ("length", "code"),
     [("4", "malformed_body"), ("6", "malformed_body"), ("999", "chunk_mismatch")],
 )
-def test_a_wrong_length_ends_the_batch_and_keeps_what_came_before(
+def test_a_wrong_length_ends_the_batch_and_keeps_earlier_files(
     server: Server, length: str, code: str
 ) -> None:
     before = f"before {length}.mp4"
@@ -168,7 +168,7 @@ def test_a_wrong_length_ends_the_batch_and_keeps_what_came_before(
     assert names_of(server, "wrong") == []
 
 
-def test_whoever_prefers_pages_gets_the_receipts_as_well(server: Server) -> None:
+def test_a_client_that_prefers_html_gets_the_receipts_too(server: Server) -> None:
     """As the answer to a batch that goes well is JSON for everybody."""
     parts = [({"length": "5"}, "page.mp4", b"right"), ({"length": "4"}, "wrong.mp4", b"wrong")]
     headers = {**form_headers(), "Accept": "text/html"}
@@ -179,9 +179,7 @@ def test_whoever_prefers_pages_gets_the_receipts_as_well(server: Server) -> None
 
 
 @pytest.mark.parametrize("length", ["", "-5", "5.0", "five", "9" * 19])
-def test_a_length_that_is_no_number_is_refused_with_its_file_alone(
-    server: Server, length: str
-) -> None:
+def test_an_invalid_length_refuses_only_its_own_file(server: Server, length: str) -> None:
     parts = [({"length": length}, "odd.mp4", b"what?"), ({}, "fine.mp4", b"fine")]
     answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
     assert (answer["stored"], answer["refused"]) == (1, 1)
@@ -189,7 +187,7 @@ def test_a_length_that_is_no_number_is_refused_with_its_file_alone(
     assert server.get(answer["files"][1]["media"]).content == b"fine"
 
 
-def test_a_refused_file_of_told_length_is_passed_over(server: Server) -> None:
+def test_a_refused_file_of_known_length_is_skipped(server: Server) -> None:
     content = random_bytes(2_000_000, 8)
     parts = [({"length": "2000000"}, "x" * 2000, content), ({"length": "4"}, "b.mp4", b"next")]
     answer = server.post("/batch", data=body_of(parts), headers=form_headers()).json()
@@ -204,7 +202,7 @@ def test_the_fields_of_a_part_without_a_file_are_not_those_of_the_next(server: S
     assert server.get(answer["files"][0]["media"]).content == b"some"
 
 
-def test_more_files_than_a_form_may_have_fields_can_have_both_of_theirs(server: Server) -> None:
+def test_each_of_many_files_can_have_both_of_its_fields(server: Server) -> None:
     parts = [
         ({"fingerprint": f"both {number}", "length": "1"}, f"both {number}.mp4", b"1")
         for number in range(1100)
@@ -213,20 +211,20 @@ def test_more_files_than_a_form_may_have_fields_can_have_both_of_theirs(server: 
     assert answer["stored"] == 1100
 
 
-def test_a_malformed_fingerprint_is_refused_with_its_file_alone(server: Server) -> None:
+def test_a_malformed_fingerprint_refuses_only_its_own_file(server: Server) -> None:
     files = [("x" * 201, "a.mp4", b"a"), ("fine", "b.mp4", b"b")]
     answer = server.post("/batch", data=fingerprinted_body(files), headers=form_headers()).json()
     assert (answer["stored"], answer["refused"]) == (1, 1)
     assert answer["files"][0]["error"]["code"] == "malformed_request"
 
 
-def test_files_of_one_batch_are_listed_as_if_they_had_come_one_by_one(server: Server) -> None:
+def test_files_of_one_batch_are_listed_as_if_sent_one_by_one(server: Server) -> None:
     files = [(f"order {number:03}.mp4", b"%d" % number) for number in range(100)]
     server.post("/batch", data=form_body({}, files), headers=form_headers())
     assert names_of(server, "order ") == [name for name, _ in reversed(files)]
 
 
-def test_a_killed_batch_keeps_what_its_last_whole_group_held(
+def test_a_killed_batch_keeps_its_complete_groups(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server()
@@ -244,7 +242,7 @@ def test_a_killed_batch_keeps_what_its_last_whole_group_held(
         assert server.get(media).content == dict(files)[name]
 
 
-def test_a_batch_of_nothing_is_empty(server: Server) -> None:
+def test_an_empty_batch_has_no_receipts(server: Server) -> None:
     answer = server.post("/batch", data=form_body({}, []), headers=form_headers()).json()
     assert answer == {"stored": 0, "refused": 0, "files": []}
 

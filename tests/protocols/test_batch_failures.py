@@ -63,7 +63,7 @@ def fail_once(services: Services, error: Exception, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("count", [GROUP_FILES + 2, 2 * GROUP_FILES])
-def test_what_came_after_a_group_that_failed_oddly_is_kept(
+def test_files_after_a_group_that_failed_unexpectedly_are_kept(
     services: Services, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_once(services, RuntimeError("nobody expects this"), monkeypatch)
@@ -72,7 +72,7 @@ def test_what_came_after_a_group_that_failed_oddly_is_kept(
     assert [file.key for file in services.store.staged()] == []
 
 
-def test_the_receipts_of_a_group_without_room_say_so_and_others_are_stored(
+def test_a_group_without_space_says_so_and_others_are_stored(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_once(services, NoRoom("The disk is full."), monkeypatch)

@@ -30,7 +30,7 @@ LENGTH = 4096
         {"start": "4096", "end": "8191"},
     ],
 )
-def test_numbers_that_do_not_fit_a_whole_file_are_named(fields: dict[str, str]) -> None:
+def test_numbers_that_contradict_a_whole_file_are_named(fields: dict[str, str]) -> None:
     assert chunk_signs(fields, [], LENGTH) == list(fields)
 
 
@@ -51,7 +51,7 @@ def test_numbers_that_do_not_fit_a_whole_file_are_named(fields: dict[str, str]) 
         {"start": "12", "end": "90"},
     ],
 )
-def test_a_file_that_may_be_whole_shows_nothing(fields: dict[str, str]) -> None:
+def test_a_possibly_whole_file_shows_no_signs_of_a_chunk(fields: dict[str, str]) -> None:
     assert chunk_signs(fields, [], LENGTH) == []
 
 
@@ -71,7 +71,7 @@ def test_a_file_that_may_be_whole_shows_nothing(fields: dict[str, str]) -> None:
         ("Range", False),
     ],
 )
-def test_headers_of_chunks_are_known_by_their_names(header: str, is_told: bool) -> None:
+def test_headers_of_chunks_are_recognised_by_name(header: str, is_told: bool) -> None:
     assert chunk_signs({}, ["Host", header], LENGTH) == ([header] if is_told else [])
 
 

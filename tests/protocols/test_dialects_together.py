@@ -20,7 +20,7 @@ from tests.protocols.numbered_client import NumberedFile
 CHUNK_BYTES = 1000
 
 
-def test_every_dialect_brings_a_chunk_of_the_same_file(server: Server) -> None:
+def test_every_dialect_can_send_a_chunk_of_the_same_file(server: Server) -> None:
     content = random_bytes(5 * CHUNK_BYTES)
     resumable = NumberedFile(content, CHUNK_BYTES, "resumable", "/resumablejs", "shared.mp4")
     upload_id = resumable.send(server, 1).json()["id"]
@@ -61,7 +61,7 @@ def send_fine_part(server: Server, upload_id: str, content: bytes, index: int) -
     return server.post("/fineuploader", data=body, headers=form_headers())
 
 
-def test_what_another_client_has_sent_is_not_sent_again(server: Server) -> None:
+def test_bytes_another_client_has_sent_are_not_sent_again(server: Server) -> None:
     content = random_bytes(3 * CHUNK_BYTES, 1)
     created = server.post("/api/uploads", json={"name": "made.mp4", "size": len(content)}).json()
     send_filepond_chunk(server, created["id"], content, 1)
@@ -69,7 +69,7 @@ def test_what_another_client_has_sent_is_not_sent_again(server: Server) -> None:
     assert [flow.probe(server, number) for number in (1, 2, 3)] == [204, 200, 204]
 
 
-def test_an_id_with_another_length_is_a_contradiction(server: Server) -> None:
+def test_an_id_with_another_length_is_a_conflict(server: Server) -> None:
     created = server.post("/api/uploads", json={"name": "made.mp4", "size": 10}).json()
     other = ChunkedFile(random_bytes(20), 10, key=created["id"])
     response = send_chunk(server, other, 0)

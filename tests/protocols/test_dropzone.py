@@ -30,7 +30,7 @@ from tests.waiting import wait_until
 RAW = {"Content-Type": "video/mp4", "Accept": "application/json"}
 
 
-def test_chunks_in_order_give_the_file_back(server: Server) -> None:
+def test_chunks_in_order_make_the_file(server: Server) -> None:
     file = ChunkedFile(random_bytes(2_500_001), 1_000_000)
     answer = send_all(server, file)
     assert answer["complete"] is True
@@ -39,7 +39,7 @@ def test_chunks_in_order_give_the_file_back(server: Server) -> None:
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
-def test_each_chunk_tells_how_far_the_upload_is(server: Server) -> None:
+def test_each_chunk_is_answered_with_the_uploads_progress(server: Server) -> None:
     file = ChunkedFile(random_bytes(3000), 1000)
     answers = [send_chunk(server, file, index).json() for index in (2, 0, 1)]
     assert [answer["received"] for answer in answers] == [1000, 2000, 3000]
@@ -47,7 +47,7 @@ def test_each_chunk_tells_how_far_the_upload_is(server: Server) -> None:
     assert len({answer["id"] for answer in answers}) == 1
 
 
-def test_chunks_in_any_order_in_parallel_and_twice_publish_once(server: Server) -> None:
+def test_chunks_out_of_order_in_parallel_and_twice_publish_once(server: Server) -> None:
     file = ChunkedFile(random_bytes(24_000_007, 1), 1_000_000)
     order = list(range(file.count)) * 2
     Random(1).shuffle(order)
@@ -70,7 +70,7 @@ def test_a_chunk_sent_twice_is_counted_once(server: Server) -> None:
     assert second.json()["received"] == 1000
 
 
-def test_other_bytes_for_a_chunk_that_arrived_change_nothing(server: Server) -> None:
+def test_different_bytes_for_a_stored_chunk_change_nothing(server: Server) -> None:
     file = ChunkedFile(random_bytes(2000), 1000)
     send_chunk(server, file, 0)
     forged = ChunkedFile(bytes(2000), 1000, key=file.key)
@@ -102,7 +102,7 @@ def test_a_form_without_dropzones_fields_is_a_whole_file(server: Server) -> None
     assert stored_sha256(server, answer["id"]) == hashlib.sha256(content).hexdigest()
 
 
-def test_a_plain_form_may_bring_several_files_and_leads_a_browser_back(server: Server) -> None:
+def test_a_plain_form_may_have_several_files_and_redirects_a_browser(server: Server) -> None:
     body = form_body({}, [("one.mp4", b"first"), ("two.mp4", b"second")])
     response = server.post(
         "/upload",
@@ -116,7 +116,7 @@ def test_a_plain_form_may_bring_several_files_and_leads_a_browser_back(server: S
     assert {video["filename"] for video in newest} == {"one.mp4", "two.mp4"}
 
 
-def test_a_form_in_which_nothing_was_chosen_says_so(server: Server) -> None:
+def test_a_form_without_a_chosen_file_is_reported(server: Server) -> None:
     response = server.post("/upload", data=form_body({}, [("", b"")]), headers=form_headers())
     assert response.status_code == 400
     assert "no file" in response.json()["detail"]
@@ -216,7 +216,7 @@ def test_a_missing_field_is_named(server: Server, name: str) -> None:
     assert name in response.json()["detail"]
 
 
-def test_a_chunk_of_another_total_contradicts_the_upload(server: Server) -> None:
+def test_a_chunk_with_another_total_is_a_conflict(server: Server) -> None:
     file = ChunkedFile(random_bytes(2000), 1000)
     send_chunk(server, file, 0)
     other = ChunkedFile(random_bytes(3000), 1000, key=file.key)
@@ -224,7 +224,7 @@ def test_a_chunk_of_another_total_contradicts_the_upload(server: Server) -> None
     assert (response.status_code, response.json()["code"]) == (409, "upload_conflict")
 
 
-def test_a_chunk_that_is_shorter_or_longer_than_told_is_refused(server: Server) -> None:
+def test_a_chunk_of_the_wrong_length_is_refused(server: Server) -> None:
     file = ChunkedFile(random_bytes(2000), 1000)
     for content in (file.chunk(0)[:-1], file.chunk(0) + b"x"):
         body = form_body(file.fields(0), [(file.filename, content)])
@@ -244,7 +244,9 @@ def test_a_missing_closing_boundary_is_refused_and_not_counted(server: Server) -
 
 
 @pytest.mark.parametrize("form", ["raw", "multipart"])
-def test_a_wrong_digest_keeps_nothing_and_a_right_one_is_taken(server: Server, form: str) -> None:
+def test_a_wrong_digest_keeps_nothing_and_a_right_one_is_accepted(
+    server: Server, form: str
+) -> None:
     file = ChunkedFile(random_bytes(2000), 1000)
 
     def send(digest: bytes) -> tuple[int, dict[str, object]]:
@@ -267,7 +269,7 @@ def test_a_wrong_digest_keeps_nothing_and_a_right_one_is_taken(server: Server, f
     assert stored_sha256(server, str(answer["id"])) == file.sha256
 
 
-def test_late_chunks_of_a_cancelled_upload_are_told_that_it_is_gone(server: Server) -> None:
+def test_late_chunks_of_a_cancelled_upload_get_410(server: Server) -> None:
     file = ChunkedFile(random_bytes(2000), 1000)
     upload_id = send_chunk(server, file, 0).json()["id"]
     assert server.delete(f"/api/uploads/{upload_id}").status_code == 204
@@ -276,7 +278,7 @@ def test_late_chunks_of_a_cancelled_upload_are_told_that_it_is_gone(server: Serv
     assert upload_id not in {path.name for path in server.staging.iterdir()}
 
 
-def test_refused_chunks_leave_the_connection_in_order(server: Server) -> None:
+def test_refused_chunks_leave_the_connection_usable(server: Server) -> None:
     file = ChunkedFile(random_bytes(2_000_000), 1_000_000)
     refused = request_bytes(
         server,
@@ -306,7 +308,7 @@ def test_pages_of_other_sites_cannot_upload_through_a_visitor(server: Server) ->
     assert response.status_code == 403
 
 
-def test_names_keep_their_characters_and_lose_their_way_out(server: Server) -> None:
+def test_names_keep_their_characters_but_cannot_leave_the_folder(server: Server) -> None:
     body = form_body({}, [("../../tmp/Ünïcode 影片.mp4", b"x")])
     answer = server.post("/upload", data=body, headers=form_headers()).json()
     assert answer["filename"] == "tmp/Ünïcode 影片.mp4"

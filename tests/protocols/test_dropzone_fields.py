@@ -35,7 +35,7 @@ def test_the_length_of_a_chunk_follows_from_its_fields(
     assert parse_chunk({**given_fields, "other": "field"}) == chunk
 
 
-def test_without_any_of_the_fields_there_is_no_chunk() -> None:
+def test_a_form_without_the_fields_is_not_a_chunk() -> None:
     assert parse_chunk({}) is None
     assert parse_chunk({"filename": "a.mp4", "total": "5"}) is None
 
@@ -53,7 +53,7 @@ def test_a_missing_field_is_named(name: str) -> None:
     "text",
     ["", " ", "-1", "+1", "1.0", "1e3", "0x1", "1_0", "٣", "NaN", "null", "undefined", "1 ", "1\n"],
 )
-def test_what_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
+def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
         parse_chunk({**fields(0, 25, 10, 3, 0), name: text})
 
@@ -87,7 +87,7 @@ def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[st
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 600))
-def test_the_chunks_of_a_file_lie_side_by_side_and_make_it(total: int, size: int) -> None:
+def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -> None:
     count = max(1, -(-total // size))
     chunks = [parse_chunk(fields(n, total, size, count, n * size)) for n in range(count)]
     end = 0

@@ -58,7 +58,7 @@ def revert(server: Server, upload_id: str | bytes) -> requests.Response:
     return server.delete("/filepond", data=upload_id, headers={"Content-Type": "text/plain"})
 
 
-def test_a_whole_file_in_a_form_is_answered_with_its_id(server: Server) -> None:
+def test_a_whole_file_in_a_form_gets_its_id(server: Server) -> None:
     content = random_bytes(1_000_003)
     body = form_body({"filepond": '{"album": 7}'}, [("whole.mp4", content)])
     response = server.post("/filepond", data=body, headers=form_headers())
@@ -67,14 +67,14 @@ def test_a_whole_file_in_a_form_is_answered_with_its_id(server: Server) -> None:
     assert stored_sha256(server, response.text) == hashlib.sha256(content).hexdigest()
 
 
-def test_a_whole_file_is_whole_also_where_the_page_tells_its_length(server: Server) -> None:
+def test_a_whole_file_is_whole_even_if_the_page_sends_its_length(server: Server) -> None:
     body = form_body({}, [("whole.mp4", b"content")])
     headers = {**form_headers(), "Upload-Length": "7"}
     upload_id = server.post("/filepond", data=body, headers=headers).text
     assert server.get(f"/media/{upload_id}").content == b"content"
 
 
-def test_a_form_of_two_files_is_refused_whole_as_it_can_have_one_id_only(server: Server) -> None:
+def test_a_form_of_two_files_is_refused_as_only_one_can_have_the_id(server: Server) -> None:
     before = server.get("/api/videos?limit=1").json()["videos"]
     staged = sorted(server.staging.iterdir())
     body = form_body({}, [("one.mp4", b"first"), ("two.mp4", b"second")])
@@ -84,7 +84,7 @@ def test_a_form_of_two_files_is_refused_whole_as_it_can_have_one_id_only(server:
     assert sorted(server.staging.iterdir()) == staged
 
 
-def test_chunks_give_the_file_back_under_the_name_and_id_it_began_with(server: Server) -> None:
+def test_chunks_make_the_file_under_its_first_name_and_id(server: Server) -> None:
     content = random_bytes(2_500_000, 1)
     upload_id = begin(server, len(content), **{"Upload-Name": "film.mp4"})
     for offset in range(0, 2_500_001, 500_000):  # FilePond adds an empty chunk where it fits.
@@ -95,7 +95,7 @@ def test_chunks_give_the_file_back_under_the_name_and_id_it_began_with(server: S
     assert stored_sha256(server, upload_id) == hashlib.sha256(content).hexdigest()
 
 
-def test_a_name_that_comes_with_the_first_chunk_only_is_the_files(server: Server) -> None:
+def test_a_name_sent_only_with_the_first_chunk_is_kept(server: Server) -> None:
     upload_id = begin(server, 4)
     assert server.get(f"/api/uploads/{upload_id}").json()["filename"] == "unnamed"
     send(server, upload_id, b"abcd", 0, 2)
@@ -104,7 +104,7 @@ def test_a_name_that_comes_with_the_first_chunk_only_is_the_files(server: Server
     assert server.get(f"/api/videos/{upload_id}").json()["filename"] == "film.mp4"
 
 
-def test_a_type_that_is_refused_is_refused_with_the_first_chunk(
+def test_a_refused_type_is_refused_with_the_first_chunk(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server(SLUICE_ALLOWED_EXTENSIONS="mov")
@@ -123,7 +123,7 @@ def test_an_empty_file_is_one_empty_chunk(server: Server) -> None:
     assert server.get(f"/media/{upload_id}").content == b""
 
 
-def test_head_tells_where_the_upload_stands(server: Server) -> None:
+def test_head_returns_the_offset_of_the_upload(server: Server) -> None:
     content = random_bytes(3000)
     upload_id = begin(server, 3000)
     assert offset_of(server, upload_id) == "0"
@@ -133,7 +133,7 @@ def test_head_tells_where_the_upload_stands(server: Server) -> None:
     assert offset_of(server, upload_id) == "3000"
 
 
-def test_a_chunk_sent_again_from_its_start_is_taken(server: Server) -> None:
+def test_a_chunk_sent_again_from_its_start_is_accepted(server: Server) -> None:
     content = random_bytes(3000)
     upload_id = begin(server, 3000)
     for start, end in ((0, 1000), (0, 1000), (1000, 2000), (0, 1000), (2000, 3000)):
@@ -173,7 +173,7 @@ def test_an_unfinished_upload_cannot_be_loaded(server: Server) -> None:
     assert server.get(f"/filepond?load={begin(server, 10)}").status_code == 404
 
 
-def test_nothing_is_fetched_from_elsewhere(server: Server) -> None:
+def test_no_file_is_fetched_from_another_server(server: Server) -> None:
     response = server.get("/filepond", params={"fetch": f"{server.url}/healthz"})
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
@@ -211,7 +211,7 @@ def test_a_chunk_with_wrong_headers_is_refused(
 
 
 @pytest.mark.parametrize("length", ["", "-1", "ten"])
-def test_a_malformed_length_begins_nothing(server: Server, length: str) -> None:
+def test_a_malformed_length_creates_no_upload(server: Server, length: str) -> None:
     response = server.post("/filepond", headers={"Upload-Length": length})
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
@@ -222,20 +222,20 @@ def test_a_file_beyond_the_limit_is_refused_before_it_is_sent(server: Server) ->
 
 
 @pytest.mark.parametrize("given", ["", "0" * 32, "../../etc/passwd", "\x00", "é"])
-def test_an_id_that_is_none_is_not_found(server: Server, given: str) -> None:
+def test_an_invalid_id_is_not_found(server: Server, given: str) -> None:
     response = requests.head(f"{server.url}/filepond", params={"patch": given}, timeout=60)
     assert response.status_code == 404
     assert revert(server, given.encode()).status_code == 404
     assert requests.head(f"{server.url}/filepond", timeout=60).status_code == 400
 
 
-def test_names_come_with_all_their_characters(server: Server) -> None:
+def test_names_keep_all_their_characters(server: Server) -> None:
     name = "Ünïcode 影片.mp4".encode().decode("latin-1")
     upload_id = begin(server, 1, **{"Upload-Name": name})
     assert server.get(f"/api/uploads/{upload_id}").json()["filename"] == "Ünïcode 影片.mp4"
 
 
-def test_the_form_before_the_chunks_leaves_the_connection_in_order(server: Server) -> None:
+def test_the_form_before_the_chunks_leaves_the_connection_usable(server: Server) -> None:
     with requests.Session() as session:
         for _ in range(3):
             response = session.post(

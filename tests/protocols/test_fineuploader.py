@@ -62,7 +62,7 @@ def finish(server: Server, file: ChunkedFile, **options: Any) -> requests.Respon
     return server.post(URL, **(options or {"data": fields}))
 
 
-def test_parts_give_the_file_back_under_its_own_name(server: Server) -> None:
+def test_parts_make_the_file_under_its_own_name(server: Server) -> None:
     file = ChunkedFile(random_bytes(2_500_001), 1_000_000)
     answer = send_all(server, file)
     assert (answer["complete"], answer["filename"]) == (True, "film.mp4")
@@ -78,7 +78,7 @@ def test_parts_in_any_order_and_twice_make_one_video(server: Server) -> None:
     assert stored_sha256(server, answers[-1]["id"]) == file.sha256
 
 
-def test_a_file_in_one_piece_has_the_clients_name_too(server: Server) -> None:
+def test_a_file_in_one_piece_keeps_its_name_too(server: Server) -> None:
     file = ChunkedFile(random_bytes(2500, 2), 10_000)
     fields = {"qquuid": file.key, "qqfilename": "whole.mp4", "qqtotalfilesize": "2500"}
     body = form_body(fields, [("ignored.mp4", file.content)])
@@ -89,7 +89,7 @@ def test_a_file_in_one_piece_has_the_clients_name_too(server: Server) -> None:
     assert server.get(f"/media/{answer['id']}").status_code == 410
 
 
-def test_a_form_that_tells_nothing_gets_a_name_to_delete_its_file_by(server: Server) -> None:
+def test_a_form_without_fields_gets_a_name_for_deleting_its_file(server: Server) -> None:
     body = form_body({}, [("plain.mp4", b"content")])
     answer = server.post(URL, data=body, headers=form_headers()).json()
     assert answer["newUuid"] == answer["id"]
@@ -122,7 +122,7 @@ def test_the_request_after_the_last_part_gets_the_video(server: Server, kind: st
     assert response.json()["media"] == f"/media/{response.json()['id']}"
 
 
-def test_a_file_that_lacks_a_part_is_not_finished(server: Server) -> None:
+def test_a_file_with_a_missing_part_is_not_finished(server: Server) -> None:
     file = ChunkedFile(random_bytes(2500, 5), 1000)
     send_part(server, file, 0)
     response = finish(server, file)
@@ -150,7 +150,7 @@ def test_deletion_by_post_does_the_same(server: Server) -> None:
     assert server.get(f"/media/{answer['id']}").status_code == 410
 
 
-def test_parts_of_an_ended_upload_tell_the_client_to_forget_it(server: Server) -> None:
+def test_parts_of_an_ended_upload_make_the_client_start_over(server: Server) -> None:
     file = ChunkedFile(random_bytes(2500, 8), 1000)
     upload_id = send_part(server, file, 0).json()["id"]
     server.delete(f"/api/uploads/{upload_id}")
@@ -161,7 +161,7 @@ def test_parts_of_an_ended_upload_tell_the_client_to_forget_it(server: Server) -
     assert answer["error"] == answer["detail"]
 
 
-def test_an_error_that_a_retry_cures_leaves_the_parts_that_were_sent(server: Server) -> None:
+def test_a_retryable_error_keeps_the_parts_that_were_sent(server: Server) -> None:
     file = ChunkedFile(random_bytes(2_500_000, 9), 1_000_000)
     send_part(server, file, 0)
     body = form_body(part_fields(file, 1), [("blob", file.chunk(1))])
@@ -207,13 +207,13 @@ def test_a_small_form_must_name_its_upload(server: Server) -> None:
 FIELDS = part_fields(ChunkedFile(bytes(25), 10, key="uuid"), 2)
 
 
-def test_a_part_is_where_its_fields_say() -> None:
+def test_a_parts_offset_follows_from_its_fields() -> None:
     assert parse_part(FIELDS) == Chunk("uuid", 20, 5, 25, "film.mp4")
     whole = {"qquuid": "uuid", "qqtotalfilesize": "25"}
     assert parse_part(whole) == Chunk("uuid", 0, 25, 25)
 
 
-def test_without_a_name_or_a_length_there_is_no_chunk() -> None:
+def test_a_form_without_name_or_length_is_not_a_chunk() -> None:
     assert parse_part({}) is None
     assert parse_part({"qquuid": "uuid", "qqfilename": "a.mp4"}) is None
 
@@ -227,7 +227,7 @@ def test_a_missing_field_of_a_part_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(FIELDS.keys() - {"qqfilename", "qquuid"}))
 @pytest.mark.parametrize("text", ["", " ", "-1", "1.0", "٣", "1\n", "9" * 19])
-def test_what_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
+def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
         parse_part({**FIELDS, name: text})
 

@@ -61,7 +61,7 @@ def test_the_cost_of_a_header_grows_with_its_length(name: str, unit: str) -> Non
 
 
 @given(metadata)
-def test_metadata_comes_back_key_by_key(pairs: dict[str, bytes]) -> None:
+def test_metadata_survives_key_by_key(pairs: dict[str, bytes]) -> None:
     text = ",".join(f"{key} {b64encode(value).decode()}" for key, value in pairs.items())
     assert tus.parse_metadata(text) == pairs
     assert list(tus.parse_metadata(text)) == list(pairs)
@@ -81,7 +81,7 @@ def test_the_name_of_an_upload_survives_its_metadata(name: str) -> None:
 
 
 @given(st.lists(st.tuples(prefixes, ids), min_size=1, max_size=8))
-def test_the_parts_of_a_whole_come_back_as_they_were_written(parts: list[tuple[str, str]]) -> None:
+def test_the_parts_of_a_final_upload_survive_as_written(parts: list[tuple[str, str]]) -> None:
     text = "final;" + " ".join(prefix + upload_id for prefix, upload_id in parts)
     read = tus.parse_concat(text)
     assert read is not None
@@ -90,7 +90,7 @@ def test_the_parts_of_a_whole_come_back_as_they_were_written(parts: list[tuple[s
 
 
 @given(st.text(max_size=12))
-def test_a_number_of_bytes_is_digits_alone(text: str) -> None:
+def test_a_byte_count_is_only_digits(text: str) -> None:
     is_number = text != "" and set(text) <= set("0123456789")
     try:
         assert tus.parse_number("Upload-Length", text) == int(text)
@@ -116,12 +116,12 @@ def test_a_checksum_of_another_length_is_refused(data: bytes, name: str, length:
 
 
 @given(st.integers(0, ietf.MAX_INTEGER))
-def test_a_length_comes_back(length: int) -> None:
+def test_a_length_survives_writing_and_reading(length: int) -> None:
     assert ietf.parse_length(str(length), "Upload-Length") == length
 
 
 @given(st.text(max_size=12))
-def test_only_a_whole_number_is_a_length(text: str) -> None:
+def test_only_an_integer_is_a_length(text: str) -> None:
     try:
         length = ietf.parse_length(text, "Upload-Length")
     except InvalidRequest:
@@ -131,14 +131,14 @@ def test_only_a_whole_number_is_a_length(text: str) -> None:
 
 
 @given(known, st.binary(max_size=30))
-def test_a_digest_of_the_file_comes_back(name: str, data: bytes) -> None:
+def test_a_digest_survives_writing_and_reading(name: str, data: bytes) -> None:
     digest = hashlib.new(ALGORITHMS[name], data)
     text = ietf.write_repr_digest(name, digest.digest())
     assert ietf.parse_repr_digest(text) == f"{ALGORITHMS[name]}:{digest.hexdigest()}"
 
 
 @given(st.dictionaries(known | st.just("unixsum"), st.integers(0, 10)))
-def test_wanted_digests_are_those_we_know_the_dearest_first(weights: dict[str, int]) -> None:
+def test_wanted_digests_are_the_known_ones_most_preferred_first(weights: dict[str, int]) -> None:
     text = ", ".join(f"{name}={weight}" for name, weight in weights.items())
     wanted = ietf.parse_wanted_digests(text)
     assert set(wanted) == {name for name in weights if name in ALGORITHMS and weights[name]}

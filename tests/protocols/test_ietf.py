@@ -48,7 +48,7 @@ def test_an_upload_can_be_created_before_any_byte_is_sent(server: Server) -> Non
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_a_length_nobody_told_stays_open_until_the_last_request(server: Server) -> None:
+def test_an_unknown_length_stays_open_until_the_last_request(server: Server) -> None:
     upload_id = create(server, FILE[:10_000]).upload_id
     append(server, upload_id, 10_000, FILE[10_000:20_000], is_last=False)
     state = look(server, upload_id)
@@ -59,7 +59,7 @@ def test_a_length_nobody_told_stays_open_until_the_last_request(server: Server) 
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_a_chunked_body_tells_the_length_at_its_end(server: Server) -> None:
+def test_the_end_of_a_chunked_body_gives_the_length(server: Server) -> None:
     whole = create(server, FILE, is_last=True, Transfer_Encoding="chunked")
     assert (whole.status, whole.json()["length"]) == (200, 30_000)
     assert stored_sha256(server, whole.upload_id) == SHA256
@@ -69,13 +69,13 @@ def test_a_chunked_body_tells_the_length_at_its_end(server: Server) -> None:
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_a_last_request_without_content_completes_what_is_there(server: Server) -> None:
+def test_a_last_request_without_content_completes_the_upload(server: Server) -> None:
     upload_id = create(server, FILE).upload_id
     assert append(server, upload_id, 30_000, b"", is_last=True).status == 200
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_the_final_answer_is_given_again_to_a_client_that_lost_it(server: Server) -> None:
+def test_a_client_that_lost_the_final_answer_gets_it_again(server: Server) -> None:
     first = create(server, FILE, is_last=True)
     state = look(server, first.upload_id)
     assert (state.headers["upload-offset"], state.headers["upload-complete"]) == ("30000", "?1")
@@ -84,7 +84,7 @@ def test_the_final_answer_is_given_again_to_a_client_that_lost_it(server: Server
     assert again.json()["media"] == first.json()["media"]
 
 
-def test_a_client_that_says_more_will_come_is_acknowledged_and_ends_it_itself(
+def test_a_client_that_announces_more_content_completes_the_upload_itself(
     server: Server,
 ) -> None:
     created = create(server, FILE, Upload_Length="30000")
@@ -105,7 +105,7 @@ def test_an_empty_file_is_a_file(server: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-def test_the_state_of_an_upload_is_told_and_not_cached(server: Server, method: str) -> None:
+def test_the_state_of_an_upload_is_reported_and_not_cached(server: Server, method: str) -> None:
     upload_id = create(server, FILE[:100], Upload_Length="30000").upload_id
     state = send(server, method, f"/resumable/{upload_id}")
     assert (state.status, state.body) == (204, b"")
@@ -116,7 +116,7 @@ def test_the_state_of_an_upload_is_told_and_not_cached(server: Server, method: s
     assert state.headers["cache-control"] == "no-store"
 
 
-def test_limits_are_told_before_an_upload_and_with_it(server: Server) -> None:
+def test_limits_are_sent_before_an_upload_and_with_it(server: Server) -> None:
     limits = send(server, "OPTIONS").headers["upload-limit"]
     assert limits == "max-size=1099511627776, max-age=604800"
     created = create(server)
@@ -134,7 +134,7 @@ def test_a_cancelled_upload_is_gone(server: Server) -> None:
     assert server.get(f"/api/uploads/{upload_id}").status_code == 410
 
 
-def test_a_published_file_is_not_cancelled(server: Server) -> None:
+def test_a_published_file_cannot_be_cancelled(server: Server) -> None:
     upload_id = create(server, FILE, is_last=True).upload_id
     answer = send(server, "DELETE", f"/resumable/{upload_id}")
     assert (answer.status, answer.json()["code"]) == (409, "upload_complete")
@@ -149,7 +149,7 @@ def test_an_unknown_upload_is_not_found(server: Server, upload_id: str) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 99, 101, 30_000])
-def test_bytes_for_another_offset_are_refused_with_the_right_one(
+def test_bytes_at_a_wrong_offset_are_refused_with_the_right_one(
     server: Server, offset: int
 ) -> None:
     upload_id = create(server, FILE[:100]).upload_id
@@ -197,7 +197,7 @@ def test_lengths_that_contradict_each_other_create_nothing(
     ],
     ids=["another length", "too few bytes", "too many", "chunked and too few"],
 )
-def test_lengths_that_contradict_the_upload_are_refused_and_it_can_go_on(
+def test_lengths_that_contradict_the_upload_are_refused_and_it_can_resume(
     server: Server, headers: dict[str, str], body: bytes, is_last: bool
 ) -> None:
     upload_id = create(server, FILE[:100], Upload_Length="30000").upload_id
@@ -221,7 +221,7 @@ def test_a_body_that_runs_past_the_length_ends_the_upload(server: Server) -> Non
 
 
 @pytest.mark.parametrize("content_type", ["", "application/octet-stream", "video/mp4"])
-def test_an_append_must_say_that_it_is_one(server: Server, content_type: str) -> None:
+def test_an_append_must_have_the_append_media_type(server: Server, content_type: str) -> None:
     upload_id = create(server).upload_id
     answer = append(server, upload_id, 0, FILE, is_last=True, Content_Type=content_type)
     assert answer.status == 415
@@ -292,7 +292,7 @@ def test_an_append_with_missing_or_malformed_headers_is_refused(
         ("", "", "unnamed"),
     ],
 )
-def test_the_file_is_called_what_its_disposition_says(
+def test_the_file_is_named_by_its_content_disposition(
     server: Server, disposition: str, content_type: str, name: str
 ) -> None:
     described = {"Content_Disposition": disposition, "Content_Type": content_type}

@@ -24,7 +24,7 @@ def digest(content: bytes, algorithm: str = "sha256", name: str = "sha-256") -> 
 @pytest.mark.parametrize(
     ("algorithm", "name"), [("sha256", "sha-256"), ("sha512", "sha-512"), ("md5", "md5")]
 )
-def test_a_file_with_the_digest_it_should_have_is_published(
+def test_a_file_with_the_right_digest_is_published(
     server: Server, algorithm: str, name: str
 ) -> None:
     whole = create(server, FILE, is_last=True, Repr_Digest=digest(FILE, algorithm, name))
@@ -34,7 +34,7 @@ def test_a_file_with_the_digest_it_should_have_is_published(
     assert stored_sha256(server, parts.upload_id) == SHA256
 
 
-def test_a_file_with_another_digest_ends_the_upload(server: Server) -> None:
+def test_a_file_with_a_wrong_digest_ends_the_upload(server: Server) -> None:
     upload_id = create(server, FILE[:10], Repr_Digest=digest(b"another file")).upload_id
     answer = append(server, upload_id, 10, FILE[10:], is_last=True)
     assert (answer.status, answer.json()["code"]) == (400, "digest_mismatch")
@@ -43,17 +43,17 @@ def test_a_file_with_another_digest_ends_the_upload(server: Server) -> None:
     assert server.get(f"/media/{upload_id}").status_code == 410
 
 
-def test_a_file_with_another_digest_in_one_request_is_not_published(server: Server) -> None:
+def test_a_file_with_a_wrong_digest_in_one_request_is_not_published(server: Server) -> None:
     answer = create(server, FILE, is_last=True, Repr_Digest=digest(b"another file"))
     assert (answer.status, answer.headers["upload-complete"]) == (400, "?1")
 
 
-def test_unknown_algorithms_are_passed_over(server: Server) -> None:
+def test_unknown_algorithms_are_ignored(server: Server) -> None:
     answer = create(server, FILE, is_last=True, Repr_Digest="crc99=:AAAA:")
     assert answer.status == 200
 
 
-def test_content_with_another_digest_is_not_kept_and_can_be_sent_again(server: Server) -> None:
+def test_content_with_a_wrong_digest_is_discarded_and_can_be_sent_again(server: Server) -> None:
     created = create(server, FILE[:10], Content_Digest=digest(FILE[:10]))
     upload_id = created.upload_id
     wrong = append(server, upload_id, 10, FILE[10:], is_last=True, Content_Digest=digest(FILE))
@@ -65,7 +65,7 @@ def test_content_with_another_digest_is_not_kept_and_can_be_sent_again(server: S
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_a_creation_whose_content_has_another_digest_leaves_an_empty_upload(
+def test_a_creation_whose_content_has_a_wrong_digest_leaves_an_empty_upload(
     server: Server,
 ) -> None:
     answer = create(server, FILE, is_last=True, Content_Digest=digest(b"another"))
@@ -83,7 +83,7 @@ def test_a_creation_whose_content_has_another_digest_leaves_an_empty_upload(
         ("crc99=10, sha-256=3, sha-512=0", "sha256", "sha-256"),
     ],
 )
-def test_the_digest_of_a_file_in_one_request_is_told_if_wanted(
+def test_the_digest_of_a_file_in_one_request_is_sent_if_wanted(
     server: Server, wanted: str, algorithm: str, name: str
 ) -> None:
     answer = create(
@@ -99,12 +99,12 @@ def test_a_wanted_digest_does_not_keep_wrong_content(server: Server) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["", "sha-256=0", "crc99=10"])
-def test_a_digest_nobody_wants_is_not_told(server: Server, wanted: str) -> None:
+def test_an_unrequested_digest_is_not_sent(server: Server, wanted: str) -> None:
     answer = create(server, FILE, is_last=True, Want_Repr_Digest=wanted)
     assert "repr-digest" not in answer.headers
 
 
-def test_the_digest_of_a_file_that_came_in_parts_is_told_once_it_is_known(server: Server) -> None:
+def test_the_digest_of_a_file_sent_in_parts_is_sent_once_known(server: Server) -> None:
     upload_id = create(server, FILE[:10]).upload_id
     append(server, upload_id, 10, FILE[10:], is_last=True)
     deadline = time.monotonic() + 60

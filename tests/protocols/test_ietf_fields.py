@@ -59,11 +59,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(TEXT, TEXT)
-def test_any_disposition_gives_some_name(disposition: str, content_type: str) -> None:
+def test_any_content_disposition_yields_a_name(disposition: str, content_type: str) -> None:
     assert parse_filename(disposition, content_type)
 
 
-def test_limits_fit_into_integers() -> None:
+def test_limits_fit_into_structured_field_integers() -> None:
     assert write_limits({"max-size": 10**18, "max-age": 5}) == f"max-size={MAX_INTEGER}, max-age=5"
 
 
@@ -73,7 +73,7 @@ def test_a_digest_is_written_as_it_is_read() -> None:
     assert parse_repr_digest("unknown=:AAAA:") is None
 
 
-def test_wanted_digests_stand_in_the_order_of_their_weights() -> None:
+def test_wanted_digests_are_ordered_by_weight() -> None:
     text = "sha-256=3, unknown=10, sha-512=9, md5=0"
     assert parse_wanted_digests(text) == ["sha-512", "sha-256"]
     assert parse_wanted_digests("") == []
@@ -90,7 +90,7 @@ def test_wanted_digests_stand_in_the_order_of_their_weights() -> None:
         (Transfer(is_last=False, offset=4, content_length=5, upload_length=None), 9, 9),
     ],
 )
-def test_a_length_follows_from_what_is_told(
+def test_a_length_follows_from_the_headers(
     transfer: Transfer, known: int | None, length: int | None
 ) -> None:
     assert transfer.length(known) == length
@@ -111,7 +111,7 @@ def test_lengths_that_differ_are_inconsistent(transfer: Transfer, known: int | N
         transfer.length(known)
 
 
-def test_completeness_is_written_in_the_words_of_the_version() -> None:
+def test_completeness_is_written_in_the_header_of_the_version() -> None:
     assert DRAFT_12.write_completeness(is_complete=True) == {"Upload-Complete": "?1"}
     assert VERSIONS[3].write_completeness(is_complete=True) == {"Upload-Incomplete": "?0"}
     assert VERSIONS[3].write_completeness(is_complete=False) == {"Upload-Incomplete": "?1"}

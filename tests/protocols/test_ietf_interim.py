@@ -47,7 +47,7 @@ def slow_upload(server: Server, version: str, seconds: float) -> Answer:
         return read_answer(connection)
 
 
-def test_the_upload_url_is_told_before_the_first_byte_is_sent(server: Server) -> None:
+def test_the_upload_url_is_sent_before_the_first_byte_arrives(server: Server) -> None:
     with server.connect() as connection:
         headers = {**NEWEST, "Content-Length": str(len(FILE))}
         connection.sendall(request_head(server, "POST", "/resumable/", headers))
@@ -61,7 +61,7 @@ def test_the_upload_url_is_told_before_the_first_byte_is_sent(server: Server) ->
     assert answer.headers["location"] == interim["location"]
 
 
-def test_a_client_that_asked_may_go_on_before_it_learns_the_url(server: Server) -> None:
+def test_a_client_that_expects_100_may_send_before_it_learns_the_url(server: Server) -> None:
     with server.connect() as connection:
         headers = {**NEWEST, "Content-Length": str(len(FILE)), "Expect": "100-continue"}
         connection.sendall(request_head(server, "POST", "/resumable/", headers))
@@ -70,7 +70,7 @@ def test_a_client_that_asked_may_go_on_before_it_learns_the_url(server: Server) 
         assert read_answer(connection).status == 200
 
 
-def test_progress_is_told_and_never_goes_back(server: Server) -> None:
+def test_progress_is_reported_and_never_goes_back(server: Server) -> None:
     answer = slow_upload(server, "8", seconds=5)
     assert answer.status == 200
     (_, first), *others = answer.interim
@@ -82,7 +82,7 @@ def test_progress_is_told_and_never_goes_back(server: Server) -> None:
     assert all(0 < offset <= len(FILE) for offset in offsets)
 
 
-def test_progress_of_an_append_is_told_without_a_location(server: Server) -> None:
+def test_progress_of_an_append_is_reported_without_a_location(server: Server) -> None:
     upload_id = create(server).upload_id
     with server.connect() as connection:
         headers = {
@@ -104,13 +104,13 @@ PROGRESS = {"upload-draft-interop-version", "upload-offset"}
 
 
 @pytest.mark.parametrize("version", ["3", "4"])
-def test_drafts_without_progress_get_the_url_alone(server: Server, version: str) -> None:
+def test_drafts_without_progress_get_only_the_url(server: Server, version: str) -> None:
     answer = slow_upload(server, version, seconds=3)
     assert answer.status == 201
     assert [status for status, _ in answer.interim] == [104]
 
 
-def test_a_client_of_http_1_0_gets_its_answer_alone(server: Server) -> None:
+def test_a_client_of_http_1_0_gets_only_its_answer(server: Server) -> None:
     request = request_bytes(server, "POST", "/resumable/", FILE, NEWEST)
     with server.connect() as connection:
         connection.sendall(request.replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1))
@@ -119,7 +119,7 @@ def test_a_client_of_http_1_0_gets_its_answer_alone(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["Via", "Forwarded", "X-Forwarded-For"])
-def test_a_client_behind_a_proxy_gets_its_answer_alone(server: Server, name: str) -> None:
+def test_a_client_behind_a_proxy_gets_only_its_answer(server: Server, name: str) -> None:
     sign = {name: "for=192.0.2.1" if name == "Forwarded" else "1.1 proxy.example"}
     answer = send_request(server, "POST", "/resumable/", FILE, {**NEWEST, **sign})
     assert (answer.status, answer.interim) == (200, [])
@@ -160,7 +160,7 @@ def test_curl_shows_all_responses_in_order(server: Server, tmp_path: Path) -> No
     assert statuses == [100, 104, 200]
 
 
-def test_an_append_too_short_for_progress_gets_its_answer_alone(server: Server) -> None:
+def test_an_append_too_short_for_progress_gets_only_its_answer(server: Server) -> None:
     upload_id = create(server).upload_id
     version = {"Upload_Draft_Interop_Version": "8"}
     assert append(server, upload_id, 0, FILE, is_last=True, **version).interim == []

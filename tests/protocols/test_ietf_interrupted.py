@@ -100,7 +100,9 @@ def finish(server: Server, upload_id: str) -> None:
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS)
-def test_a_connection_broken_in_mid_body_keeps_its_bytes(server: Server, begin: Begin) -> None:
+def test_a_connection_that_breaks_within_a_body_keeps_its_bytes(
+    server: Server, begin: Begin
+) -> None:
     with server.connect() as connection:
         upload_id = begin(server, connection)
     deadline = time.monotonic() + 30
@@ -120,7 +122,7 @@ def test_a_stalled_request_is_ended_by_asking_for_the_offset(server: Server, beg
         finish(server, upload_id)
 
 
-def test_the_offset_told_is_the_one_that_is_taken(server: Server) -> None:
+def test_the_reported_offset_is_the_accepted_one(server: Server) -> None:
     with server.connect() as stalled:
         upload_id = begin_creation(server, stalled)
         offset = end_older(server, upload_id)
@@ -130,7 +132,7 @@ def test_the_offset_told_is_the_one_that_is_taken(server: Server) -> None:
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_an_append_ends_a_stalled_one_without_being_asked(server: Server) -> None:
+def test_an_append_takes_over_from_a_stalled_one(server: Server) -> None:
     with server.connect() as stalled:
         upload_id = begin_creation(server, stalled)
         answer = append(server, upload_id, 0, FILE[:HALF], is_last=False)
@@ -139,7 +141,7 @@ def test_an_append_ends_a_stalled_one_without_being_asked(server: Server) -> Non
         finish(server, upload_id)
 
 
-def test_the_older_request_is_told_that_a_newer_one_took_over(server: Server) -> None:
+def test_the_older_request_learns_that_a_newer_one_took_over(server: Server) -> None:
     with server.connect() as stalled:
         upload_id = begin_creation(server, stalled)
         end_older(server, upload_id)
@@ -215,7 +217,7 @@ def test_an_upload_begun_by_tus_is_finished_here(server: Server) -> None:
     finish(server, created.upload_id)
 
 
-def test_chunks_that_dropzone_brought_are_not_asked_for_again(server: Server) -> None:
+def test_chunks_sent_by_dropzone_are_not_requested_again(server: Server) -> None:
     file = ChunkedFile(FILE, 1_000_000)
     upload_id = send_chunk(server, file, 2).json()["id"]
     assert offset_of(server, upload_id) == 0
@@ -230,7 +232,7 @@ def test_chunks_that_dropzone_brought_are_not_asked_for_again(server: Server) ->
     finish(server, upload_id)
 
 
-def test_an_upload_made_by_the_api_is_sent_here(server: Server) -> None:
+def test_an_upload_created_by_the_api_can_be_sent_here(server: Server) -> None:
     body = json.dumps({"name": "film.mp4", "size": len(FILE)}).encode()
     made = send(server, "POST", "/api/uploads", body, Content_Type="application/json")
     finish(server, made.json()["id"])

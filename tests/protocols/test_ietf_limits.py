@@ -33,7 +33,7 @@ def disposition(name: str) -> dict[str, str]:
 MP4 = disposition("film.mp4")
 
 
-def test_the_limits_are_those_of_the_settings(narrow: Server) -> None:
+def test_the_limits_match_the_settings(narrow: Server) -> None:
     assert send(narrow, "OPTIONS").headers["upload-limit"] == LIMITS
 
 

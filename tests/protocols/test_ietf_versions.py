@@ -73,7 +73,7 @@ def test_a_file_in_one_request_is_published(server: Server, version: str) -> Non
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_a_file_goes_on_where_it_stands(server: Server, version: str) -> None:
+def test_a_file_resumes_at_its_offset(server: Server, version: str) -> None:
     created = create(server, version, FILE[:1000], is_last=False)
     assert (created.status, is_complete(version, created)) == (201, False)
     upload_id = created.upload_id
@@ -155,7 +155,7 @@ def test_an_append_that_does_not_say_whether_it_is_the_last(
 
 @pytest.mark.parametrize("version", ALL)
 @pytest.mark.parametrize("method", ["HEAD", "DELETE"])
-def test_early_drafts_refuse_a_look_up_that_tells_the_state(
+def test_early_drafts_refuse_a_lookup_with_the_state(
     server: Server, version: str, method: str
 ) -> None:
     upload_id = create(server, version, FILE, is_last=False).upload_id
@@ -195,7 +195,7 @@ def test_more_bytes_for_a_complete_upload_are_refused(server: Server, version: s
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_bytes_past_the_length_end_the_upload_in_the_newest_draft_alone(
+def test_bytes_past_the_length_end_the_upload_only_in_the_newest_draft(
     server: Server, version: str
 ) -> None:
     headers = {"Upload-Draft-Interop-Version": version, **completeness(version, False)}
@@ -210,7 +210,7 @@ def test_bytes_past_the_length_end_the_upload_in_the_newest_draft_alone(
 
 @pytest.mark.parametrize("length", ["-1", "1.5", "many", "20, 20", "9999999999999999"])
 @pytest.mark.parametrize("version", ALL)
-def test_a_length_that_is_none_is_ignored_by_the_newest_draft_alone(
+def test_an_invalid_length_is_ignored_only_by_the_newest_draft(
     server: Server, version: str, length: str
 ) -> None:
     headers = {"Upload-Draft-Interop-Version": version, **completeness(version, False)}

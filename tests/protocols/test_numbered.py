@@ -39,9 +39,7 @@ def make_file(request: pytest.FixtureRequest) -> MakeFile:
     return make
 
 
-def test_chunks_give_the_file_back_the_last_one_being_longer(
-    server: Server, make_file: MakeFile
-) -> None:
+def test_chunks_with_a_longer_last_one_make_the_file(server: Server, make_file: MakeFile) -> None:
     file = make_file(2_999_999, 1_000_000)
     assert [len(file.chunk(number)) for number in (1, 2)] == [1_000_000, 1_999_999]
     answer = file.send_all(server)
@@ -84,7 +82,7 @@ def test_a_file_part_ahead_of_its_fields_lands_in_the_right_place(
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
-def test_the_question_for_a_chunk_is_answered_from_what_has_arrived(
+def test_a_chunk_test_request_reports_whether_the_chunk_arrived(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(3500)
@@ -96,9 +94,7 @@ def test_the_question_for_a_chunk_is_answered_from_what_has_arrived(
     assert [file.probe(server, number) for number in (1, 2, 3)] == [200, 200, 200]
 
 
-def test_a_chunk_that_has_arrived_in_part_is_asked_for_again(
-    server: Server, make_file: MakeFile
-) -> None:
+def test_a_partly_stored_chunk_is_requested_again(server: Server, make_file: MakeFile) -> None:
     file = make_file(3_000_000, 1_000_000)
     request = request_bytes(
         server, file.path, form_body(file.fields(1), [("blob", file.chunk(1))]),
@@ -121,7 +117,7 @@ def wait_for_bytes_of(server: Server, file: NumberedFile) -> None:
     raise AssertionError("nothing of the broken chunk was kept")
 
 
-def test_an_empty_file_is_not_there_before_its_chunk_was_sent(
+def test_an_empty_file_does_not_exist_before_its_chunk_is_sent(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(0)
@@ -131,7 +127,7 @@ def test_an_empty_file_is_not_there_before_its_chunk_was_sent(
     assert file.probe(server, 1) == 200
 
 
-def test_an_empty_file_that_was_only_announced_is_not_there(
+def test_an_empty_file_that_was_only_announced_does_not_exist(
     server: Server, make_file: MakeFile
 ) -> None:
     created = server.post("/api/uploads", json={"name": "empty.mp4", "size": 0}).json()
@@ -141,9 +137,7 @@ def test_an_empty_file_that_was_only_announced_is_not_there(
     assert file.send(server, 1).json()["id"] == created["id"]
 
 
-def test_the_same_file_again_is_the_video_that_is_there(
-    server: Server, make_file: MakeFile
-) -> None:
+def test_the_same_file_again_is_the_existing_video(server: Server, make_file: MakeFile) -> None:
     file = make_file(2500)
     first = file.send_all(server)
     again = file.send_all(server)
@@ -162,7 +156,7 @@ def test_a_deleted_video_can_be_uploaded_again(server: Server, make_file: MakeFi
     assert stored_sha256(server, again["id"]) == file.sha256
 
 
-def test_a_cancelled_upload_begins_anew_with_its_first_chunk_and_loses_nothing(
+def test_a_cancelled_upload_starts_over_with_its_first_chunk_and_loses_nothing(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(5500, seed=4)
@@ -176,7 +170,7 @@ def test_a_cancelled_upload_begins_anew_with_its_first_chunk_and_loses_nothing(
     assert stored_sha256(server, upload_id) == file.sha256
 
 
-def test_a_late_chunk_of_a_cancelled_upload_begins_nothing(
+def test_a_late_chunk_of_a_cancelled_upload_creates_nothing(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(3500)
@@ -189,7 +183,7 @@ def test_a_late_chunk_of_a_cancelled_upload_begins_nothing(
     assert file.filename not in {item["filename"] for item in uploads}
 
 
-def test_an_upload_that_was_addressed_by_its_id_is_never_begun_anew(
+def test_an_upload_addressed_by_its_id_never_starts_over(
     server: Server, make_file: MakeFile
 ) -> None:
     created = server.post("/api/uploads", json={"name": "made.mp4", "size": 2500}).json()
@@ -200,7 +194,7 @@ def test_an_upload_that_was_addressed_by_its_id_is_never_begun_anew(
     assert file.send(server, 1).json()["code"] == "upload_gone"
 
 
-def test_an_identifier_that_looks_like_an_id_and_is_none_is_as_good_as_any(
+def test_an_identifier_that_only_looks_like_an_id_is_ordinary(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(2500)
@@ -245,23 +239,21 @@ def test_bad_fields_end_the_upload_with_a_problem_and_leave_nothing(
     assert sorted(server.staging.iterdir()) == before
 
 
-def test_a_file_beyond_the_limit_is_not_sent_a_hundred_times(
-    server: Server, make_file: MakeFile
-) -> None:
+def test_a_file_beyond_the_limit_is_not_retried(server: Server, make_file: MakeFile) -> None:
     file = make_file(3500)
     response = file.send(server, 1, TotalSize=str(10**15))
     assert response.json()["code"] == "too_large"
     assert response.status_code == {"resumable": 400, "flow": 413}[file.prefix]
 
 
-def test_a_question_without_its_fields_is_refused(server: Server, make_file: MakeFile) -> None:
+def test_a_test_request_without_its_fields_is_refused(server: Server, make_file: MakeFile) -> None:
     file = make_file(1)
     response = server.get(file.path)
     assert response.status_code == 400
     assert f"{file.prefix}ChunkNumber" in response.json()["detail"]
 
 
-def test_an_error_that_a_retry_cures_has_a_status_that_is_retried(
+def test_a_retryable_error_has_a_status_the_client_retries(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(2500)
@@ -276,7 +268,7 @@ def test_an_error_that_a_retry_cures_has_a_status_that_is_retried(
     assert file.send(server, 1).status_code == 200
 
 
-def test_a_body_that_ends_early_has_a_status_that_is_retried(
+def test_a_truncated_body_has_a_status_the_client_retries(
     server: Server, make_file: MakeFile
 ) -> None:
     file = make_file(2_500_000, 1_000_000)

@@ -39,7 +39,7 @@ def parse(given_fields: dict[str, str]) -> Chunk:
         (fields(10**6, 10**9, 10**9, 10**15), (10**6 - 1) * 10**9, 10**9),
     ],
 )
-def test_place_and_length_of_a_chunk_follow_from_its_fields(
+def test_offset_and_length_of_a_chunk_follow_from_its_fields(
     given_fields: dict[str, str], offset: int, length: int
 ) -> None:
     chunk = parse(given_fields)
@@ -47,7 +47,7 @@ def test_place_and_length_of_a_chunk_follow_from_its_fields(
     assert chunk.total == int(given_fields["flowTotalSize"])
 
 
-def test_without_any_of_the_fields_there_is_no_chunk() -> None:
+def test_a_form_without_the_fields_is_not_a_chunk() -> None:
     assert parse_numbered("flow", {}) is None
     assert parse_numbered("flow", {"flowFilename": "a", "resumableChunkNumber": "1"}) is None
 
@@ -62,7 +62,7 @@ def test_a_missing_field_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("text", ["", " ", "-1", "+1", "1.0", "1e3", "٣", "NaN", "1\n", "9" * 19])
-def test_what_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
+def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=f"flow{name}"):
         parse_numbered("flow", {**fields(1, 10, 10, 25), f"flow{name}": text})
 
@@ -90,7 +90,7 @@ def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[st
 
 @settings(deadline=None)
 @given(st.integers(0, 2000), st.integers(1, 600), st.booleans())
-def test_the_chunks_of_a_file_lie_side_by_side_and_make_it(
+def test_the_chunks_of_a_file_are_adjacent_and_cover_it(
     total: int, size: int, is_forced: bool
 ) -> None:
     count = max(1, -(-total // size) if is_forced else total // size)
@@ -105,7 +105,7 @@ def test_the_chunks_of_a_file_lie_side_by_side_and_make_it(
 
 @settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
-def test_any_identifier_makes_a_key_that_the_records_take(identifier: str) -> None:
+def test_any_identifier_makes_a_valid_key(identifier: str) -> None:
     chunk = parse({**fields(1, 10, 10, 25), "flowIdentifier": identifier})
     assert check_client_key(chunk.key) == chunk.key
     assert chunk.identifier == identifier

@@ -54,7 +54,7 @@ def test_chunks_of_forms_and_of_tus_make_one_file(server: Server, tus: Tus) -> N
     assert stored_sha256(server, id_of(url)) == SHA256
 
 
-def test_chunks_that_came_before_their_turn_are_passed_over(server: Server, tus: Tus) -> None:
+def test_chunks_that_arrived_early_are_skipped(server: Server, tus: Tus) -> None:
     file = ChunkedFile(FILE, THIRD)
     upload_id = send_chunk(server, file, 1).json()["id"]
     url = f"{server.url}/tus/{upload_id}"
@@ -64,9 +64,7 @@ def test_chunks_that_came_before_their_turn_are_passed_over(server: Server, tus:
     assert stored_sha256(server, upload_id) == SHA256
 
 
-def test_a_patch_over_bytes_that_are_there_already_completes_the_file(
-    server: Server, tus: Tus
-) -> None:
+def test_a_patch_over_stored_bytes_completes_the_file(server: Server, tus: Tus) -> None:
     upload_id = send_chunk(server, ChunkedFile(FILE, THIRD), 1).json()["id"]
     assert tus.patch(f"{server.url}/tus/{upload_id}", 0, FILE).status == 204
     assert stored_sha256(server, upload_id) == SHA256
@@ -90,7 +88,7 @@ def test_an_upload_begun_in_tus_is_finished_by_the_other_resumable_protocol(
     assert stored_sha256(server, id_of(url)) == SHA256
 
 
-def test_get_leads_to_the_file(server: Server, tus: Tus) -> None:
+def test_get_redirects_to_the_file(server: Server, tus: Tus) -> None:
     url = tus.create(5)
     assert server.get(f"/tus/{id_of(url)}").status_code == 404
     tus.patch(url, 0, b"bytes")
@@ -101,7 +99,7 @@ def test_get_leads_to_the_file(server: Server, tus: Tus) -> None:
 # ---- requests that change nothing ----------------------------------------------------------------
 
 
-def test_a_length_told_at_a_wrong_offset_is_not_taken(tus: Tus) -> None:
+def test_a_length_sent_with_a_wrong_offset_is_ignored(tus: Tus) -> None:
     url = tus.create()
     tus.patch(url, 0, b"bytes")
     assert tus.patch(url, 3, b"more", Upload_Length=5).status == 409
@@ -120,7 +118,7 @@ def test_the_first_bytes_are_all_or_nothing(server: Server, tus: Tus) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "POST"])
-def test_a_page_elsewhere_ends_no_upload_under_another_method(
+def test_a_page_on_another_site_cannot_delete_with_a_method_override(
     server: Server, tus: Tus, method: str
 ) -> None:
     url = tus.create(5)
@@ -145,9 +143,7 @@ def test_a_page_elsewhere_ends_no_upload_under_another_method(
         ("-rf", "-rf"),
     ],
 )
-def test_a_name_is_text_and_nothing_more(
-    server: Server, tus: Tus, name: str | bytes, kept: str
-) -> None:
+def test_a_name_is_only_text(server: Server, tus: Tus, name: str | bytes, kept: str) -> None:
     url = tus.create(5, Upload_Metadata=f"filename {base64_of(name)}")
     assert server.get(f"/api/uploads/{id_of(url)}").json()["filename"] == kept
     tus.patch(url, 0, b"bytes")
@@ -157,7 +153,7 @@ def test_a_name_is_text_and_nothing_more(
 
 
 @pytest.mark.parametrize("name", ["a\r\nSet-Cookie: b=c", "a\x00b", "\x1b[2J", "n" * 1025])
-def test_a_name_that_is_no_text_is_refused(tus: Tus, name: str) -> None:
+def test_a_name_that_is_not_text_is_refused(tus: Tus, name: str) -> None:
     assert tus.post(Upload_Length=5, Upload_Metadata=f"filename {base64_of(name)}").status == 400
 
 
@@ -174,14 +170,14 @@ def test_a_name_that_is_no_text_is_refused(tus: Tus, name: str) -> None:
         "ÿ",
     ],
 )
-def test_a_part_that_is_no_upload_of_ours_is_refused(tus: Tus, reference: str) -> None:
+def test_a_part_that_is_not_our_upload_is_refused(tus: Tus, reference: str) -> None:
     part = tus.create_with(b"bytes", Upload_Concat="partial")
     reply = tus.concatenate(part, reference)
     assert reply.status in {400, 404}
     assert tus.offset(part) == 5
 
 
-def test_a_file_may_have_as_many_parts_as_fit_into_the_header(server: Server, tus: Tus) -> None:
+def test_a_file_may_have_as_many_parts_as_fit_in_the_header(server: Server, tus: Tus) -> None:
     part = id_of(tus.create_with(b"bytes", Upload_Concat="partial"))
     count = 7000 // (len(part) + 1)
     reply = tus.concatenate(*[part] * count)
@@ -191,9 +187,7 @@ def test_a_file_may_have_as_many_parts_as_fit_into_the_header(server: Server, tu
     assert tus.head(url)["Upload-Concat"] == "final;" + " ".join([part] * count)
 
 
-def test_parts_and_what_becomes_of_them_are_no_films_of_the_library(
-    server: Server, tus: Tus
-) -> None:
+def test_parts_do_not_appear_in_the_library(server: Server, tus: Tus) -> None:
     parts = [tus.create_with(piece, Upload_Concat="partial") for piece in (b"one", b"two")]
     assert server.get(f"/media/{id_of(parts[0])}").status_code == 404
     url = tus.location(tus.concatenate(*parts))
@@ -214,7 +208,7 @@ def test_a_file_that_does_not_fit_is_refused_when_it_is_created(server: Server, 
     assert "Location" not in reply
 
 
-def test_an_upload_lives_on_as_long_as_it_is_used_and_then_is_gone(
+def test_an_upload_lives_while_it_is_active_and_then_expires(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server(SLUICE_EXPIRY_SECONDS="3", SLUICE_SWEEP_SECONDS="1")
@@ -249,7 +243,7 @@ def wait_a_second() -> None:
 
 
 @pytest.mark.parametrize("field", ["Via", "X_Forwarded_For", "Forwarded"])
-def test_checksums_in_trailers_are_promised_to_direct_clients_alone(tus: Tus, field: str) -> None:
+def test_checksums_in_trailers_are_announced_only_to_direct_clients(tus: Tus, field: str) -> None:
     through_proxy = tus.request("OPTIONS", tus.url, **{field: "1.1 proxy"})
     assert "checksum-trailer" in tus.extensions
     assert "checksum-trailer" not in through_proxy.items("Tus-Extension")
@@ -261,7 +255,7 @@ def test_checksums_in_trailers_are_promised_to_direct_clients_alone(tus: Tus, fi
 
 @pytest.mark.parametrize("offset", [6, 2**40 + 1, 2**63 - 1, 2**64, 10**29, 10**40])
 @pytest.mark.parametrize("length", [5, None])
-def test_an_offset_that_is_not_the_uploads_is_a_conflict_however_large_it_is(
+def test_a_wrong_offset_is_a_conflict_however_large(
     tus: Tus, length: int | None, offset: int
 ) -> None:
     url = tus.create(length)
@@ -270,7 +264,7 @@ def test_an_offset_that_is_not_the_uploads_is_a_conflict_however_large_it_is(
     assert tus.patch(url, 0, b"bytes").status == 204
 
 
-def test_a_checksum_that_cannot_follow_the_body_is_not_waited_for(tus: Tus) -> None:
+def test_a_checksum_that_cannot_follow_the_body_is_refused_at_once(tus: Tus) -> None:
     """Only chunked bodies have trailers (RFC 9110, section 6.5.1)."""
     url = tus.create(5)
     assert tus.patch(url, 0, b"bytes", Trailer="Upload-Checksum").status == 204

@@ -46,7 +46,7 @@ def encoded(value: bytes) -> str:
 @pytest.mark.parametrize(
     ("text", "number"), [("0", 0), ("007", 7), ("9" * 30, int("9" * 30)), ("9" * 8000, 10**30)]
 )
-def test_digits_are_a_number_of_bytes(text: str, number: int) -> None:
+def test_digits_are_a_byte_count(text: str, number: int) -> None:
     assert parse_number("Upload-Offset", text) == number
 
 
@@ -54,7 +54,7 @@ def test_digits_are_a_number_of_bytes(text: str, number: int) -> None:
     "text",
     [None, "", " 1", "1 ", "+1", "-1", "1.0", "0x1", "1_0", "1,2", "٣", "²", "1\n"],
 )
-def test_anything_else_is_no_number(text: str | None) -> None:
+def test_anything_else_is_not_a_byte_count(text: str | None) -> None:
     with pytest.raises(InvalidRequest, match="Upload-Length"):
         parse_number("Upload-Length", text)
 
@@ -123,12 +123,12 @@ def test_any_metadata_is_read_or_refused(text: str) -> None:
         ({"filename": b"a\xff.mp4"}, "a�.mp4"),
     ],
 )
-def test_the_file_name_stands_in_the_metadata(metadata: dict[str, bytes], name: str) -> None:
+def test_the_file_name_is_in_the_metadata(metadata: dict[str, bytes], name: str) -> None:
     assert file_name(metadata) == name
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1))
-def test_a_file_name_comes_back_from_metadata(name: str) -> None:
+def test_a_file_name_survives_metadata(name: str) -> None:
     assert file_name(parse_metadata(format_metadata(name))) == name
 
 
@@ -188,7 +188,7 @@ def test_the_id_of_a_part_is_the_end_of_its_path(reference: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "final", "final;", "final; ", "Partial", "partial;", f"/{ID}"]
 )
-def test_what_is_neither_partial_nor_final_is_refused(text: str) -> None:
+def test_a_concat_header_other_than_partial_or_final_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_concat(text)
 
@@ -218,7 +218,7 @@ def test_a_url_without_an_id_names_no_part(reference: str) -> None:
         parse_concat(f"final;/tus/{ID} {reference}")
 
 
-def test_dates_are_those_of_http() -> None:
+def test_dates_have_the_http_format() -> None:
     moment = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
     assert format_date(moment) == "Tue, 03 Feb 2026 04:05:06 GMT"
 
@@ -226,11 +226,11 @@ def test_dates_are_those_of_http() -> None:
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("head", ["", "sha1 ", "final;", "filename "])
-def test_reading_costs_no_more_than_the_value_is_long(reader: str, unit: str, head: str) -> None:
+def test_parsing_cost_is_linear_in_the_length(reader: str, unit: str, head: str) -> None:
     assert_cost_is_linear(READERS[reader], head, unit, "x")
 
 
-def test_a_final_upload_does_not_have_any_number_of_parts() -> None:
+def test_the_parts_of_a_final_upload_are_limited() -> None:
     parts = parse_concat("final;" + f"/tus/{ID} " * MAX_PARTS)
     assert parts is not None
     assert len(parts) == MAX_PARTS
@@ -240,7 +240,7 @@ def test_a_final_upload_does_not_have_any_number_of_parts() -> None:
 
 @pytest.mark.parametrize("between", [" ", "  ", "   "])
 @pytest.mark.parametrize("start", ["", " ", "  "])
-def test_the_list_of_parts_comes_back_as_it_came(start: str, between: str) -> None:
+def test_the_list_of_parts_survives_unchanged(start: str, between: str) -> None:
     text = f"final;{start}/tus/{ID}{between}https://a.example/{OTHER_ID}"
     parts = parse_concat(text)
     assert parts is not None

@@ -78,7 +78,7 @@ BEGINNINGS = [plain, chunked, overridden]
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS)
-def test_the_first_lookup_after_a_cut_tells_every_byte(
+def test_the_first_lookup_after_a_cut_counts_every_byte(
     server: Server, tus: Tus, begin: Begin
 ) -> None:
     url = tus.create(len(FILE))
@@ -89,7 +89,7 @@ def test_the_first_lookup_after_a_cut_tells_every_byte(
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS)
-def test_a_reset_costs_nothing_that_the_server_had_taken(
+def test_a_reset_loses_nothing_the_server_had_received(
     server: Server, tus: Tus, begin: Begin
 ) -> None:
     url = tus.create(len(FILE))
@@ -101,9 +101,7 @@ def test_a_reset_costs_nothing_that_the_server_had_taken(
     finish(server, tus, url)
 
 
-def test_a_cut_within_the_coding_of_a_chunk_keeps_the_bytes_before_it(
-    server: Server, tus: Tus
-) -> None:
+def test_a_cut_within_a_chunk_header_keeps_the_bytes_before_it(server: Server, tus: Tus) -> None:
     url = tus.create(len(FILE))
     with chunked(tus, url, FILE[:HALF]) as connection:
         connection.send(b"100000\r\n" + FILE[HALF : HALF + 1000])
@@ -115,7 +113,7 @@ def test_a_cut_within_the_coding_of_a_chunk_keeps_the_bytes_before_it(
     finish(server, tus, url)
 
 
-def test_a_chunk_with_a_checksum_is_kept_as_a_whole_or_not_at_all(server: Server, tus: Tus) -> None:
+def test_a_chunk_with_a_checksum_is_all_or_nothing(server: Server, tus: Tus) -> None:
     url = tus.create(len(FILE))
     checksum = f"sha1 {'A' * 27}="
     chunked_request("PATCH", url, FILE[:HALF], Upload_Offset=0, Upload_Checksum=checksum).close()
@@ -276,7 +274,7 @@ def send_blocks(connection: Connection, first: int, last: int) -> None:
         connection.send(block(index))
 
 
-def test_a_killed_worker_costs_no_more_than_a_checkpoint(
+def test_a_killed_worker_loses_no_more_than_a_checkpoint(
     start_server: Callable[..., Server],
 ) -> None:
     server = start_server()

@@ -34,7 +34,7 @@ def videos(server: Server, filename: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("length", [10_500, 10_000, 1001])
-def test_chunks_give_the_file_back(server: Server, library: str, length: int) -> None:
+def test_chunks_make_the_file(server: Server, library: str, length: int) -> None:
     file = a_file(library, length)
     answer = file.send_all(server).json()
     assert (answer["complete"], answer["length"]) == (True, length)
@@ -62,7 +62,7 @@ def test_a_chunk_sent_twice_counts_once(server: Server, library: str) -> None:
 
 
 @pytest.mark.parametrize("library", [*ONE_AFTER_THE_OTHER, "huge_uploader"])
-def test_a_chunk_whose_first_one_is_missing_is_refused(server: Server, library: str) -> None:
+def test_a_chunk_without_the_first_one_is_refused(server: Server, library: str) -> None:
     file = a_file(library)
     response = file.send(server, 1)
     assert response.status_code == TOO_EARLY
@@ -100,7 +100,7 @@ def test_an_upload_id_lets_ranges_come_in_any_order(server: Server, library: str
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
-def test_the_page_may_tell_huge_uploader_the_name_and_the_size(server: Server) -> None:
+def test_the_page_may_give_huge_uploader_the_name_and_the_size(server: Server) -> None:
     more = (("uploader-file-name", "a%20film.mp4"), ("uploader-file-size", str(LENGTH)))
     file = a_file("huge_uploader", more=more, seed=5)
     assert [file.send(server, index).status_code for index in (3, 10)] == [200, 200]
@@ -116,7 +116,7 @@ def test_the_page_may_tell_huge_uploader_the_name_and_the_size(server: Server) -
         ({}, {"Content-Range": "bytes 0-49/50"}),
     ],
 )
-def test_a_whole_file_of_another_length_than_it_says_is_refused(
+def test_a_whole_file_of_the_wrong_length_is_refused(
     server: Server, fields: dict[str, str], headers: dict[str, str]
 ) -> None:
     body = form_body(fields, [("short.mp4", bytes(40))])
@@ -149,7 +149,7 @@ def send_until_refused(server: Server, file: LibraryFile) -> list[int]:
 
 
 @pytest.mark.parametrize("library", ["blueimp", "plupload", "webuploader"])
-def test_of_two_pages_that_give_ids_both_succeed(server: Server, library: str) -> None:
+def test_two_pages_that_send_ids_both_succeed(server: Server, library: str) -> None:
     name = f"{uuid.uuid4().hex}.mp4"
     files = [
         a_file(library, seed=seed, filename=name, more=(("upload_id", uuid.uuid4().hex),))
@@ -171,7 +171,7 @@ def test_a_later_file_of_the_same_name_is_another_video(server: Server, library:
 
 
 @pytest.mark.parametrize("library", ONE_AFTER_THE_OTHER)
-def test_an_upload_that_was_cancelled_begins_anew(server: Server, library: str) -> None:
+def test_a_cancelled_upload_starts_over(server: Server, library: str) -> None:
     file = a_file(library)
     upload = file.send(server, 0).json()["id"]
     server.delete(f"/api/uploads/{upload}")
@@ -183,7 +183,7 @@ def test_an_upload_that_was_cancelled_begins_anew(server: Server, library: str) 
 
 @pytest.mark.parametrize("library", ONE_AFTER_THE_OTHER)
 @pytest.mark.parametrize("end", ["complete", "cancelled"])
-def test_a_late_chunk_does_not_get_into_the_next_file_of_its_name(
+def test_a_late_chunk_does_not_corrupt_the_next_file_of_its_name(
     server: Server, library: str, end: str
 ) -> None:
     name = f"{uuid.uuid4().hex}.mp4"
@@ -216,7 +216,7 @@ def test_a_chunk_of_an_odd_size_is_refused(server: Server, library: str) -> None
     assert (response.status_code, response.json()["code"]) == (400, "chunk_mismatch")
 
 
-def test_simple_uploader_asks_which_chunks_are_there(server: Server) -> None:
+def test_simple_uploader_asks_which_chunks_have_arrived(server: Server) -> None:
     file = a_file("simple_uploader")
     file.send(server, 3)
     probes = [
@@ -229,13 +229,13 @@ def test_simple_uploader_asks_which_chunks_are_there(server: Server) -> None:
 @pytest.mark.parametrize(
     "value", ["bytes 0-999", "bytes */5000", "bytes 0-999/*", "items 0-9/10", "bytes 5-2/10"]
 )
-def test_a_range_without_a_place_is_refused(server: Server, value: str) -> None:
+def test_a_range_without_an_offset_is_refused(server: Server, value: str) -> None:
     body = form_body({}, [("a.mp4", b"x" * 1000)])
     headers = {**form_headers(), "Content-Range": value}
     assert server.post("/upload", data=body, headers=headers).status_code == 400
 
 
-def test_a_range_of_another_length_than_its_part_is_refused(server: Server) -> None:
+def test_a_range_that_contradicts_the_length_of_its_part_is_refused(server: Server) -> None:
     body = form_body({}, [("a.mp4", b"x" * 999)])
     headers = {**form_headers(), "Content-Range": "bytes 0-999/5000"}
     response = server.post("/upload", data=body, headers=headers)
@@ -287,7 +287,7 @@ def test_a_chunk_of_an_unknown_kind_is_refused_and_not_stored(
         {"identifier": "IMDB 1234", "filename": "x"},
     ],
 )
-def test_a_whole_file_may_have_fields_beside_it(server: Server, fields: dict[str, str]) -> None:
+def test_a_whole_file_may_have_other_fields(server: Server, fields: dict[str, str]) -> None:
     body = form_body(fields, [("a.mp4", b"x" * 4096)])
     response = server.post("/upload", data=body, headers=form_headers())
     assert (response.status_code, response.json().get("complete")) == (200, True)

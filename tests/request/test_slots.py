@@ -36,7 +36,7 @@ def test_no_more_run_at_once_than_there_are_slots() -> None:
     assert max(counts) == 2
 
 
-def test_who_comes_again_and_again_waits_for_the_others() -> None:
+def test_a_request_that_returns_queues_behind_the_others() -> None:
     slots, start = Slots(1), Barrier(THREADS)
     done, done_by_then = Counter[int](), list[int]()
 
@@ -52,7 +52,7 @@ def test_who_comes_again_and_again_waits_for_the_others() -> None:
     assert done_by_then[0] > ROUNDS / 2, "when the first one has ended, the others nearly have"
 
 
-def test_a_slot_that_is_given_up_for_a_while_goes_to_another() -> None:
+def test_a_yielded_slot_goes_to_another_request() -> None:
     slots, log = Slots(1), list[str]()
 
     def other() -> None:
@@ -69,7 +69,7 @@ def test_a_slot_that_is_given_up_for_a_while_goes_to_another() -> None:
     assert log == ["before", "other", "after"]
 
 
-def test_a_slot_is_given_back_once_whatever_happens() -> None:
+def test_a_slot_is_released_once_whatever_happens() -> None:
     slots = Slots(1)
     for _ in range(3):
         with pytest.raises(ConnectionResetError), holding(slots), without_slot():
@@ -82,7 +82,7 @@ def test_a_slot_is_given_back_once_whatever_happens() -> None:
     late.join()
 
 
-def test_a_slot_is_given_up_once_however_often_it_is_said() -> None:
+def test_a_slot_is_yielded_once_however_often_it_is_asked() -> None:
     slots = Slots(1)
     with holding(slots):
         with without_slot():

@@ -28,7 +28,7 @@ def spend(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def test_time_counts_for_the_innermost_stage_alone() -> None:
+def test_time_counts_only_for_the_innermost_stage() -> None:
     with timed() as clock, stage(Stage.PUBLISH):
         spend(0.002)
         with stage(Stage.SYNC):
@@ -39,7 +39,7 @@ def test_time_counts_for_the_innermost_stage_alone() -> None:
     assert sum(clock.seconds.values()) <= clock.elapsed
 
 
-def test_a_stage_entered_again_adds_up_and_the_time_between_counts_for_none() -> None:
+def test_a_stage_entered_again_adds_up_without_the_time_between() -> None:
     with timed() as clock:
         for _ in range(3):
             with stage(Stage.WRITE):
@@ -66,7 +66,7 @@ def test_outside_a_request_stages_and_bytes_are_ignored() -> None:
         note_arrival(10)
 
 
-def test_a_request_on_the_same_thread_starts_from_nothing() -> None:
+def test_a_request_on_the_same_thread_starts_from_zero() -> None:
     with timed(), stage(Stage.WRITE):
         pass
     with timed() as second:
@@ -110,7 +110,7 @@ def test_concurrent_requests_do_not_see_each_other() -> None:
     assert found == [{name} for name in Stage]
 
 
-def test_bytes_are_told_of_while_they_arrive_and_none_twice() -> None:
+def test_bytes_are_reported_while_they_arrive_and_none_twice() -> None:
     told: list[int] = []
     with timed() as clock:
         clock.on_arrival = told.append

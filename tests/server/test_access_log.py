@@ -28,7 +28,7 @@ def test_nothing_in_a_json_line_moves_a_terminals_cursor() -> None:
     assert json.loads(line)["message"] == f"é{HOSTILE}"
 
 
-def test_nothing_in_a_text_line_does() -> None:
+def test_nothing_in_a_text_line_moves_a_terminals_cursor() -> None:
     line = TextFormatter().format(record_of(f"é{HOSTILE}\r"))
     assert not set(line) & {*HOSTILE, "\r"}
     assert "é\\u001b\\u007f\\u0080\\u009b\\u2028" in line
@@ -76,7 +76,7 @@ def test_a_path_is_shown_as_text_and_its_control_characters_are_escaped(server: 
 
 
 @pytest.mark.e2e
-def test_what_is_sent_is_what_went_out(server: Server) -> None:
+def test_sent_bytes_are_those_that_went_out(server: Server) -> None:
     content = random_bytes(3_000_000, 7)
     media = server.post("/upload", files={"file": ("a.mp4", content)}).json()["media"]
     server.get(media, headers={"X-Request-ID": "whole-file"})
@@ -88,7 +88,7 @@ def test_what_is_sent_is_what_went_out(server: Server) -> None:
 
 
 @pytest.mark.e2e
-def test_what_is_received_is_what_came(start_server: Callable[..., Server]) -> None:
+def test_received_bytes_are_those_that_arrived(start_server: Callable[..., Server]) -> None:
     server = start_server(SLUICE_MAX_UPLOAD_BYTES="1000000")
     with server.connect() as connection:
         connection.sendall(

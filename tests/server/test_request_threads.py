@@ -17,13 +17,13 @@ def threads_of_pools() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "request"}
 
 
-def test_as_many_calls_run_at_once_as_there_are() -> None:
+def test_all_calls_run_at_once() -> None:
     pool, all_there = RequestThreads(), Barrier(50)
     outcomes = [pool.submit(all_there.wait, 30) for _ in range(50)]
     assert {outcome.result(30) for outcome in outcomes} == set(range(50))
 
 
-def test_one_call_after_another_runs_in_one_thread() -> None:
+def test_consecutive_calls_reuse_a_thread() -> None:
     pool, names = RequestThreads(), set[int]()
     for _ in range(20):
         names.add(pool.submit(threading.get_ident).result(30))
@@ -42,19 +42,19 @@ def test_idle_threads_end() -> None:
     assert pool.submit(int, "5").result(30) == 5
 
 
-def test_a_call_that_meets_a_thread_about_to_end_is_run() -> None:
+def test_a_call_that_reaches_an_ending_thread_still_runs() -> None:
     pool = RequestThreads(idle_seconds=0.001)
     for number in range(500):
         assert pool.submit(abs, number).result(30) == number
         time.sleep(0.001)
 
 
-def test_an_error_is_the_callers() -> None:
+def test_an_error_goes_to_the_caller() -> None:
     with pytest.raises(ValueError, match="five"):
         RequestThreads().submit(int, "five").result(30)
 
 
-def test_where_no_thread_is_to_be_had_the_call_fails_and_the_caller_lives(
+def test_without_a_free_thread_the_call_fails_and_the_caller_survives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_thread: threading.Thread) -> None:
@@ -64,7 +64,7 @@ def test_where_no_thread_is_to_be_had_the_call_fails_and_the_caller_lives(
     assert isinstance(RequestThreads().submit(int).exception(30), RuntimeError)
 
 
-def test_a_pool_that_is_shut_down_waits_for_nobody() -> None:
+def test_shutting_down_a_pool_does_not_wait() -> None:
     pool, go = RequestThreads(idle_seconds=0.2), Event()
     before = threads_of_pools()
     busy = pool.submit(go.wait, 30)

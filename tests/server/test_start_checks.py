@@ -46,7 +46,7 @@ def test_processes_that_the_server_starts_do_not_hold_its_data_folder(tmp_path: 
         os.close(again)
 
 
-def test_a_folder_that_cannot_be_locked_does_not_keep_a_server_from_telling_why(
+def test_a_folder_that_cannot_be_locked_does_not_hide_the_reason(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").touch()
@@ -100,7 +100,7 @@ def test_an_address_of_another_machine_is_refused(host: str) -> None:
         require_free_address(host, free_port(), release_seconds=0)
 
 
-def test_a_port_of_the_systems_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_privileged_port_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_socket: socket.socket, _address: object) -> None:
         raise PermissionError(13, "Permission denied")
 
