@@ -15,6 +15,7 @@ from tests.dropzone_client import ChunkedFile, form_body, form_headers
 UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"
 VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 MEDIA = "/media/{upload_id}"
+ARCHIVE = "/media/archive"
 
 UNKNOWN = "0" * 32
 NEW_NAME = {"filename": "renamed.mp4"}
@@ -80,6 +81,7 @@ def hold_conversation(app: Flask) -> Conversation:
     _refuse_chunks(conversation)
     _send_batches(conversation)
     _fetch(conversation)
+    _fetch_archives(conversation)
     _delete(conversation)
     return conversation
 
@@ -180,9 +182,19 @@ def _fetch(conversation: Conversation) -> None:
     conversation.ask("get", MEDIA, video, query_string="download")
 
 
+def _fetch_archives(conversation: Conversation) -> None:
+    videos = conversation.ask("get", VIDEOS, query_string="limit=2")["videos"]
+    conversation.ask("post", ARCHIVE, data={"id": [video["id"] for video in videos]})
+    conversation.ask("post", ARCHIVE, data={"id": UNKNOWN})
+    conversation.ask("post", ARCHIVE, data={"id": UNKNOWN}, headers=FOREIGN)
+    conversation.ask("post", ARCHIVE)
+    conversation.ask("post", ARCHIVE, data=b"x" * 70_000)
+
+
 def _delete(conversation: Conversation) -> None:
     video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
     conversation.ask("delete", VIDEO, video)
+    conversation.ask("post", ARCHIVE, data={"id": video})
     conversation.ask("delete", VIDEO, video)
     for path in (VIDEO, MEDIA):
         conversation.ask("get", path, video)

@@ -41,6 +41,7 @@ DESCRIBED_BLUEPRINTS = {
     "api_server",
     "api_status",
     "api_openapi",
+    "archive",
     "delivery",
     "upload",
     "batch",
