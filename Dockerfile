@@ -1,9 +1,9 @@
 # docker build -t sluice . && docker run --stop-timeout 45 -p 8000:8000 -v sluice:/var/lib/sluice sluice
-# A stop waits for running requests (SLUICE_GRACEFUL_SECONDS), hence the longer stop timeout.
-# Every stage starts from one image: a Debian or Ubuntu with Python 3.11 or newer and its venv module.
+# The stop timeout is longer than the time that running requests get to finish (SLUICE_GRACEFUL_SECONDS).
+# All stages use the same base image: a Debian or Ubuntu with Python 3.11 or newer and its venv module.
 ARG BASE_IMAGE=python:3.13-slim
 
-# ---- the page's third-party files; Node.js as scripts/setup installs it ----
+# ---- the page's third-party files; installs Node.js as scripts/setup does ----
 FROM ${BASE_IMAGE} AS assets
 WORKDIR /build
 COPY scripts/requirements-node.txt ./
@@ -35,7 +35,7 @@ COPY templates templates
 COPY static static
 COPY wsgi.py LICENSE ./
 COPY --from=assets /build/vendor static/vendor
-# Compiled here, as the service's user cannot write beside the sources.
+# Compiled here because the service's user cannot write next to the sources.
 RUN /opt/sluice/bin/python -m compileall -q app wsgi.py
 
 ENV PATH=/opt/sluice/bin:$PATH \
@@ -45,11 +45,11 @@ ENV PATH=/opt/sluice/bin:$PATH \
     SLUICE_STAGING_DIR=/var/lib/sluice/staging \
     SLUICE_DATA_DIR=/var/lib/sluice/data
 USER sluice
-# One volume for staging and data: between two mounts a rename fails, and publishing would copy the whole file.
+# One volume for staging and data: between two mounts, publishing would copy the file instead of renaming it.
 VOLUME /var/lib/sluice
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:%s/healthz' % os.environ['SLUICE_PORT'], timeout=4)"]
-# The list form: the server is process 1 and gets the signals itself.
+# In list form, so that the server is process 1 and receives signals itself.
 CMD ["python", "-m", "app.server.supervisor"]
