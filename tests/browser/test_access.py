@@ -23,7 +23,7 @@ NAMED_ROLES = {"button", "link", "textbox", "progressbar", "dialog", "list", "Vi
 LONG_NAME = "An afternoon in the mountains with everyone who could come, second part, " * 2 + ".mp4"
 
 
-def test_everything_that_can_be_used_has_a_name(
+def test_every_control_has_an_accessible_name(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     put_everything(site, films)
@@ -74,7 +74,7 @@ def text_of(node: dict[str, Any]) -> str:
     return name.strip()
 
 
-def test_files_are_uploaded_paused_and_deleted_with_the_keyboard_alone(
+def test_files_are_uploaded_paused_and_deleted_by_keyboard_only(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     page = open_page(site)
@@ -102,7 +102,7 @@ def test_files_are_uploaded_paused_and_deleted_with_the_keyboard_alone(
     assert focused, "the focus is lost after deleting"
 
 
-def test_the_focus_is_kept_when_what_has_it_goes_away(
+def test_the_focus_moves_on_when_its_element_is_removed(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     site.post("/api/uploads", json={"name": "a.mp4", "size": 1000})

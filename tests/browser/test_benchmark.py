@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_page_sends_its_chunks_the_way_that_is_measured(
+def test_the_page_sends_chunks_the_way_the_benchmark_measures(
     site: Server, new_context: Callable[..., BrowserContext], films: Films, way: str
 ) -> None:
     requests: list[Request] = []
@@ -31,7 +31,9 @@ def test_the_page_sends_its_chunks_the_way_that_is_measured(
     assert digests_of(site) == {films.small.name: sha256_of(films.small)}
 
 
-def test_without_a_browser_it_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_browser_the_benchmark_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotRunnable, match="chromium"), running_browser():
         pass

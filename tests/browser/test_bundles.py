@@ -40,7 +40,7 @@ def batches(page: UploadPage) -> int:
     return page.requests.count("POST /batch")
 
 
-def test_a_dropped_folder_goes_in_few_requests(
+def test_a_dropped_folder_is_sent_in_few_requests(
     site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
     files = make_folder(tmp_path / "trip", 60)
@@ -88,7 +88,7 @@ def test_refused_files_say_why_and_the_others_arrive(
     assert digests_of(server) == files
 
 
-def test_a_line_that_breaks_in_the_middle_costs_nothing_and_stores_nothing_twice(
+def test_a_broken_connection_loses_nothing_and_stores_nothing_twice(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
@@ -105,7 +105,7 @@ def test_a_line_that_breaks_in_the_middle_costs_nothing_and_stores_nothing_twice
     assert len(videos_of(site)) == 60
 
 
-def test_a_server_that_is_killed_in_the_middle_gets_each_file_once(
+def test_a_server_killed_midway_stores_each_file_once(
     start_server: Callable[..., Server],
     open_page: OpenPage,
     tmp_path: Path,
@@ -125,7 +125,7 @@ def test_a_server_that_is_killed_in_the_middle_gets_each_file_once(
     assert len(videos_of(server)) == 60
 
 
-def test_a_file_cancelled_on_its_way_is_not_kept(
+def test_a_file_cancelled_while_it_is_sent_is_not_stored(
     site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
     files = make_folder(tmp_path / "some", 12, length=100_000)
@@ -143,7 +143,7 @@ def test_a_file_cancelled_on_its_way_is_not_kept(
     assert digests_of(site) == expected
 
 
-def test_paused_bundles_wait_and_go_on(site: Server, open_page: OpenPage, tmp_path: Path) -> None:
+def test_paused_bundles_wait_and_resume(site: Server, open_page: OpenPage, tmp_path: Path) -> None:
     files = make_folder(tmp_path / "rest", 30, length=100_000)
     page = open_page(site)
     page.throttle(600_000)
@@ -161,7 +161,7 @@ def test_paused_bundles_wait_and_go_on(site: Server, open_page: OpenPage, tmp_pa
     assert digests_of(site) == files
 
 
-def test_a_file_changed_on_the_disk_fails_alone(
+def test_a_file_changed_on_disk_fails_without_the_others(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()

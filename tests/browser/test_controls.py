@@ -72,7 +72,7 @@ def staged(server: Server) -> list[str]:
     return sorted(path.name for path in server.staging.iterdir())
 
 
-def test_all_are_paused_resumed_and_cancelled_together(
+def test_all_uploads_are_paused_resumed_and_cancelled_together(
     page: UploadPage, films: Films, tmp_path: Path
 ) -> None:
     paths = [tmp_path / f"part {number}.mp4" for number in range(5)]
@@ -95,7 +95,7 @@ def test_all_are_paused_resumed_and_cancelled_together(
     page.wait_until(lambda: open_uploads_of(page.server) == [], "the server forgets them")
 
 
-def test_an_interrupted_upload_is_discarded_after_a_question(
+def test_an_interrupted_upload_is_discarded_after_confirmation(
     page: UploadPage, films: Films
 ) -> None:
     page.choose(films.middle)

@@ -179,7 +179,7 @@ def test_a_numbered_upload_survives_a_broken_chunk_and_a_second_visit_sends_noth
     assert len(videos_of(site)) == 1
 
 
-def test_an_upload_that_was_left_in_the_middle_is_finished_by_the_missing_chunks(
+def test_an_abandoned_upload_is_finished_by_the_missing_chunks(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:
     page = open_dialect(RESUMABLE)
@@ -198,7 +198,7 @@ def test_an_upload_that_was_left_in_the_middle_is_finished_by_the_missing_chunks
     assert digests_of(site) == {film.name: sha256_of(film)}
 
 
-def test_filepond_goes_on_after_the_line_was_lost_in_the_middle_of_a_chunk(
+def test_filepond_resumes_after_losing_the_connection_within_a_chunk(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:
     page = open_dialect(FILEPOND)

@@ -49,7 +49,7 @@ def test_a_file_that_is_too_large_is_refused_before_anything_is_sent(
     assert sent == ["POST /api/uploads", "POST /upload"]
 
 
-def test_a_full_disk_is_told_and_the_upload_can_be_tried_again(
+def test_a_full_disk_is_shown_and_the_upload_can_be_retried(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
@@ -66,7 +66,7 @@ def test_a_full_disk_is_told_and_the_upload_can_be_tried_again(
     expect(row).not_to_contain_class("dz-error")
 
 
-def test_a_final_refusal_stops_the_other_chunks_of_the_file_and_of_no_other(
+def test_a_final_refusal_stops_only_the_chunks_of_its_file(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints, tmp_path: Path
 ) -> None:
     complaints.allow_failed_requests()
@@ -93,7 +93,7 @@ def test_a_final_refusal_stops_the_other_chunks_of_the_file_and_of_no_other(
     assert digests_of(site) == digests
 
 
-def test_a_busy_server_is_asked_again_without_anyone_doing_anything(
+def test_a_busy_server_is_retried_automatically(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
@@ -105,7 +105,7 @@ def test_a_busy_server_is_asked_again_without_anyone_doing_anything(
     page.wait_for_success(films.small)
 
 
-def test_a_login_page_of_the_network_in_between_is_no_acknowledgement(
+def test_a_captive_portal_page_is_not_an_acknowledgement(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     page = open_page(site)
@@ -118,7 +118,7 @@ def test_a_login_page_of_the_network_in_between_is_no_acknowledgement(
     assert digests_of(site) == {"small.mp4": sha256_of(films.small)}
 
 
-def test_a_file_that_changes_while_it_is_sent_is_told_so(
+def test_a_file_that_changes_while_it_is_sent_is_reported(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints, tmp_path: Path
 ) -> None:
     complaints.allow_failed_requests()

@@ -32,7 +32,7 @@ SCRIPT_IN_FOLDERS = "x</script><script>window.ran=1</script>.mp4"
 """A slash cannot be in the name of a file, but in what a client sends."""
 
 
-def test_names_are_shown_as_the_text_they_are(
+def test_names_are_shown_as_plain_text(
     site: Server, open_page: OpenPage, films: Films, tmp_path: Path
 ) -> None:
     paths = [tmp_path / name for name in NAMES]
@@ -63,7 +63,7 @@ def nothing_is_out_of_place(page: UploadPage) -> None:
     assert page.page.locator("[src=x], main b, [onerror], [onmouseover]").count() == 0
 
 
-def test_names_from_other_clients_are_text_in_every_place(
+def test_names_from_other_clients_are_plain_text_everywhere(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     put(site, SCRIPT_IN_FOLDERS, films.small)
@@ -81,7 +81,7 @@ def test_names_from_other_clients_are_text_in_every_place(
 
 
 @pytest.mark.parametrize("name", ["a\u202eb.mp4", "a\u2067b.mp4", "a\u2069\u202eb.mp4"])
-def test_a_name_does_not_turn_the_words_around_it(
+def test_a_name_does_not_reverse_the_text_around_it(
     name: str, site: Server, open_page: OpenPage, films: Films
 ) -> None:
     put(site, name, films.small)
@@ -122,7 +122,7 @@ SCRIPT = "<script>document.title = 'ran'; alert(1)</script>"
         ("picture.svg", f"<svg xmlns='http://www.w3.org/2000/svg'>{SCRIPT}</svg>"),
     ],
 )
-def test_an_uploaded_page_is_handed_out_and_not_opened(
+def test_an_uploaded_page_is_downloaded_and_not_opened(
     name: str, content: str, site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
     path = tmp_path / name
@@ -136,7 +136,7 @@ def test_an_uploaded_page_is_handed_out_and_not_opened(
     assert "sandbox" in site.get(address).headers["Content-Security-Policy"]
 
 
-def test_an_uploaded_page_that_calls_itself_a_video_does_not_run(
+def test_an_uploaded_page_named_like_a_video_does_not_run(
     site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
     path = tmp_path / "page.html.mp4"

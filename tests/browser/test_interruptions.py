@@ -22,7 +22,7 @@ LINE = 5 * MIB
 OpenPage = Callable[..., UploadPage]
 
 
-def test_an_upload_goes_on_by_itself_after_the_server_was_killed(
+def test_an_upload_resumes_by_itself_after_the_server_was_killed(
     start_server: Callable[..., Server],
     open_page: OpenPage,
     films: Films,
@@ -45,7 +45,7 @@ def test_an_upload_goes_on_by_itself_after_the_server_was_killed(
     assert digests_of(server) == {"middle.mp4": sha256_of(films.middle)}
 
 
-def test_a_line_that_is_silent_promises_no_time(
+def test_a_silent_connection_shows_no_remaining_time(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
     """One that is said to be lost, and still brings answers, does."""
@@ -67,7 +67,7 @@ def test_a_line_that_is_silent_promises_no_time(
     page.wait_for_success(films.middle)
 
 
-def test_another_browser_goes_on_with_the_same_file(
+def test_another_browser_resumes_the_same_file(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     first = open_page(site)
@@ -85,7 +85,7 @@ def test_another_browser_goes_on_with_the_same_file(
     assert digests_of(site) == {"middle.mp4": sha256_of(films.middle)}
 
 
-def test_another_file_is_not_taken_for_the_interrupted_one(
+def test_another_file_is_not_mistaken_for_the_interrupted_one(
     site: Server, open_page: OpenPage, films: Films, tmp_path: Path
 ) -> None:
     site.post("/api/uploads", json={"name": "middle.mp4", "size": 26_000_000})
@@ -98,7 +98,7 @@ def test_another_file_is_not_taken_for_the_interrupted_one(
     assert page.chunks == []
 
 
-def test_a_second_tab_does_not_call_interrupted_what_the_first_one_sends(
+def test_a_second_tab_does_not_show_the_first_tabs_uploads_as_interrupted(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     page = open_page(site)
@@ -115,7 +115,7 @@ def test_a_second_tab_does_not_call_interrupted_what_the_first_one_sends(
     expect(other.locator("interrupted-panel [role=listitem]")).to_contain_text("middle.mp4")
 
 
-def test_leaving_while_something_is_sent_asks_first(
+def test_leaving_during_an_upload_asks_for_confirmation(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     page = open_page(site)

@@ -36,7 +36,7 @@ def put(server: Server, name: str, path: Path) -> str:
     return upload_id
 
 
-def test_the_newest_video_is_on_top(site: Server, open_page: OpenPage, films: Films) -> None:
+def test_the_newest_video_comes_first(site: Server, open_page: OpenPage, films: Films) -> None:
     put(site, "first.mp4", films.small)
     page = open_page(site)
     page.choose(films.small)
@@ -47,7 +47,7 @@ def test_the_newest_video_is_on_top(site: Server, open_page: OpenPage, films: Fi
     assert page.videos.locator(".video-row__name").all_inner_texts() == ["small.mp4", "first.mp4"]
 
 
-def test_deleting_asks_first_and_then_deletes_for_good(
+def test_deleting_asks_for_confirmation_and_then_deletes_for_good(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     put(site, "kept.mp4", films.small)
@@ -79,7 +79,7 @@ def test_a_download_has_the_name_and_the_bytes_of_the_file(
     assert sha256_of(tmp_path / "downloaded.mp4") == sha256_of(films.small)
 
 
-def test_the_watch_page_plays_and_leads_back(
+def test_the_watch_page_plays_and_links_back(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     upload_id = put(site, "film.mp4", films.small)
@@ -93,7 +93,7 @@ def test_the_watch_page_plays_and_leads_back(
     expect(page.page.get_by_role("heading", name="Library")).to_be_visible()
 
 
-def test_a_video_opened_by_its_bare_address_plays(
+def test_a_video_opened_by_its_media_url_plays(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     page = open_page(site)
@@ -102,7 +102,7 @@ def test_a_video_opened_by_its_bare_address_plays(
     page.wait_until(lambda: video.evaluate("(video) => video.videoWidth == 320"), "it is shown")
 
 
-def test_closing_the_player_ends_the_video_and_uploads_go_on_behind_it(
+def test_closing_the_player_stops_the_video_while_uploads_continue(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     put(site, "film.mp4", films.small)

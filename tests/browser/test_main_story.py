@@ -21,7 +21,7 @@ LINE = 40 * MIB
 CHUNK_BYTES = 20 * MIB
 
 
-def test_a_large_video_goes_on_through_outage_and_reload_and_plays(
+def test_a_large_video_survives_an_outage_and_a_reload_and_plays(
     start_server: Callable[..., Server],
     open_page: Callable[..., UploadPage],
     films: Films,

@@ -41,7 +41,7 @@ COUNT_FRAMES = """() => {
 }"""
 
 
-def test_two_thousand_files_arrive_while_the_page_keeps_answering(
+def test_two_thousand_files_arrive_while_the_page_stays_responsive(
     start_server: Callable[..., Server], open_page: Callable[..., UploadPage], tmp_path: Path
 ) -> None:
     paths = list(make_files(tmp_path / "many"))

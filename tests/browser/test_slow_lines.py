@@ -70,7 +70,7 @@ def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one
     assert digests_of(page.server) == {"long.mp4": sha256_of(films.long)}
 
 
-def test_a_line_that_breaks_costs_seconds(
+def test_a_broken_connection_costs_only_seconds(
     page: UploadPage, films: Films, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()

@@ -66,7 +66,7 @@ def figure(page: Page, path: str) -> Locator:
     return page.locator(f'[data-value="{path}"]')
 
 
-def test_a_running_upload_is_shown_while_it_runs(
+def test_a_running_upload_is_shown(
     status: Callable[..., Page], running_upload: RunningUpload
 ) -> None:
     page = status()
@@ -82,7 +82,7 @@ def test_a_running_upload_is_shown_while_it_runs(
     expect(row.get_by_role("progressbar")).to_have_accessible_name("Progress of Holiday, uncut.mov")
 
 
-def test_an_upload_that_is_over_leaves_the_list(site: Server, status: Callable[..., Page]) -> None:
+def test_a_finished_upload_leaves_the_list(site: Server, status: Callable[..., Page]) -> None:
     new = {"name": "film.mp4", "size": 10}
     upload_id = site.post("/api/uploads", json=new).json()["id"]
     page = status()
@@ -108,7 +108,7 @@ def test_updates_can_be_paused(site: Server, status: Callable[..., Page]) -> Non
     assert asked
 
 
-def test_a_server_that_does_not_answer_is_told_of_and_its_return_too(
+def test_a_silent_server_is_reported_and_so_is_its_return(
     status: Callable[..., Page], complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()

@@ -147,7 +147,7 @@ def film(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_file_in_chunks_arrives_over_a_line_that_is_cut(
+def test_a_chunked_file_arrives_over_a_broken_connection(
     open_library: OpenLibrary, site: Server, line: BadLine, film: Path, name: str
 ) -> None:
     first_bytes = note_first_bytes(line)
@@ -205,7 +205,7 @@ def assert_told_as_in_the_table(name: str, request: Request, body: bytes) -> Non
     assert {header.lower() for header in headers} <= told
 
 
-def test_simple_uploader_sends_in_a_second_visit_what_is_missing(
+def test_simple_uploader_sends_the_missing_chunks_on_a_second_visit(
     open_library: OpenLibrary, site: Server, line: BadLine, film: Path
 ) -> None:
     page = open_library("simple_uploader")
@@ -237,7 +237,7 @@ def cut_after(count: int) -> Callable[[Line, Request], None]:
 
 
 @pytest.mark.parametrize("name", ["blueimp", "plupload", "uploady", "webuploader"])
-def test_two_pages_that_send_files_of_one_name_at_once_mix_nothing(
+def test_two_pages_sending_files_of_one_name_do_not_mix_them(
     open_library: OpenLibrary, site: Server, tmp_path: Path, name: str
 ) -> None:
     films = films_of_one_name(tmp_path)
@@ -276,7 +276,7 @@ UNKNOWN = """() => {
 }"""
 
 
-def test_a_library_that_nobody_knows_is_told_so(
+def test_an_unknown_upload_library_is_refused_with_a_reason(
     open_library: OpenLibrary, site: Server, film: Path
 ) -> None:
     page = open_library("uploady")

@@ -88,7 +88,7 @@ NewContext = Callable[..., BrowserContext]
 
 
 @pytest.mark.parametrize("chunk_bytes", [2 * MIB, 64 * MIB])
-def test_a_page_of_an_allowed_origin_uploads_over_a_line_that_breaks(
+def test_a_page_of_an_allowed_origin_uploads_over_a_broken_connection(
     new_context: NewContext, complaints: Complaints, sites: Sites, film: Path, chunk_bytes: int
 ) -> None:
     complaints.allow_failed_requests()
@@ -107,7 +107,7 @@ def test_a_page_of_an_allowed_origin_uploads_over_a_line_that_breaks(
     assert taken < film.stat().st_size + MIB
 
 
-def test_a_page_of_another_origin_is_told_clearly(
+def test_a_page_of_another_origin_gets_a_clear_error(
     new_context: NewContext, complaints: Complaints, sites: Sites, film: Path
 ) -> None:
     complaints.allow_failed_requests()
@@ -128,7 +128,7 @@ def test_a_page_of_another_origin_is_told_clearly(
 
 
 @pytest.mark.parametrize("protocol", ["ietf-draft-03", "ietf-draft-05"])
-def test_a_page_elsewhere_uploads_by_the_drafts_of_the_ietf(
+def test_a_page_of_another_site_uploads_with_the_ietf_drafts(
     new_context: NewContext, sites: Sites, film: Path, protocol: str
 ) -> None:
     options = {"endpoint": f"{sites.server.url}/resumable/", "protocol": protocol}

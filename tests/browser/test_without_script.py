@@ -14,7 +14,7 @@ from tests.live_server import Server
 pytestmark = pytest.mark.browser
 
 
-def test_a_plain_form_uploads_files_which_can_be_watched(
+def test_a_plain_form_uploads_files_that_can_be_watched(
     site: Server, new_context: Callable[..., BrowserContext], films: Films
 ) -> None:
     page = new_context(java_script_enabled=False).new_page()

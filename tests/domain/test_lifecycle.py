@@ -76,11 +76,11 @@ def test_each_state_is_active_or_gone_or_complete() -> None:
     assert not ACTIVE & GONE
 
 
-def test_no_step_leads_out_of_a_state_that_is_gone() -> None:
+def test_no_step_leaves_a_gone_state() -> None:
     assert {state for state in UploadState if not TRANSITIONS[state]} == GONE
 
 
-def test_only_completion_sets_the_time_of_publication() -> None:
+def test_only_completion_sets_the_publication_time() -> None:
     verifying = upload_in(UploadState.VERIFYING)
     complete = verifying.moved_to(UploadState.COMPLETE, LATER)
     assert complete.published_at == LATER

@@ -14,7 +14,7 @@ from app.domain.media_type import OPAQUE, PLAYABLE, is_playable, media_type
         ("song.flac", "audio/flac"),
     ],
 )
-def test_videos_and_sound_are_played_in_place(name: str, expected: str) -> None:
+def test_videos_and_audio_are_played_inline(name: str, expected: str) -> None:
     assert media_type(name) == expected
     assert is_playable(name)
 

@@ -45,7 +45,7 @@ VIDEOS = UploadPolicy(max_length=100, allowed_extensions=frozenset({"mp4", "mov"
         ("🎬.mp4", "🎬.mp4"),
     ],
 )
-def test_names_are_kept_readable_and_lead_nowhere(given_name: str, kept: str) -> None:
+def test_names_stay_readable_and_cannot_leave_the_folder(given_name: str, kept: str) -> None:
     assert ANYTHING.check_filename(given_name) == kept
 
 
@@ -55,7 +55,7 @@ def test_control_characters_are_refused(character: str) -> None:
         ANYTHING.check_filename(f"a{character}b.mp4")
 
 
-def test_names_have_a_greatest_length() -> None:
+def test_names_have_a_maximum_length() -> None:
     longest = "n" * MAX_FILENAME_CHARACTERS
     assert ANYTHING.check_filename(longest) == longest
     with pytest.raises(InvalidRequest, match="1024"):
@@ -63,7 +63,7 @@ def test_names_have_a_greatest_length() -> None:
 
 
 @given(st.text(max_size=60))
-def test_a_kept_name_is_stable_normal_and_without_dots_as_folders(text: str) -> None:
+def test_a_cleaned_name_is_stable_normalised_and_without_dot_segments(text: str) -> None:
     try:
         name = ANYTHING.check_filename(text)
     except InvalidRequest:
@@ -76,7 +76,7 @@ def test_a_kept_name_is_stable_normal_and_without_dots_as_folders(text: str) -> 
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.MP4", "b.tar.mov", "folder/a.Mov"])
-def test_extensions_on_the_list_are_taken_in_any_case(name: str) -> None:
+def test_extensions_on_the_list_are_accepted_in_any_case(name: str) -> None:
     assert VIDEOS.check_filename(name) == name
 
 
@@ -87,7 +87,7 @@ def test_extensions_off_the_list_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 100])
-def test_lengths_up_to_the_limit_are_taken(length: int) -> None:
+def test_lengths_up_to_the_limit_are_accepted(length: int) -> None:
     assert ANYTHING.check_length(length) == length
 
 
@@ -102,7 +102,7 @@ def test_negative_lengths_are_malformed() -> None:
 
 
 @pytest.mark.parametrize("key", ["a", "3f2b-11", "A.b_c:d", "x" * MAX_KEY_CHARACTERS])
-def test_plain_client_keys_are_taken(key: str) -> None:
+def test_plain_client_keys_are_accepted(key: str) -> None:
     assert check_client_key(key) == key
 
 

@@ -24,7 +24,7 @@ names = st.lists(pieces, max_size=12).map("".join) | st.text(st.characters(), ma
 
 
 @given(texts)
-def test_a_client_key_is_taken_as_it_is_or_refused(text: str) -> None:
+def test_a_client_key_is_kept_unchanged_or_refused(text: str) -> None:
     is_plain = 1 <= len(text) <= MAX_KEY_CHARACTERS and set(text) <= PLAIN
     try:
         assert check_client_key(text) == text
@@ -35,7 +35,7 @@ def test_a_client_key_is_taken_as_it_is_or_refused(text: str) -> None:
 
 
 @given(texts)
-def test_a_fingerprint_has_nothing_in_it_that_does_not_print(text: str) -> None:
+def test_a_fingerprint_has_only_printable_characters(text: str) -> None:
     try:
         assert check_fingerprint(text) == text
     except InvalidRequest:
@@ -45,7 +45,7 @@ def test_a_fingerprint_has_nothing_in_it_that_does_not_print(text: str) -> None:
 
 
 @given(names)
-def test_a_file_name_leads_nowhere_and_hides_nothing(text: str) -> None:
+def test_a_file_name_cannot_leave_the_folder_and_hides_nothing(text: str) -> None:
     try:
         name = UploadPolicy(max_length=1).check_filename(text)
     except InvalidRequest:

@@ -77,7 +77,7 @@ TestGrowingSet = GrowingSet.TestCase
 
 
 @given(st.lists(spans))
-def test_a_set_comes_back_from_its_bytes(items: list[ByteRange]) -> None:
+def test_a_set_survives_encoding(items: list[ByteRange]) -> None:
     before = RangeSet.of(items)
     written = before.to_bytes()
     assert len(written) == 16 * len(before)
@@ -92,7 +92,7 @@ def test_the_bytes_are_the_same_on_every_machine() -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 8, 15])
-def test_bytes_that_are_not_all_there_are_damaged(lost: int) -> None:
+def test_truncated_bytes_are_damaged(lost: int) -> None:
     written = RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)]).to_bytes()
     with pytest.raises(ValueError, match="damaged"):
         RangeSet.from_bytes(written[:-lost])
@@ -140,7 +140,7 @@ def test_one_byte_apart_stays_apart() -> None:
     assert list(ranges.missing(12)) == [ByteRange(5, 6), ByteRange(10, 12)]
 
 
-def test_a_range_may_swallow_many() -> None:
+def test_a_range_may_cover_many() -> None:
     ranges = RangeSet.of(ByteRange(n * 10, n * 10 + 5) for n in range(100))
     assert len(ranges) == 100
     assert list(ranges.add(ByteRange(3, 993))) == [ByteRange(0, 995)]
@@ -165,18 +165,18 @@ def test_the_prefix_needs_byte_zero() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 0), (5, 4), (-3, -2)])
-def test_what_is_not_a_range_cannot_be_made(start: int, end: int) -> None:
+def test_an_invalid_range_cannot_be_constructed(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="not a byte range"):
         ByteRange(start, end)
 
 
-def test_a_set_holds_no_more_than_it_says() -> None:
+def test_a_set_holds_no_more_than_its_count() -> None:
     assert RangeSet().missing(MAX_BYTES).end == MAX_BYTES
     with pytest.raises(OverflowError):
         RangeSet().missing(MAX_BYTES + 1)
 
 
-def test_the_largest_files_that_a_file_system_may_hold_have_room() -> None:
+def test_the_largest_possible_files_fit() -> None:
     huge = (1 << 63) - 6
     ranges = RangeSet().add(ByteRange(huge, huge + 5))
     assert ranges.missing(huge).total == huge

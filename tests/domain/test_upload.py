@@ -36,7 +36,7 @@ def upload_of(length: int | None, *received: tuple[int, int]) -> Upload:
     )
 
 
-def test_an_id_of_ours_is_taken_as_it_is() -> None:
+def test_a_valid_id_is_accepted_unchanged() -> None:
     assert parse_upload_id(GOOD_ID) == GOOD_ID
 
 
@@ -64,7 +64,7 @@ def test_any_other_id_is_not_found(text: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_whatever_passes_as_an_id_is_32_hexadecimal_digits(text: str) -> None:
+def test_every_accepted_id_is_32_hexadecimal_digits(text: str) -> None:
     try:
         upload_id = parse_upload_id(text)
     except UploadNotFound:
@@ -79,7 +79,7 @@ def test_offset_is_the_end_of_the_prefix_and_missing_the_rest() -> None:
     assert list(upload.missing) == [ByteRange(10, 50), ByteRange(60, 100)]
 
 
-def test_of_an_open_length_only_the_gaps_are_known_to_be_missing() -> None:
+def test_with_an_unknown_length_only_the_gaps_are_missing() -> None:
     upload = upload_of(None, (0, 10), (50, 60))
     assert list(upload.missing) == [ByteRange(10, 50)]
     assert not upload.is_covered
@@ -107,33 +107,33 @@ def test_an_empty_file_waits_for_its_empty_chunk() -> None:
     assert empty.with_received(ByteRange(0, 0), LATER).state is UploadState.VERIFYING
 
 
-def test_bytes_that_come_again_after_completion_change_no_state() -> None:
+def test_repeated_bytes_after_completion_change_no_state() -> None:
     complete = replace(upload_of(5, (0, 5)), state=UploadState.COMPLETE)
     again = complete.with_received(ByteRange(0, 5), LATER)
     assert (again.state, again.received) == (UploadState.COMPLETE, complete.received)
 
 
-def test_a_length_told_late_may_complete_the_upload() -> None:
+def test_a_late_length_may_complete_the_upload() -> None:
     upload = upload_of(None, (0, 10))
     assert upload.with_length(11, LATER).state is UploadState.RECEIVING
     told = upload.with_length(10, LATER)
     assert (told.length, told.state, told.active_at) == (10, UploadState.VERIFYING, LATER)
 
 
-def test_the_same_length_may_be_told_again_but_no_other() -> None:
+def test_the_same_length_may_be_repeated_but_not_changed() -> None:
     upload = upload_of(10, (0, 3))
     assert upload.with_length(10, LATER).length == 10
     with pytest.raises(UploadConflict):
         upload.with_length(11, LATER)
 
 
-def test_a_length_below_what_is_there_is_refused() -> None:
+def test_a_length_below_the_received_bytes_is_refused() -> None:
     with pytest.raises(ChunkMismatch):
         upload_of(None, (0, 3), (8, 10)).with_length(9, LATER)
 
 
 @pytest.mark.parametrize("state", UploadState)
-def test_presence_is_demanded_of_ended_uploads_only(state: UploadState) -> None:
+def test_only_ended_uploads_are_refused_as_gone(state: UploadState) -> None:
     upload = replace(upload_of(1), state=state)
     if state in GONE:
         with pytest.raises(UploadGone, match=state.value):
@@ -142,7 +142,7 @@ def test_presence_is_demanded_of_ended_uploads_only(state: UploadState) -> None:
         assert upload.require_present() is upload
 
 
-def test_an_upload_takes_no_more_separate_ranges_than_it_can_keep_account_of() -> None:
+def test_an_upload_has_a_maximum_number_of_separate_ranges() -> None:
     scattered = RangeSet.of(ByteRange(n * 2, n * 2 + 1) for n in range(MAX_RANGES))
     upload = replace(upload_of(10 * MAX_RANGES), received=scattered)
     with pytest.raises(TooManyGaps):

@@ -19,14 +19,14 @@ from tests.records.making import at, new_upload
 names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=1024)
 
 
-def test_names_sort_as_people_count() -> None:
+def test_names_with_numbers_sort_naturally() -> None:
     names = ["Clip 1", "clip 2", "clip 02b", "clip 10", "Ärger", "zoo", "𝟣𝟤", "9"]
     in_order = ["9", "𝟣𝟤", "Ärger", "Clip 1", "clip 2", "clip 02b", "clip 10", "zoo"]
     assert sorted(names, key=sort_form) == in_order
 
 
 @pytest.mark.parametrize("search", ["a\x00b", "\ud800", "x" * (MAX_SEARCH_CHARACTERS + 1)])
-def test_what_no_name_can_have_is_refused(search: str) -> None:
+def test_a_search_that_no_name_can_match_is_refused(search: str) -> None:
     with pytest.raises(InvalidRequest):
         VideoList.parse(search, "newest")
 
@@ -37,12 +37,12 @@ def test_an_unknown_order_is_refused(order: str) -> None:
         VideoList.parse("", order)
 
 
-def test_spaces_and_repeated_words_are_no_further_condition() -> None:
+def test_extra_spaces_and_repeated_words_do_not_narrow_a_search() -> None:
     assert VideoList.parse(" A\u3000b \t a ", "name") == VideoList(("a", "b"), VideoOrder.NAME)
 
 
 @given(name=names, order=st.sampled_from(VideoOrder), length=st.integers(0, 10**18 - 1))
-def test_a_cursor_leads_back_to_its_position(name: str, order: VideoOrder, length: int) -> None:
+def test_a_cursor_restores_its_position(name: str, order: VideoOrder, length: int) -> None:
     video = replace(new_upload(1, length=length), filename=name, published_at=at(3))
     wanted = VideoList.parse("film", order)
     cursor = wanted.cursor_after(video)

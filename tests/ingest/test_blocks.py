@@ -31,9 +31,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> BlockPool:
     ("wanted", "size"),
     [(None, BLOCK_BYTES), (1 << 40, BLOCK_BYTES), (SMALL_BLOCK_BYTES + 1,) * 2, (10, 10), (0, 0)],
 )
-def test_a_block_is_as_long_as_wanted_and_no_longer_than_a_block(
-    wanted: int | None, size: int
-) -> None:
+def test_a_block_is_as_long_as_wanted_up_to_the_block_size(wanted: int | None, size: int) -> None:
     with borrowed_block(wanted) as block:
         assert len(block) == size
 
@@ -47,7 +45,7 @@ def test_beside_many_others_a_request_gets_a_small_block() -> None:
         assert len(block) == BLOCK_BYTES
 
 
-def test_a_block_is_used_again_even_after_an_error() -> None:
+def test_a_block_is_reused_even_after_an_error() -> None:
     def fail() -> None:
         with borrowed_block(None) as block:
             block[:4] = b"mark"
@@ -59,7 +57,7 @@ def test_a_block_is_used_again_even_after_an_error() -> None:
         assert bytes(block[:4]) == b"mark"
 
 
-def test_a_block_that_could_not_be_had_is_free_for_the_next(
+def test_a_failed_borrow_does_not_use_up_a_block(
     monkeypatch: pytest.MonkeyPatch, pool: BlockPool
 ) -> None:
     def fail() -> memoryview:
@@ -89,7 +87,7 @@ def test_processes_do_not_share_a_block() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_of_many_blocks_used_at_once_a_few_are_kept(pool: BlockPool) -> None:
+def test_only_a_few_of_many_blocks_are_kept(pool: BlockPool) -> None:
     with ExitStack() as stack:
         for _ in range(MOST_BLOCKS):
             stack.enter_context(borrowed_block(None))[:4] = b"mark"

@@ -28,7 +28,7 @@ VECTORS = {
 
 
 @pytest.mark.parametrize(("given", "expected"), VECTORS.items())
-def test_known_sums_are_found(given: tuple[str, bytes], expected: str) -> None:
+def test_checksums_match_known_values(given: tuple[str, bytes], expected: str) -> None:
     algorithm, data = given
     found = new_checksum(algorithm)
     found.update(memoryview(data))
@@ -38,7 +38,7 @@ def test_known_sums_are_found(given: tuple[str, bytes], expected: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("step", [1, 7, 250, 1000])
-def test_the_sum_does_not_depend_on_the_pieces(algorithm: str, step: int) -> None:
+def test_the_checksum_does_not_depend_on_the_pieces(algorithm: str, step: int) -> None:
     data, whole, pieces = pattern(0, 1000), new_checksum(algorithm), new_checksum(algorithm)
     whole.update(memoryview(data))
     for start in range(0, len(data), step):
@@ -47,20 +47,20 @@ def test_the_sum_does_not_depend_on_the_pieces(algorithm: str, step: int) -> Non
     assert len(whole.digest()) == whole.digest_size
 
 
-def test_a_crc_is_four_bytes_with_the_highest_first() -> None:
+def test_a_crc_is_four_bytes_big_endian() -> None:
     found = new_checksum("crc32")
     found.update(memoryview(pattern(0, 5000)))
     assert int.from_bytes(found.digest(), "big") == crc32(pattern(0, 5000))
 
 
 @pytest.mark.parametrize("name", ["", "SHA256", "sha-256", "shake_128", "blake2b", "crc32c"])
-def test_other_names_are_not_known(name: str) -> None:
+def test_other_algorithm_names_are_unknown(name: str) -> None:
     with pytest.raises(ValueError, match="unknown checksum"):
         new_checksum(name)
 
 
 @pytest.mark.parametrize("length", [0, 1, 999, 1000, 1900])
-def test_the_digest_of_a_file_is_of_its_next_bytes(
+def test_the_digest_of_a_file_covers_its_next_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     monkeypatch.setattr(checksum, "READ_BYTES", 64)
@@ -72,14 +72,14 @@ def test_the_digest_of_a_file_is_of_its_next_bytes(
     assert found == hashlib.sha256(pattern(100, 100 + length)).hexdigest()
 
 
-def test_too_few_bytes_have_no_digest(tmp_path: Path) -> None:
+def test_too_few_bytes_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(pattern(0, 1999))
     with FileIO(path) as file, pytest.raises(FileTooShort, match="1999 of 2000"):
         digest_of(file, "sha256", 2000)
 
 
-def test_a_disk_that_cannot_be_read_is_an_error_of_the_storage(tmp_path: Path) -> None:
+def test_an_unreadable_disk_is_a_storage_error(tmp_path: Path) -> None:
     with FileIO(tmp_path / "written", "w") as unreadable, pytest.raises(StorageFailed):
         digest_of(_Failing(unreadable.fileno(), closefd=False), "sha256", 10)
 
@@ -90,7 +90,7 @@ class _Failing(FileIO):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_source_is_held_to_its_digest(algorithm: str) -> None:
+def test_a_source_is_checked_against_its_digest(algorithm: str) -> None:
     right = new_checksum(algorithm)
     right.update(memoryview(b"some bytes"))
     wrong = bytes([right.digest()[0] ^ 1]) + right.digest()[1:]
@@ -101,7 +101,7 @@ def test_a_source_is_held_to_its_digest(algorithm: str) -> None:
             read_all(source)
 
 
-def test_a_source_tells_the_sum_of_what_has_passed() -> None:
+def test_a_source_returns_the_checksum_of_what_was_read() -> None:
     source = HashingSource(StreamSource(BytesIO(b"some bytes"), 10))
     source.readinto(memoryview(bytearray(4)))
     assert source.hexdigest() == hashlib.sha256(b"some").hexdigest()

@@ -56,7 +56,7 @@ def decode(decoder: ChunkedDecoder, data: bytes, steps: list[int]) -> bytes:
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_payload_is_found_however_the_bytes_come(body: bytes, size: int) -> None:
+def test_the_payload_is_decoded_however_the_bytes_arrive(body: bytes, size: int) -> None:
     decoder = ChunkedDecoder()
     assert decode(decoder, body, [size]) == BODIES[body]
     assert decoder.has_ended
@@ -67,14 +67,14 @@ def test_payload_is_found_however_the_bytes_come(body: bytes, size: int) -> None
     st.lists(st.binary(min_size=1, max_size=50)),
     st.lists(st.integers(1, 60), min_size=1),
 )
-def test_any_chunks_in_any_pieces_give_the_payload(chunks: list[bytes], steps: list[int]) -> None:
+def test_any_chunks_in_any_pieces_yield_the_payload(chunks: list[bytes], steps: list[int]) -> None:
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
     decoder = ChunkedDecoder()
     assert decode(decoder, body + b"0\r\n\r\n", steps) == b"".join(chunks)
     assert decoder.has_ended
 
 
-def test_payload_that_does_not_pass_through_is_counted() -> None:
+def test_payload_that_bypasses_the_decoder_is_counted() -> None:
     decoder = ChunkedDecoder()
     decoder.feed(b"8\r\nab")
     assert decoder.take(memoryview(bytearray(10))) == 2

@@ -71,7 +71,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_a_body_without_a_byte_for_too_long_has_stalled(clock: Clock, descriptor: int) -> None:
+def test_a_body_that_stays_idle_too_long_has_stalled(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 1000, [(0.5, 10), *[(0.5, None)] * 12])
     transfer = FileCopy(descriptor, ByteRange(0, 1000), STRICT)
     with pytest.raises(BodyStalled, match="5 seconds"):
@@ -80,7 +80,7 @@ def test_a_body_without_a_byte_for_too_long_has_stalled(clock: Clock, descriptor
     assert os.pread(descriptor, 100, 0) == bytes(10)
 
 
-def test_ticks_within_the_idle_limit_are_no_stall(clock: Clock, descriptor: int) -> None:
+def test_ticks_within_the_idle_limit_are_not_a_stall(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 5000, [(0.5, 1000), *[(0.5, None)] * 9])
     transfer = FileCopy(descriptor, ByteRange(0, 5000), STRICT)
     transfer.run(source, nothing)
@@ -102,7 +102,7 @@ def test_a_slow_start_is_forgiven(clock: Clock, descriptor: int) -> None:
     assert source.remaining == 0
 
 
-def test_a_minimum_rate_of_zero_takes_any_rate(clock: Clock, descriptor: int) -> None:
+def test_a_minimum_rate_of_zero_accepts_any_rate(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 50, [(29.0, 1)])
     FileCopy(descriptor, ByteRange(0, 50), PATIENT).run(source, nothing)
     assert source.remaining == 0
@@ -133,9 +133,7 @@ def test_every_write_but_the_last_is_a_whole_block(
     assert sizes == [BLOCK_BYTES] * 3 + [12_345]
 
 
-def test_a_write_that_takes_a_part_is_continued(
-    descriptor: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_write_is_continued(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:700], at))
     FileCopy(descriptor, ByteRange(3, 5003), PATIENT).run(PiecesSource(pattern(3, 5003)), nothing)
@@ -155,7 +153,7 @@ def test_a_failing_write_does_not_count_its_bytes(
     assert transfer.position == 0
 
 
-def test_a_watch_that_raises_ends_the_copy_at_a_block_with_its_bytes_kept(descriptor: int) -> None:
+def test_a_watch_that_raises_ends_the_copy_at_a_block_boundary(descriptor: int) -> None:
     def stop() -> None:
         raise InterruptedError
 
@@ -166,7 +164,7 @@ def test_a_watch_that_raises_ends_the_copy_at_a_block_with_its_bytes_kept(descri
     assert os.fstat(descriptor).st_size == BLOCK_BYTES
 
 
-def test_a_watch_is_asked_while_nothing_comes(descriptor: int) -> None:
+def test_a_watch_is_called_while_nothing_arrives(descriptor: int) -> None:
     asked: list[int] = []
     transfer = FileCopy(descriptor, ByteRange(0, 100), PATIENT)
     source = PiecesSource(pattern(0, 100), (None, None, 60))
@@ -205,7 +203,7 @@ def test_the_position_is_exact_wherever_the_connection_is_cut(
         os.close(descriptor)
 
 
-def test_exactly_so_many_bytes_are_dropped() -> None:
+def test_exactly_the_requested_bytes_are_dropped() -> None:
     source = PiecesSource(pattern(0, 100), (7, None))
     discard(source, limits=PATIENT, watch=nothing, count=50)
     assert source.position == 50
@@ -213,7 +211,7 @@ def test_exactly_so_many_bytes_are_dropped() -> None:
     assert source.position == 100
 
 
-def test_dropping_ends_with_a_body_that_is_shorter_than_told() -> None:
+def test_dropping_ends_with_a_truncated_body() -> None:
     source = PiecesSource(pattern(0, 100), is_told=False)
     discard(source, limits=PATIENT, watch=nothing, count=500)
     assert source.position == 100

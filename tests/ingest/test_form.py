@@ -64,7 +64,7 @@ EXPECTED = [("dzuuid", "abc"), ("empty", ""), ("a.mp4", TRICKY), ("z", "é")]
 
 @pytest.mark.parametrize("size", [*range(1, 20), 64, 255, 1 << 20])
 @pytest.mark.parametrize("is_told", [True, False])
-def test_parts_are_the_same_in_whatever_pieces_they_come(size: int, is_told: bool) -> None:
+def test_parts_are_the_same_whatever_pieces_they_arrive_in(size: int, is_told: bool) -> None:
     assert read_whole(reader_of(FORM + END, size, None, is_told=is_told)) == EXPECTED
 
 
@@ -74,7 +74,7 @@ def test_parts_are_the_same_in_whatever_pieces_they_come(size: int, is_told: boo
     st.lists(st.one_of(st.none(), st.integers(1, 60)), max_size=5),
     st.integers(1, 300),
 )
-def test_any_payload_comes_out_exactly_by_length_and_by_delimiter(
+def test_any_payload_is_read_exactly_by_length_and_by_delimiter(
     payload: bytes, pieces: list[int | None], block: int
 ) -> None:
     body = field("a", b"1") + file_part(payload) + field("b", b"2") + END
@@ -90,7 +90,7 @@ def test_any_payload_comes_out_exactly_by_length_and_by_delimiter(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 1 << 20])
-def test_a_payload_of_told_length_may_contain_the_delimiter(size: int) -> None:
+def test_a_payload_of_known_length_may_contain_the_delimiter(size: int) -> None:
     payload = b"x\r\n--the-boundary\r\ny\r\n--the-boundary--\r\n"
     reader = reader_of(file_part(payload) + END, size, None)
     [drained] = [drain(p.exactly(len(payload))) for p in reader.parts() if isinstance(p, FilePart)]
@@ -116,14 +116,14 @@ def test_more_than_the_body_has_is_refused_unread() -> None:
 
 
 @pytest.mark.parametrize("told", [0, 1, 99, 101])
-def test_a_payload_of_another_length_than_told_is_malformed(told: int) -> None:
+def test_a_payload_of_the_wrong_length_is_malformed(told: int) -> None:
     source = first_file(reader_of(file_part(b"x" * 100) + END, 10)).exactly(told)
     with pytest.raises(MalformedBody):
         drain(source)
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
-def test_a_cut_connection_shows_as_such(is_exact: bool) -> None:
+def test_a_cut_connection_is_reported_as_truncated(is_exact: bool) -> None:
     data = file_part(b"x" * 1000) + END
     body = PiecesSource(data, (50, None), cut_at=600)
     part = first_file(FormReader(body, BOUNDARY, PATIENT))
@@ -131,7 +131,7 @@ def test_a_cut_connection_shows_as_such(is_exact: bool) -> None:
         drain(part.exactly(1000) if is_exact else part.whole())
 
 
-def test_a_body_of_untold_length_that_ends_inside_the_payload_is_malformed() -> None:
+def test_a_chunked_body_that_ends_inside_the_payload_is_malformed() -> None:
     data = file_part(b"x" * 1000)[:600]
     for source in (
         first_file(reader_of(data, 50, is_told=False)).exactly(1000),
@@ -147,7 +147,7 @@ def test_a_form_without_its_end_is_malformed(data: bytes) -> None:
         read_whole(reader_of(data))
 
 
-def test_a_file_that_is_not_taken_is_passed_over() -> None:
+def test_a_file_that_is_not_read_is_skipped() -> None:
     data = file_part(b"\r\n" * 500) + field("after", b"x") + END
     parts = list(reader_of(data, 100, None).parts())
     assert [part.name for part in parts] == ["file", "after"]
@@ -213,16 +213,14 @@ def use_clock_of(source: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("limits", [BodyLimits(5.0, 0.0), BodyLimits(1000.0, 100.0)])
-def test_a_form_that_stops_coming_has_stalled(
-    monkeypatch: pytest.MonkeyPatch, limits: BodyLimits
-) -> None:
+def test_a_form_that_stops_has_stalled(monkeypatch: pytest.MonkeyPatch, limits: BodyLimits) -> None:
     source = Trickle(FORM, 0.5, None)
     use_clock_of(source, monkeypatch)
     with pytest.raises(BodyStalled):
         next(FormReader(source, BOUNDARY, limits).parts())
 
 
-def test_fields_that_trickle_have_stalled_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trickling_fields_have_stalled_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Trickle(field("a", b"x" * 5000) + END, 0.4, 1)
     use_clock_of(source, monkeypatch)
     with pytest.raises(BodyStalled):

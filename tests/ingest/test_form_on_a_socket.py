@@ -70,7 +70,7 @@ def copy_of(source: BodySource, path: Path) -> bytes:
 
 @pytest.mark.parametrize("is_hashed", [True, False])
 @pytest.mark.parametrize("rest", [len(b"--") + len(DELIMITER), 100_000, 10_000_000])
-def test_files_of_told_length_that_have_come_are_read_without_a_wait(
+def test_files_of_known_length_that_have_arrived_are_read_without_waiting(
     ends: Ends, tmp_path: Path, is_hashed: bool, rest: int
 ) -> None:
     reader, slots = arrived(*ends, rest), CountedTurns()

@@ -42,7 +42,7 @@ def read(source: GunicornChunkedSource) -> bytes:
     return body
 
 
-def test_payload_comes_without_its_coding_and_the_connection_goes_on(ends: Ends) -> None:
+def test_the_payload_is_decoded_and_the_connection_stays_usable(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n" + NEXT)
     source = chunked_source(connection)
@@ -53,7 +53,7 @@ def test_payload_comes_without_its_coding_and_the_connection_goes_on(ends: Ends)
     assert connection.next_request()["PATH_INFO"] == "/next"
 
 
-def test_a_chunk_larger_than_what_came_along_is_read_from_the_socket(ends: Ends) -> None:
+def test_a_chunk_larger_than_the_buffer_is_read_from_the_socket(ends: Ends) -> None:
     connection, client = ends
     payload = bytes(range(256)) * 200
     client.sendall(HEAD + b"%x\r\n%s\r\n0\r\n\r\n" % (len(payload), payload) + NEXT)
@@ -76,7 +76,7 @@ def test_a_silent_client_costs_a_tick_wherever_it_stops(ends: Ends, sent: bytes)
     assert connection.can_be_reused()
 
 
-def test_what_came_before_the_connection_broke_is_handed_out(ends: Ends) -> None:
+def test_bytes_from_before_the_connection_broke_are_returned(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n6\r\nsec")
     client.close()
@@ -89,7 +89,7 @@ def test_what_came_before_the_connection_broke_is_handed_out(ends: Ends) -> None
     assert not connection.can_be_reused()
 
 
-def test_a_malformed_coding_costs_the_connection(ends: Ends) -> None:
+def test_malformed_chunks_close_the_connection(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirstX\r\n0\r\n\r\n")
     source = chunked_source(connection)
@@ -98,7 +98,7 @@ def test_a_malformed_coding_costs_the_connection(ends: Ends) -> None:
     assert not connection.can_be_reused()
 
 
-def test_a_body_longer_than_told_is_a_mismatch(ends: Ends) -> None:
+def test_a_body_longer_than_announced_is_a_mismatch(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n0\r\n\r\n")
     source = chunked_source(connection, 3)
@@ -107,7 +107,7 @@ def test_a_body_longer_than_told_is_a_mismatch(ends: Ends) -> None:
         source.finish()
 
 
-def test_a_body_shorter_than_told_is_a_mismatch(ends: Ends) -> None:
+def test_a_body_shorter_than_announced_is_a_mismatch(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n0\r\n\r\n")
     source = chunked_source(connection, 6)
@@ -116,7 +116,7 @@ def test_a_body_shorter_than_told_is_a_mismatch(ends: Ends) -> None:
     assert connection.can_be_reused()
 
 
-def test_trailers_are_seen_once_the_body_was_read(ends: Ends) -> None:
+def test_trailers_are_available_once_the_body_was_read(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n0\r\nChecksum: abc\r\n\r\n" + NEXT)
     environ = connection.next_request()
@@ -130,7 +130,7 @@ def test_trailers_are_seen_once_the_body_was_read(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("field", [b"no colon", b"Bad Name: 1", b"Content-Length: 5\r\n folded"])
-def test_malformed_trailers_cost_the_connection(ends: Ends, field: bytes) -> None:
+def test_malformed_trailers_close_the_connection(ends: Ends, field: bytes) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n0\r\n" + field + b"\r\n\r\n")
     source = chunked_source(connection)
@@ -139,7 +139,7 @@ def test_malformed_trailers_cost_the_connection(ends: Ends, field: bytes) -> Non
     assert not connection.can_be_reused()
 
 
-def test_a_body_begun_elsewhere_is_left_alone(ends: Ends) -> None:
+def test_a_partly_read_body_is_not_taken_over(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"9\r\nfirst\nend\r\n0\r\n\r\n")
     environ = connection.next_request()

@@ -76,7 +76,7 @@ def test_the_pinned_gunicorn_is_the_one_these_tests_know() -> None:
     assert version("gunicorn").startswith("27.")
 
 
-def test_bytes_that_came_with_the_headers_come_first(
+def test_bytes_that_arrived_with_the_headers_come_first(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
@@ -89,7 +89,7 @@ def test_bytes_that_came_with_the_headers_come_first(
     assert connection.can_be_reused()
 
 
-def test_a_pipelined_request_is_given_back(ends: tuple[Connection, socket.socket]) -> None:
+def test_a_pipelined_request_is_put_back(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
     client.sendall(post(b"first") + post(b"second!", path="/next"))
     assert read_all(connection.take_over()) == b"first"
@@ -101,7 +101,7 @@ def test_a_pipelined_request_is_given_back(ends: tuple[Connection, socket.socket
     assert read_all(second) == b"second!"
 
 
-def test_a_body_that_was_not_read_to_its_end_costs_the_connection(
+def test_an_unfinished_body_closes_the_connection(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
@@ -122,7 +122,7 @@ def test_a_silent_client_costs_a_tick_and_not_the_thread(
     assert read_all(source) == b"0123456789"
 
 
-def test_a_closed_connection_is_an_early_end(ends: tuple[Connection, socket.socket]) -> None:
+def test_a_closed_connection_is_a_truncated_body(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
     client.sendall(post(b"half", length=8))
     source = connection.take_over()
@@ -136,7 +136,7 @@ def low_water_mark(connection: socket.socket) -> int:
     return connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
 
 
-def test_a_thread_is_woken_for_a_block_and_the_socket_is_as_before_afterwards(
+def test_a_thread_wakes_per_block_and_the_socket_is_restored_afterwards(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
@@ -150,7 +150,7 @@ def test_a_thread_is_woken_for_a_block_and_the_socket_is_as_before_afterwards(
     assert low_water_mark(connection.socket) == before
 
 
-def test_the_few_bytes_of_a_slow_client_come_after_a_tick(
+def test_a_slow_clients_few_bytes_are_returned_after_a_tick(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, client = ends
@@ -163,7 +163,7 @@ def test_the_few_bytes_of_a_slow_client_come_after_a_tick(
 
 
 @pytest.mark.parametrize("wanted", [1, FEW_BYTES, FEW_BYTES + 1])
-def test_a_thread_waits_for_no_more_than_it_wants(
+def test_a_thread_does_not_wait_for_more_than_it_wants(
     ends: tuple[Connection, socket.socket], wanted: int
 ) -> None:
     connection, client = ends
@@ -198,7 +198,7 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
     another.join()
 
 
-def test_what_cannot_be_taken_over_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:
+def test_unsupported_sockets_are_not_taken_over(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
     client.sendall(post(b"some body"))
     environ = connection.next_request()
@@ -211,7 +211,7 @@ def test_what_cannot_be_taken_over_is_left_alone(ends: tuple[Connection, socket.
     assert environ["wsgi.input"].read() == b"some body"
 
 
-def test_a_body_begun_elsewhere_is_left_alone(ends: tuple[Connection, socket.socket]) -> None:
+def test_a_partly_read_body_is_not_taken_over(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
     client.sendall(post(b"line one\nline two\n"))
     environ = connection.next_request()

@@ -75,7 +75,7 @@ def test_a_payload_arrives_unchanged_wherever_it_is_cut(payload: bytes) -> None:
 
 @pytest.mark.parametrize("remainder", [0, 1, 2, 3, 4, 5, READ - 1])
 @pytest.mark.parametrize("last", [b"x", b"\r", b"\r\n"])
-def test_a_last_read_of_any_length_neither_adds_nor_loses_a_byte(
+def test_a_final_read_of_any_length_neither_adds_nor_loses_a_byte(
     remainder: int, last: bytes
 ) -> None:
     frame = len(body_of(field("a", "1"), file(last)))
@@ -108,14 +108,14 @@ def test_no_more_than_the_start_of_a_delimiter_is_held_back() -> None:
         assert 0 <= held < len(DELIMITER)
 
 
-def test_what_was_fed_may_be_a_memoryview_of_a_part_of_a_buffer() -> None:
+def test_a_slice_of_a_buffer_can_be_fed() -> None:
     body = body_of(file(b"payload"))
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(memoryview(b"####" + body + b"####")[4:-4])
     assert join(events_until_need_data(scanner))[0][1] == b"payload"  # type: ignore[index]
 
 
-def test_after_need_data_the_fed_buffer_is_free() -> None:
+def test_after_need_data_the_fed_buffer_is_released() -> None:
     buffer = bytearray(body_of(file(b"payload"))[:-20])
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(buffer)
@@ -146,7 +146,7 @@ def test_a_body_may_have_no_parts() -> None:
     assert scan(b"--" + BOUNDARY + b"--") == []
 
 
-def test_an_empty_file_name_is_a_file_and_none_is_a_field() -> None:
+def test_an_empty_file_name_makes_a_file_and_a_missing_one_a_field() -> None:
     assert files_of(scan(disposition('name="a"; filename=""'))) == [(FileBegin("a", "", None), b"")]
     assert scan(disposition('name="a"')) == [Field("a", "")]
 
@@ -163,7 +163,7 @@ def test_spaces_and_tabs_may_follow_a_boundary() -> None:
     assert scan(padded) == [Field("a", "1"), Field("b", "2")]
 
 
-def test_after_the_end_it_stays_the_end_whatever_is_fed() -> None:
+def test_after_the_end_further_bytes_change_nothing() -> None:
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(body_of(field("a", "1")))
     assert list(events_until_need_data(scanner)) == [Field("a", "1")]
@@ -173,7 +173,7 @@ def test_after_the_end_it_stays_the_end_whatever_is_fed() -> None:
     assert scanner.next_event() == End()
 
 
-def test_feeding_before_the_events_are_taken_is_a_mistake() -> None:
+def test_feeding_before_the_events_are_read_is_an_error() -> None:
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(b"--")
     with pytest.raises(RuntimeError):
@@ -181,7 +181,7 @@ def test_feeding_before_the_events_are_taken_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 17, 80, 100, 4096])
-def test_a_payload_taken_by_length_may_contain_delimiters(block: int) -> None:
+def test_a_payload_read_by_length_may_contain_delimiters(block: int) -> None:
     payload = b"\r\n" + CLOSING + DELIMITER + b"\r\nContent-Disposition: form-data\r\n\r\n\r"
     body = body_of(field("a", "1"), file(payload), file(b"", "empty"), field("b", "2"))
     parts = scan_taking(body, [len(payload), 0], block=block)
@@ -194,13 +194,13 @@ def test_a_payload_taken_by_length_may_contain_delimiters(block: int) -> None:
 
 @pytest.mark.parametrize("block", [1, 7, 4096])
 @pytest.mark.parametrize("wrong_by", [-1, 1, 2, 8])
-def test_a_taken_length_that_misses_the_delimiter_is_refused(block: int, wrong_by: int) -> None:
+def test_a_length_that_misses_the_delimiter_is_refused(block: int, wrong_by: int) -> None:
     body = body_of(file(b"payload"))
     with pytest.raises(MalformedBody):
         scan_taking(body, [7 + wrong_by], block=block)
 
 
-def test_what_is_taken_is_a_view_of_what_was_received_and_no_longer_than_asked() -> None:
+def test_a_read_payload_is_a_view_no_longer_than_requested() -> None:
     received = body_of(file(b"payload"))
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(received)
@@ -210,13 +210,13 @@ def test_what_is_taken_is_a_view_of_what_was_received_and_no_longer_than_asked()
     assert [scanner.next_event(), scanner.next_event()] == [FileEnd(), End()]
 
 
-def test_a_transport_that_ends_after_a_taken_payload_is_refused() -> None:
+def test_a_body_that_ends_right_after_a_payload_is_refused() -> None:
     for missing in range(3, len(CLOSING)):
         with pytest.raises(MalformedBody):
             scan_taking(body_of(file(b"payload"))[:-missing], [7], block=4096)
 
 
-def test_a_payload_can_be_taken_only_right_after_its_beginning() -> None:
+def test_a_payload_can_be_read_by_length_only_from_its_start() -> None:
     scanner = MultipartScanner(BOUNDARY)
     with pytest.raises(RuntimeError):
         scanner.take_payload(1)
@@ -228,7 +228,7 @@ def test_a_payload_can_be_taken_only_right_after_its_beginning() -> None:
     assert scanner.next_event() == FileEnd()
 
 
-def test_a_negative_length_is_a_mistake_and_changes_nothing() -> None:
+def test_a_negative_length_is_an_error_and_changes_nothing() -> None:
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(body_of(file(b"payload")))
     assert isinstance(scanner.next_event(), FileBegin)
@@ -244,7 +244,7 @@ def test_the_headers_of_a_part_are_bounded() -> None:
     assert refusal(body_of(part(fitting + b"x", b"1"))) == "The headers of a part are too long."
 
 
-def test_headers_without_end_are_refused_before_they_are_gathered() -> None:
+def test_endless_headers_are_refused_before_they_are_buffered() -> None:
     fed = 0
 
     def endless() -> Iterator[bytes]:
@@ -275,14 +275,14 @@ def test_the_number_of_fields_is_bounded() -> None:
     )
 
 
-def test_each_file_with_a_name_may_have_two_fields_in_front_of_it() -> None:
+def test_each_named_file_may_have_two_fields_before_it() -> None:
     two = [field("a", "1")] * FIELDS_OF_A_FILE
     parts = [*two, file(b"")] * MAX_FIELDS + two * (MAX_FIELDS // FIELDS_OF_A_FILE)
     assert scan(body_of(*parts)).count(Field("a", "1")) == (FIELDS_OF_A_FILE + 1) * MAX_FIELDS
     assert refusal(body_of(*parts, field("a", "1"))) == "The form has too many fields."
 
 
-def test_a_file_without_a_name_brings_no_further_fields() -> None:
+def test_an_unnamed_file_allows_no_further_fields() -> None:
     parts = [file(b"", filename=""), field("a", "1")] * (MAX_FIELDS + 1)
     assert refusal(body_of(*parts)) == "The form has too many fields."
 

@@ -63,7 +63,7 @@ def pieces_of(body: bytes, cuts: list[int]) -> list[bytes]:
 
 @settings(deadline=None, max_examples=150)
 @given(bodies, st.lists(st.integers(min_value=0), max_size=20))
-def test_any_body_survives_any_cutting(parts: list[Part], cuts: list[int]) -> None:
+def test_any_body_survives_any_splitting(parts: list[Part], cuts: list[int]) -> None:
     parts = [p for p in parts if isinstance(p, Field) or DELIMITER not in p[1]]
     body = body_of(*map(wire_of, parts))
     assert scan(*pieces_of(body, cuts)) == parts
@@ -71,14 +71,16 @@ def test_any_body_survives_any_cutting(parts: list[Part], cuts: list[int]) -> No
 
 @settings(deadline=None, max_examples=150)
 @given(bodies, st.integers(min_value=1, max_value=300))
-def test_any_payload_survives_being_taken(parts: list[Part], block: int) -> None:
+def test_any_payload_survives_reading_by_length(parts: list[Part], block: int) -> None:
     lengths = [len(payload) for _, payload in files_of(parts)]
     assert scan_taking(body_of(*map(wire_of, parts)), lengths, block=block) == parts
 
 
 @settings(deadline=None, max_examples=150)
 @given(payloads, st.lists(st.integers(min_value=0), max_size=20))
-def test_any_bytes_give_the_same_outcome_however_they_are_cut(junk: bytes, cuts: list[int]) -> None:
+def test_any_bytes_have_the_same_outcome_however_they_are_split(
+    junk: bytes, cuts: list[int]
+) -> None:
     body = body_of(field("a", "1"), file(junk)) + junk
     assert outcome(*pieces_of(body, cuts)) == outcome(body)
 
@@ -119,14 +121,12 @@ def _seconds_once(blocks: list[bytes]) -> float:
     ("block", "size"), [(1, 5_000), (1000, 200_000), (READ, 2_000_000), (2**30, 2_000_000)]
 )
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_four_times_the_body_costs_nothing_like_sixteen_times_the_work(
-    unit: bytes, block: int, size: int
-) -> None:
+def test_parsing_cost_is_linear_in_the_body(unit: bytes, block: int, size: int) -> None:
     assert_cost_is_linear(unit, block, size)
 
 
 @pytest.mark.parametrize("block", [1000, 2**30])
-def test_many_parts_cost_no_more_than_their_number(block: int) -> None:
+def test_parsing_cost_is_linear_in_the_number_of_parts(block: int) -> None:
     assert_cost_is_linear(file(b""), block, 100_000)
 
 

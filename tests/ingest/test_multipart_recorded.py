@@ -52,23 +52,23 @@ def test_there_are_recorded_bodies_of_every_client() -> None:
     assert clients == {"chromium", "curl", "dropzone", "requests"}
 
 
-def test_a_recorded_body_fed_whole_gives_what_the_client_sent(recorded: Recorded) -> None:
+def test_a_recorded_body_fed_whole_yields_what_the_client_sent(recorded: Recorded) -> None:
     assert described(scan(recorded.body, boundary=recorded.boundary)) == recorded.parts
 
 
-def test_a_recorded_body_fed_byte_by_byte_gives_the_same(recorded: Recorded) -> None:
+def test_a_recorded_body_fed_byte_by_byte_yields_the_same(recorded: Recorded) -> None:
     pieces = blocks_of(recorded.body, 1)
     assert described(scan(*pieces, boundary=recorded.boundary)) == recorded.parts
 
 
-def test_a_recorded_body_cut_in_two_anywhere_gives_the_same(recorded: Recorded) -> None:
+def test_a_recorded_body_split_anywhere_yields_the_same(recorded: Recorded) -> None:
     whole = scan(recorded.body, boundary=recorded.boundary)
     for cut in range(len(recorded.body) + 1):
         pieces = recorded.body[:cut], recorded.body[cut:]
         assert scan(*pieces, boundary=recorded.boundary) == whole, f"cut at {cut}"
 
 
-def test_a_recorded_body_read_by_length_gives_the_same(recorded: Recorded) -> None:
+def test_a_recorded_body_read_by_length_yields_the_same(recorded: Recorded) -> None:
     for block in range(1, len(recorded.body) + 1):
         parts = scan_taking(
             recorded.body, recorded.lengths, block=block, boundary=recorded.boundary
@@ -76,7 +76,7 @@ def test_a_recorded_body_read_by_length_gives_the_same(recorded: Recorded) -> No
         assert described(parts) == recorded.parts, f"blocks of {block}"
 
 
-def test_a_recorded_body_cut_short_anywhere_is_refused(recorded: Recorded) -> None:
+def test_a_recorded_body_truncated_anywhere_is_refused(recorded: Recorded) -> None:
     closing = b"--" + recorded.boundary + b"--"
     for length in range(recorded.body.rindex(closing) + len(closing)):
         with pytest.raises(MalformedBody):

@@ -70,14 +70,14 @@ def scanned(body: bytes, cuts: list[int]) -> list[Part] | str:
 
 @settings(deadline=None, max_examples=500)
 @given(bodies, st.lists(st.integers(min_value=0), max_size=30))
-def test_any_body_is_read_as_its_whole_says(body: bytes, cuts: list[int]) -> None:
+def test_a_streamed_body_is_parsed_like_a_whole_one(body: bytes, cuts: list[int]) -> None:
     assert scanned(body, cuts) == parts_of(body)
 
 
 @settings(deadline=None, max_examples=300)
 @given(carriage_returns, st.lists(st.integers(min_value=0), max_size=30))
 @example(b"\r" * 200, list(range(250)))
-def test_a_payload_of_line_ends_arrives_as_it_is(payload: bytes, cuts: list[int]) -> None:
+def test_a_payload_of_line_ends_arrives_unchanged(payload: bytes, cuts: list[int]) -> None:
     body = DELIMITER + FILE_HEADERS + payload + CLOSING
     expected: FilePart = (FileBegin("f", "b.mp4", None), payload)
     assert scanned(body, cuts) == parts_of(body) == [expected]
@@ -85,13 +85,13 @@ def test_a_payload_of_line_ends_arrives_as_it_is(payload: bytes, cuts: list[int]
 
 @settings(deadline=None)
 @given(carriage_returns)
-def test_a_body_may_come_byte_by_byte(payload: bytes) -> None:
+def test_a_body_may_arrive_byte_by_byte(payload: bytes) -> None:
     body = DELIMITER + FILE_HEADERS + payload + CLOSING
     assert scanned(body, list(range(len(body)))) == parts_of(body)
 
 
 @given(st.lists(st.sampled_from([b"\r", b"\r\n", DELIMITER[:-1], b"x"]), max_size=200))
-def test_a_block_costs_one_event_for_each_piece_of_payload(units: list[bytes]) -> None:
+def test_a_block_makes_one_event_per_piece_of_payload(units: list[bytes]) -> None:
     """Bytes that look like the start of a delimiter do not cut the payload into crumbs."""
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(DELIMITER + FILE_HEADERS)
@@ -175,7 +175,7 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
 }
 
 
-def test_the_cost_of_headers_grows_with_their_length() -> None:
+def test_parsing_cost_is_linear_in_the_headers() -> None:
     for read, head in READERS.values():
         for unit in HOSTILE.values():
             assert_cost_is_linear(read, head, unit, "z")

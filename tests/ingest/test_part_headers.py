@@ -73,11 +73,11 @@ def test_field_names_are_unescaped_too() -> None:
         "name",
     ],
 )
-def test_a_part_without_a_clean_name_is_refused(parameters: str) -> None:
+def test_a_part_with_an_invalid_name_is_refused(parameters: str) -> None:
     assert refusal(disposition(parameters))
 
 
-def test_header_names_and_the_disposition_have_no_case() -> None:
+def test_header_names_and_the_disposition_are_case_insensitive() -> None:
     headers = 'content-DISPOSITION:Form-Data; name="a"\r\nCONTENT-type:\ttext/plain '
     assert scan(body_of(part(headers, b"1"))) == [Field("a", "1")]
 

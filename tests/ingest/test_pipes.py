@@ -22,7 +22,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> deque[Pipe]:
     return idle
 
 
-def test_an_emptied_pipe_is_used_again(idle: deque[Pipe]) -> None:
+def test_an_empty_pipe_is_reused(idle: deque[Pipe]) -> None:
     with empty_pipe() as first:
         pass
     with empty_pipe() as second:
@@ -38,7 +38,7 @@ def test_a_pipe_is_not_kept_after_an_error(idle: deque[Pipe]) -> None:
     assert not Path(f"/proc/self/fd/{pipe.reader}").exists()
 
 
-def test_a_pipe_too_small_to_be_of_use_is_not_kept(
+def test_a_pipe_that_is_too_small_is_not_kept(
     idle: deque[Pipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splice, "PIPE_BYTES", os.sysconf("SC_PAGE_SIZE"))
@@ -47,7 +47,7 @@ def test_a_pipe_too_small_to_be_of_use_is_not_kept(
     assert not idle
 
 
-def test_of_many_pipes_used_at_once_a_few_are_kept(idle: deque[Pipe]) -> None:
+def test_only_a_few_of_many_pipes_are_kept(idle: deque[Pipe]) -> None:
     with ExitStack() as stack:
         pipes = [stack.enter_context(empty_pipe()) for _ in range(splice.KEPT_PIPES + 4)]
     useful = [pipe for pipe in pipes if pipe.size >= splice.USEFUL_PIPE_BYTES]

@@ -43,7 +43,7 @@ def test_the_whole_response_is_sent(ends: tuple[socket.socket, socket.socket]) -
     assert theirs.recv(65536) == MESSAGE
 
 
-def test_clients_that_do_not_know_them_get_none(
+def test_old_clients_get_no_interim_responses(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = ends
@@ -58,7 +58,7 @@ def test_other_servers_have_no_socket_to_send_on() -> None:
     assert not send_interim(environ_of(object()), STATUS, HEADERS)
 
 
-def test_a_client_that_reads_nothing_is_not_waited_for(
+def test_a_client_that_reads_nothing_does_not_block(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = ends
