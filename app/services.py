@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from app.ingest.copy import BodyLimits
-from app.records.announcing import AnnouncingRecords, Listener, no_listener
-from app.records.base import UploadRecords
 from app.records.engine import Database
+from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, Inspectable
 from app.storage.boot_marker import after_restart_of_machine
@@ -72,7 +71,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         synced=durability is not Durability.NONE,
         connections=settings.threads,
     )
-    records = AnnouncingRecords(database, on_upload)
+    records = UploadRecords(database, on_upload)
     store = LocalStore(settings.staging_dir, settings.library_dir, durability)
     completion = Completion(records, store, policy=settings.policy, clock=_now)
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)

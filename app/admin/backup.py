@@ -14,8 +14,8 @@ from sqlalchemy import select
 
 from app.domain.lifecycle import UploadState
 from app.records.engine import Database
-from app.records.sql import SqlRecords
 from app.records.tables import uploads
+from app.records.uploads import UploadRecords
 from app.services import BOOT_MARKER, Services
 
 _OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
@@ -101,7 +101,7 @@ class Backup:
                 gone = set(connection.scalars(complete)) - names
             for upload_id, state in self.services.records.states(gone).items():
                 if state is UploadState.DELETED:
-                    SqlRecords(database).move(upload_id, state, datetime.now(UTC))
+                    UploadRecords(database).move(upload_id, state, datetime.now(UTC))
         database.checkpoint()
 
     def _remove_all_but(self, names: set[str]) -> None:

@@ -1,5 +1,5 @@
-"""Facts about uploads. `base.py` says what is asked of them, `sql.py` keeps them in a database.
+"""The facts about uploads, in a database. Imports `domain`, and `request` for its stages.
 
-`memory.py` is the twin for tests; both pass one contract suite. Imports `request`
-(stages) and `domain` only.
+Start with `uploads.py`, whose calls the use cases make. `statements.py` has the SQL of every chunk,
+`engine.py` the connections and transactions, `group_commit.py` what makes many writers share one.
 """

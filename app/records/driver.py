@@ -1,7 +1,7 @@
-"""Runs statements that were compiled once, by the database's own driver.
+"""Runs the statements of a chunk, compiled once, on the database's own driver.
 
-A chunk runs a handful of statements that never change. Through SQLAlchemy each costs ten times
-what SQLite needs for it (42 against 4 us, and more where its code has left the processor's caches).
+A second path beside SQLAlchemy's `execute`, for speed alone: without it a chunk of 64 KiB costs the
+server 9 to 29 % more CPU (median of nine paired rounds, in six runs).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, cast
 
 from sqlalchemy import Connection, Dialect, Select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ClauseElement
@@ -24,17 +25,18 @@ def fetch(
 ) -> list[tuple[Any, ...]]:
     """All rows of a query, with the types of its columns.
 
-    Outside a transaction that has begun it sees what is committed as it runs. Here and below,
-    `statement` must be one that lives as long as the program, and errors are the driver's own.
+    Here and below, `statement` must be one that lives as long as the program; errors are those of
+    SQLAlchemy.
     """
     compiled = _compiled(statement, connection.dialect)
     rows = _execute(connection, compiled, values).fetchall()
     return [compiled.converted(row) for row in rows]
 
 
-def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> None:
-    """Run a statement that has no rows to give."""
-    _execute(connection, _compiled(statement, connection.dialect), values)
+def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
+    """Run a statement that returns no rows; the number of rows it has changed."""
+    changed: int = _execute(connection, _compiled(statement, connection.dialect), values).rowcount
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,12 @@ class _Compiled:
 
 
 def _execute(connection: Connection, compiled: _Compiled, values: Mapping[str, object]) -> Any:
+    driver = connection.dialect.loaded_dbapi
     cursor = connection.connection.cursor()
-    cursor.execute(compiled.text, compiled.parameters(values))
+    try:
+        cursor.execute(compiled.text, compiled.parameters(values))
+    except driver.Error as error:
+        raise DBAPIError.instance(compiled.text, None, error, driver.Error) from error
     return cursor
 
 

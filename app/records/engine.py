@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,15 @@ class Database:
         )
         if self._is_sqlite:
             _tune_sqlite(self._engine, synced=synced)
-        # SQLite's own waiting polls with growing pauses: only processes contend for it.
+        # SQLite polls with growing pauses for its lock: let only processes contend for it.
+        self._begun = _begun_immediate if self._is_sqlite else nullcontext
         self._write = GroupCommit(self._transaction).join if self._is_sqlite else self._transaction
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view for statements of SQLAlchemy; takes no lock that writers wait for.
+        """A connection to read from; takes no lock that writers wait for.
 
-        Where only `fetch` is used, each of its statements sees what is committed as it runs.
+        Each statement sees what is committed as it runs.
         """
         try:
             with stage(Stage.RECORD), self._engine.connect() as connection:
@@ -74,10 +75,9 @@ class Database:
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         with self._engine.connect() as connection:
-            writer = connection.execution_options(sluice_writes=True)
             try:
-                with writer.begin():
-                    yield writer
+                with connection.begin(), self._begun(connection):
+                    yield connection
             except DATABASE_ERRORS as error:
                 if is_read_only(error):
                     connection.invalidate()  # One opened later may write again.
@@ -154,6 +154,21 @@ def keep_private(file: Path) -> None:
         raise StorageFailed(f"The database cannot be opened: {error.strerror}.") from error
 
 
+@contextmanager
+def _begun_immediate(connection: Connection) -> Iterator[None]:
+    """SQLite's right to write, from the start of a transaction to just before its commit.
+
+    A transaction that reads first and writes later fails at once when another has written in
+    between; this one waits. A full or failing disk in the middle makes SQLite roll all of it back,
+    savepoints and those who share it included, and the driver's commit() is silent then.
+    """
+    driver = connection.connection
+    driver.execute("BEGIN IMMEDIATE")
+    yield
+    if not driver.in_transaction:
+        raise StorageFailed("The database rolled the transaction back.")
+
+
 def _open_file(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=CHECKPOINT_SECONDS)
 
@@ -194,19 +209,3 @@ def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
         except BaseException:
             connection.close()  # The pool forgets it, and does not close it.
             raise
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later fails at once when another has written
-        # in between; one that is to write says so from its start, and waits.
-        writes = connection.get_execution_options().get("sluice_writes", False)
-        driver = connection.connection.dbapi_connection
-        driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")  # type: ignore[union-attr]
-
-    @event.listens_for(engine, "commit")
-    def require_transaction(connection: Connection) -> None:
-        # A full disk or a failing one in the middle of a transaction makes SQLite roll all of it
-        # back, savepoints and those who share it included. The driver's commit() is silent then.
-        driver = connection.connection.dbapi_connection
-        if not driver.in_transaction:  # type: ignore[union-attr]
-            raise StorageFailed("The database rolled the transaction back.")

@@ -10,7 +10,7 @@ from sqlalchemy.exc import TimeoutError as NoFreeConnection
 from app.domain.errors import NoRoom, ServerBusy, StorageFailed, UploadError
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError, NoFreeConnection)
-"""What SQLAlchemy, its pool, and statements that go past it (`driver.py`) raise."""
+"""What SQLAlchemy and its pool raise, and SQLite where a transaction begins or is rolled back."""
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 

@@ -1,25 +1,40 @@
-"""The statements of every chunk and file.
+"""The statements of every chunk and file, and the functions that run them.
 
 They are built once: SQLAlchemy takes as long to build one as to run it.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, insert, literal_column, select, update
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from sqlalchemy import Connection, Select, bindparam, insert, literal_column, select, update
+
+from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
-from app.records.base import released_key
+from app.domain.upload import Part, Upload, UploadId, UploadKind
+from app.domain.video_list import search_form, sort_form
+from app.records.driver import fetch, run
 from app.records.tables import UPLOAD, uploads
+from app.records.tables import parts as parts_table
 
-BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
+_COLUMNS = tuple(column.name for column in UPLOAD)
 
-BY_ID_FOR_UPDATE = BY_ID.with_for_update()
+_CHANGING = ("length", "state", "active_at", "published_at", "received")
+"""Everything about an upload that changes while it is under way."""
+
+_COMPARED = ("filename", "length", "state", "received")
+"""What decides whether an upload is still as it was read."""
+
+_USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
+
+_BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
+
+_BY_ID_FOR_UPDATE = _BY_ID.with_for_update()
 
 BY_CLIENT_KEY = select(*UPLOAD).where(
     uploads.c.owner == bindparam("owner"), uploads.c.client_key == bindparam("client_key")
 )
-
-_USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
 BY_FINGERPRINT = (
     select(*UPLOAD)
@@ -31,26 +46,115 @@ BY_FINGERPRINT = (
     )
     .order_by(uploads.c.created_at.desc())
     .limit(literal_column("1"))
-    .offset(literal_column("0"))  # Else one is added as a parameter for SQLite, without its value.
+    # For SQLite, SQLAlchemy would otherwise add an offset as a parameter without its value.
+    .offset(literal_column("0"))
 )
 
-INSERT_UPLOAD = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
+_INSERT = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
 
-RELEASE_KEY = (
+_RELEASE_KEY = (
     update(uploads)
     .where(
         uploads.c.owner == bindparam("owner_of_key"),
         uploads.c.client_key == bindparam("released"),
         uploads.c.state.in_(literal_column(f"'{state}'") for state in sorted(GONE)),
     )
-    .values(client_key=literal_column(f"'{released_key('')}'").concat(uploads.c.id))
+    # No client's key contains a space.
+    .values(client_key=literal_column("'ended '").concat(uploads.c.id))
 )
 
-CHANGING = ("length", "state", "active_at", "published_at", "received")
-"""Everything about an upload that changes while it is under way."""
-
-UPDATE_UPLOAD = (
+_UPDATE = (
     update(uploads)
     .where(uploads.c.id == bindparam("upload_id"))
-    .values({name: bindparam(name) for name in CHANGING})
+    .values({name: bindparam(name) for name in _CHANGING})
 )
+
+_UPDATE_IF_UNCHANGED = _UPDATE.where(
+    *(uploads.c[name].is_not_distinct_from(bindparam(f"old_{name}")) for name in _COMPARED)
+)
+
+
+def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
+    """The upload; raises `UploadNotFound`."""
+    upload = first(
+        connection, _BY_ID_FOR_UPDATE if for_update else _BY_ID, {"upload_id": upload_id}
+    )
+    if upload is None:
+        raise UploadNotFound("No upload has this id.")
+    return upload
+
+
+def first(
+    connection: Connection, statement: Select[Any], values: Mapping[str, object]
+) -> Upload | None:
+    """The first upload that a query of this file finds."""
+    rows = fetch(connection, statement, values)
+    return from_row(rows[0]) if rows else None
+
+
+def add(connection: Connection, upload: Upload) -> None:
+    """Insert an upload; raises the database's error where its id or key is taken."""
+    values = {name: getattr(upload, name) for name in _COLUMNS}
+    run(connection, _INSERT, values | names(upload.filename))
+
+
+def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
+    """Insert an upload unless its key belongs to one that has not ended; whether it is new."""
+    key = {"owner": upload.owner, "client_key": upload.client_key}
+    existing = first(connection, BY_CLIENT_KEY, key)
+    if existing is not None and (existing.state not in GONE or existing.id == upload.id):
+        return existing, False
+    if existing is not None:
+        release_key(connection, upload.owner, upload.client_key)
+    add(connection, upload)
+    return upload, True
+
+
+def add_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
+    """Insert what a concatenation is made of."""
+    for position, part in enumerate(parts):
+        row = {
+            "upload_id": upload.id,
+            "position": position,
+            "part_id": part.upload_id,
+            "reference": part.reference,
+        }
+        connection.execute(insert(parts_table), row)
+
+
+def release_key(connection: Connection, owner: str, client_key: str) -> None:
+    """Take the key from an upload that has ended."""
+    run(connection, _RELEASE_KEY, {"owner_of_key": owner, "released": client_key})
+
+
+def store(connection: Connection, upload: Upload) -> None:
+    """Write what has changed of an upload."""
+    run(connection, _UPDATE, _changed(upload))
+
+
+def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> bool:
+    """Write what has changed of an upload if the record is still as in `old`; whether it was."""
+    compared = {f"old_{name}": getattr(old, name) for name in _COMPARED}
+    return run(connection, _UPDATE_IF_UNCHANGED, {**_changed(upload), **compared}) == 1
+
+
+def names(filename: str) -> dict[str, str | bytes]:
+    """The columns that hold a file's name: as it is, to search and to sort."""
+    return {
+        "filename": filename,
+        "search_name": search_form(filename),
+        "sort_name": sort_form(filename),
+    }
+
+
+def from_row(row: Sequence[Any]) -> Upload:
+    """The upload in a row of the table."""
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["state"] = UploadState(values["state"])
+    values["kind"] = UploadKind(values["kind"])
+    return Upload(**values)
+
+
+def _changed(upload: Upload) -> dict[str, object]:
+    values = {name: getattr(upload, name) for name in _CHANGING}
+    return {"upload_id": upload.id, **values}

@@ -220,7 +220,7 @@ class Appender(Receiver):
             self._policy.check_length(end)
             writer.finish(arrival.source)
             arrived = ByteRange(chunk.start, end)
-            return self._records.add_received(upload.id, arrived, self._clock())
+            return self._records.add_received(upload, arrived, self._clock())
 
     def _write_gaps(
         self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
@@ -230,7 +230,7 @@ class Appender(Receiver):
 
         def checkpoint(span: ByteRange) -> None:
             if not source.is_verified_at_end:
-                recorded = self._records.add_received(upload.id, span, self._clock())
+                recorded = self._records.add_received(upload, span, self._clock())
                 arrival.progress(recorded.offset)
 
         position = chunk.start

@@ -15,7 +15,7 @@ from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Upload, UploadKind
 from app.ingest.checksum import FileTooShort, digest_of
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
 from app.request.stages import Stage, StageClock, add_seconds, stage, timed_by
 from app.storage.base import BytesLost, ConcatenatingStore

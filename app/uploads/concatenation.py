@@ -10,7 +10,7 @@ from app.domain.errors import UploadGone, UploadNotFound
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Part, Upload, UploadId
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from app.storage.base import ConcatenatingStore
 
 

@@ -13,7 +13,7 @@ from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import digest_of
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from app.storage.base import Inspectable, UploadStore
 from app.storage.idle_clock import IdleClock
 from app.uploads.completion import Completion

@@ -14,7 +14,7 @@ from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from app.storage.base import SharingStore
 
 MAX_PAGE = 200

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from app.domain.policy import UploadPolicy
 from app.ingest.copy import BodyLimits
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from app.storage.base import UploadStore
 from app.uploads.completion import Completion
 

@@ -15,7 +15,7 @@ from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
 from app.http.context import IMPLICIT_OWNER
 from app.records.engine import Database
-from app.records.sql import SqlRecords
+from app.records.uploads import UploadRecords
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import videos_of
 from tests.browser.test_many_files import COUNT_FRAMES, FROZEN_SECONDS
@@ -157,7 +157,7 @@ def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
 def fill_library(server: Server, count: int) -> None:
     """Records of so many videos, without their bytes."""
     database = Database(f"sqlite:///{server.library.parent}/sluice.db", synced=False)
-    SqlRecords(database).add_all([video_record(number) for number in range(1, count + 1)])
+    UploadRecords(database).add_all([video_record(number) for number in range(1, count + 1)])
     database.close()
 
 

@@ -1,27 +1,22 @@
-"""Each kind of records, so that one suite runs over all of them."""
+"""Records in a database of their own for each test."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from app.records.base import UploadRecords
 from app.records.engine import Database
-from app.records.memory import MemoryRecords
-from app.records.sql import SqlRecords
-from tests.records.making import sqlite
+from app.records.uploads import UploadRecords
+from tests.records.making import new_sqlite
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    database = sqlite(tmp_path / "folder" / "sluice.db")
-    database.migrate()
-    yield database
-    database.close()
+    with closing(new_sqlite(tmp_path / "folder" / "sluice.db")) as database:
+        yield database
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def records(request: pytest.FixtureRequest) -> UploadRecords:
-    if request.param == "memory":
-        return MemoryRecords()
-    return SqlRecords(request.getfixturevalue("database"))
+@pytest.fixture
+def records(database: Database) -> UploadRecords:
+    return UploadRecords(database)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.domain.ranges import ByteRange
 from app.domain.upload import UploadId
-from app.records.sql import SqlRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import at, sqlite
 
 SPAN = 10
@@ -25,12 +25,12 @@ def migrate(folder: Path, barrier: Barrier, rounds: int) -> None:
 def add_ranges(path: Path, barrier: Barrier, plan: list[list[tuple[str, int]]]) -> None:
     """In one thread for each list: note the ranges (upload, number) it names."""
     database = sqlite(path)
-    records = SqlRecords(database)
+    records = UploadRecords(database)
 
     def work(items: list[tuple[str, int]]) -> None:
         for upload_id, number in items:
             span = ByteRange(number * SPAN, (number + 1) * SPAN)
-            records.add_received(UploadId(upload_id), span, at(number))
+            records.add_received(records.get(UploadId(upload_id)), span, at(number))
 
     barrier.wait()
     with ThreadPoolExecutor(len(plan)) as pool:

@@ -4,8 +4,8 @@ import pytest
 
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
-from app.records.announcing import AnnouncingRecords
 from app.records.engine import Database
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 
 
@@ -15,12 +15,12 @@ def heard() -> list[str]:
 
 
 @pytest.fixture
-def records(database: Database, heard: list[str]) -> AnnouncingRecords:
-    return AnnouncingRecords(database, heard.append)
+def records(database: Database, heard: list[str]) -> UploadRecords:
+    return UploadRecords(database, heard.append)
 
 
 def test_an_upload_is_told_of_when_it_is_created_and_not_when_it_is_known(
-    records: AnnouncingRecords, heard: list[str]
+    records: UploadRecords, heard: list[str]
 ) -> None:
     records.add(new_upload(key="mine"))
     records.add(new_upload(key="mine"))
@@ -29,10 +29,10 @@ def test_an_upload_is_told_of_when_it_is_created_and_not_when_it_is_known(
 
 
 def test_each_step_is_told_of_once_though_two_try_it(
-    records: AnnouncingRecords, heard: list[str]
+    records: UploadRecords, heard: list[str]
 ) -> None:
     upload, _ = records.add(new_upload())
-    records.add_received(upload.id, ByteRange(0, 100), NOW)
+    records.add_received(upload, ByteRange(0, 100), NOW)
     records.move(upload.id, UploadState.COMPLETE, NOW)
     with pytest.raises(IllegalTransition):
         records.move(upload.id, UploadState.COMPLETE, NOW)
@@ -40,7 +40,7 @@ def test_each_step_is_told_of_once_though_two_try_it(
 
 
 def test_steps_of_several_uploads_are_told_of_each(
-    records: AnnouncingRecords, heard: list[str]
+    records: UploadRecords, heard: list[str]
 ) -> None:
     stored = [records.add(new_upload())[0].id for _ in range(2)]
     heard.clear()

@@ -11,7 +11,7 @@ from app.domain.errors import ChunkMismatch, UploadConflict, UploadGone, UploadN
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 
 UNKNOWN = UploadId("f" * 32)
@@ -43,7 +43,7 @@ def test_an_upload_is_added_with_what_it_has_received(records: UploadRecords) ->
     upload = replace(new_upload(), received=received, state=UploadState.RECEIVING)
     records.add(upload)
     assert records.get(upload.id) == upload
-    after = records.add_received(upload.id, ByteRange(60, 70), at(1))
+    after = records.add_received(upload, ByteRange(60, 70), at(1))
     assert after.state is UploadState.VERIFYING
 
 
@@ -51,7 +51,7 @@ def test_an_unknown_id_is_not_found(records: UploadRecords) -> None:
     with pytest.raises(UploadNotFound):
         records.get(UNKNOWN)
     with pytest.raises(UploadNotFound):
-        records.add_received(UNKNOWN, ByteRange(0, 1), NOW)
+        records.add_received(new_upload(), ByteRange(0, 1), NOW)
     with pytest.raises(UploadNotFound):
         records.move(UNKNOWN, UploadState.CANCELLED, NOW)
     with pytest.raises(UploadNotFound):
@@ -86,10 +86,10 @@ def test_many_adding_one_client_key_at_once_get_one_upload(records: UploadRecord
 
 def test_received_ranges_are_merged_and_are_activity(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
-    records.add_received(upload.id, ByteRange(20, 30), at(1))
-    records.add_received(upload.id, ByteRange(0, 10), at(2))
-    records.add_received(upload.id, ByteRange(40, 50), at(3))
-    after = records.add_received(upload.id, ByteRange(5, 40), at(4))
+    records.add_received(upload, ByteRange(20, 30), at(1))
+    records.add_received(upload, ByteRange(0, 10), at(2))
+    records.add_received(upload, ByteRange(40, 50), at(3))
+    after = records.add_received(upload, ByteRange(5, 40), at(4))
     assert after == records.get(upload.id)
     assert list(after.received) == [ByteRange(0, 50)]
     assert (after.active_at, after.created_at) == (at(4), NOW)
@@ -99,21 +99,21 @@ def test_received_ranges_are_merged_and_are_activity(records: UploadRecords) -> 
 def test_the_same_range_counts_once(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     for second in range(3):
-        after = records.add_received(upload.id, ByteRange(0, 10), at(second))
+        after = records.add_received(upload, ByteRange(0, 10), at(second))
     assert after.received.total == 10
 
 
 def test_offsets_beyond_32_bits_are_kept(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=1 << 43))
     span = ByteRange((1 << 43) - 5, (1 << 43) - 1)
-    records.add_received(upload.id, span, at(1))
+    records.add_received(upload, span, at(1))
     assert list(records.get(upload.id).received) == [span]
 
 
 def test_the_last_missing_range_moves_to_verifying(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
-    records.add_received(upload.id, ByteRange(50, 100), at(1))
-    after = records.add_received(upload.id, ByteRange(0, 50), at(2))
+    records.add_received(upload, ByteRange(50, 100), at(1))
+    after = records.add_received(upload, ByteRange(0, 50), at(2))
     assert after.state is UploadState.VERIFYING
     assert records.get(upload.id) == after
 
@@ -121,7 +121,7 @@ def test_the_last_missing_range_moves_to_verifying(records: UploadRecords) -> No
 def test_an_empty_file_moves_to_verifying_with_its_empty_chunk(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=0))
     assert records.get(upload.id).state is UploadState.RECEIVING
-    after = records.add_received(upload.id, ByteRange(0, 0), at(1))
+    after = records.add_received(upload, ByteRange(0, 0), at(1))
     assert after.state is UploadState.VERIFYING
     assert list(records.get(upload.id).received) == []
 
@@ -131,7 +131,7 @@ def test_nothing_is_received_after_the_end(records: UploadRecords, end: UploadSt
     upload, _ = records.add(new_upload())
     ended = records.move(upload.id, end, at(1))
     with pytest.raises(UploadGone):
-        records.add_received(upload.id, ByteRange(0, 10), at(2))
+        records.add_received(upload, ByteRange(0, 10), at(2))
     with pytest.raises(UploadGone):
         records.declare_length(upload.id, 100, at(2))
     assert records.get(upload.id) == ended
@@ -139,7 +139,7 @@ def test_nothing_is_received_after_the_end(records: UploadRecords, end: UploadSt
 
 def test_a_length_is_declared_once(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=None))
-    records.add_received(upload.id, ByteRange(0, 10), at(1))
+    records.add_received(upload, ByteRange(0, 10), at(1))
     with pytest.raises(ChunkMismatch):
         records.declare_length(upload.id, 9, at(2))
     assert records.declare_length(upload.id, 20, at(3)).state is UploadState.RECEIVING
@@ -151,7 +151,7 @@ def test_a_length_is_declared_once(records: UploadRecords) -> None:
 
 def test_declaring_the_length_of_what_is_there_moves_to_verifying(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=None))
-    records.add_received(upload.id, ByteRange(0, 10), at(1))
+    records.add_received(upload, ByteRange(0, 10), at(1))
     assert records.declare_length(upload.id, 10, at(2)).state is UploadState.VERIFYING
     assert records.get(upload.id).state is UploadState.VERIFYING
 
@@ -193,7 +193,7 @@ def test_of_two_different_ends_exactly_one_is_taken(records: UploadRecords) -> N
 
 def test_a_step_for_idle_uploads_is_refused_after_activity(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
-    records.add_received(upload.id, ByteRange(0, 1), at(10))
+    records.add_received(upload, ByteRange(0, 1), at(10))
     with pytest.raises(IllegalTransition):
         records.move(upload.id, UploadState.EXPIRED, at(20), idle_since=at(9))
     assert records.get(upload.id).state is UploadState.RECEIVING
@@ -204,7 +204,7 @@ def test_a_step_for_idle_uploads_is_refused_after_activity(records: UploadRecord
 def test_many_receiving_at_once_lose_nothing(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=160))
     outcomes = in_threads(
-        16, lambda n: records.add_received(upload.id, ByteRange(n * 10, n * 10 + 10), at(n))
+        16, lambda n: records.add_received(upload, ByteRange(n * 10, n * 10 + 10), at(n))
     )
     assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
     assert list(records.get(upload.id).received) == [ByteRange(0, 160)]
@@ -239,7 +239,7 @@ def test_a_digest_is_noted(records: UploadRecords) -> None:
 
 def test_a_removed_upload_was_never_there(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(key="k"))
-    records.add_received(upload.id, ByteRange(0, 10), at(1))
+    records.add_received(upload, ByteRange(0, 10), at(1))
     records.remove(upload.id)
     records.remove(upload.id)
     with pytest.raises(UploadNotFound):

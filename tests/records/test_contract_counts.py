@@ -1,7 +1,7 @@
 """How many uploads are under way, for every implementation of the records."""
 
 from app.domain.lifecycle import UploadState
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 
 

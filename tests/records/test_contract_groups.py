@@ -10,7 +10,7 @@ from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 from tests.records.test_contract import in_threads
 

@@ -9,7 +9,7 @@ from app.domain.lifecycle import ACTIVE, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList, VideoOrder
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 
 
@@ -66,7 +66,7 @@ def test_active_uploads_are_listed_newest_first(records: UploadRecords) -> None:
         records.add(upload)
     records.add(new_upload(owner="other"))
     records.move(uploads[1].id, UploadState.CANCELLED, at(9))
-    records.add_received(uploads[2].id, ByteRange(0, 100), at(9))
+    records.add_received(uploads[2], ByteRange(0, 100), at(9))
     listed = records.active("someone", 10)
     assert [u.id for u in listed] == [uploads[n].id for n in (4, 3, 2, 0)]
     assert list(listed[2].received) == [ByteRange(0, 100)]
@@ -172,7 +172,7 @@ def test_a_state_is_listed_longest_idle_first(records: UploadRecords) -> None:
     uploads = [new_upload(owner=f"owner-{n}", created_at=at(n)) for n in (3, 1, 2)]
     for upload in uploads:
         records.add(upload)
-    records.add_received(uploads[1].id, ByteRange(0, 1), at(9))
+    records.add_received(uploads[1], ByteRange(0, 1), at(9))
     listed = records.in_state(UploadState.RECEIVING, 10)
     assert [u.id for u in listed] == [uploads[2].id, uploads[0].id, uploads[1].id]
     assert records.in_state(UploadState.RECEIVING, 2) == listed[:2]

@@ -13,7 +13,7 @@ from app.domain.errors import (
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
-from app.records.base import UploadRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 from tests.records.test_contract import UNKNOWN, in_threads
 
@@ -35,7 +35,7 @@ def add_whole(records: UploadRecords, *parts: Upload) -> Upload:
 def held(records: UploadRecords) -> Upload:
     """A part all of whose bytes are there."""
     part, _ = records.add(new_part())
-    return records.add_received(part.id, ByteRange(0, 100), at(1))
+    return records.add_received(part, ByteRange(0, 100), at(1))
 
 
 @pytest.mark.parametrize("kind", UploadKind)
@@ -119,7 +119,7 @@ def test_a_part_that_has_its_bytes_is_held(records: UploadRecords) -> None:
     part = held(records)
     assert part.state is UploadState.HELD
     assert records.get(part.id) == part
-    assert records.add_received(part.id, ByteRange(0, 100), at(2)).state is UploadState.HELD
+    assert records.add_received(part, ByteRange(0, 100), at(2)).state is UploadState.HELD
     with pytest.raises(IllegalTransition):
         records.move(part.id, UploadState.COMPLETE, at(3))
     with pytest.raises(IllegalTransition):
@@ -129,7 +129,7 @@ def test_a_part_that_has_its_bytes_is_held(records: UploadRecords) -> None:
 
 def test_a_part_whose_length_comes_last_is_held_with_it(records: UploadRecords) -> None:
     part, _ = records.add(new_part(None))
-    records.add_received(part.id, ByteRange(0, 10), at(1))
+    records.add_received(part, ByteRange(0, 10), at(1))
     assert records.declare_length(part.id, 10, at(2)).state is UploadState.HELD
 
 
@@ -182,10 +182,10 @@ def test_of_many_noting_the_parts_at_once_all_see_the_same(records: UploadRecord
 
 def test_bytes_beyond_a_length_that_was_told_meanwhile_are_refused(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=None))
-    records.add_received(upload.id, ByteRange(0, 10), at(1))
+    records.add_received(upload, ByteRange(0, 10), at(1))
     told = records.declare_length(upload.id, 20, at(2))
     with pytest.raises(ChunkMismatch):
-        records.add_received(upload.id, ByteRange(10, 21), at(3))
+        records.add_received(upload, ByteRange(10, 21), at(3))
     assert records.get(upload.id) == told
 
 
@@ -194,7 +194,7 @@ def test_forgetting_what_was_received_takes_every_unfinished_upload_back(
 ) -> None:
     part, complete = held(records), held_whole(records)
     running, _ = records.add(new_upload())
-    records.add_received(running.id, ByteRange(0, 10), at(1))
+    records.add_received(running, ByteRange(0, 10), at(1))
     whole = records.add_parts(add_whole(records, part).id, 100, at(2))
     ended, _ = records.add(new_part())
     ended = records.move(ended.id, UploadState.EXPIRED, at(3))
@@ -206,7 +206,7 @@ def test_forgetting_what_was_received_takes_every_unfinished_upload_back(
     assert records.get(complete.id) == complete
     assert records.get(ended.id) == ended
     assert records.waiting_for(part.id) == [records.get(whole.id)]
-    assert records.add_received(part.id, ByteRange(0, 100), at(4)).state is UploadState.HELD
+    assert records.add_received(part, ByteRange(0, 100), at(4)).state is UploadState.HELD
     assert records.add_parts(whole.id, 100, at(5)).state is UploadState.VERIFYING
 
 

@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from app.records.sql import SqlRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import new_upload, sqlite
 
 
@@ -37,7 +37,7 @@ def test_a_checkpoint_neither_fails_because_of_a_reader_nor_waits_long_for_it(pa
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM uploads").fetchall()
-        SqlRecords(database).add(new_upload())
+        UploadRecords(database).add(new_upload())
         database.checkpoint()
     database.close()
 
@@ -58,7 +58,7 @@ def test_a_copy_made_while_others_write_is_consistent_and_one_file(
 ) -> None:
     database = sqlite(path)
     database.migrate()
-    records, is_enough = SqlRecords(database), Event()
+    records, is_enough = UploadRecords(database), Event()
 
     def write() -> None:
         while not is_enough.is_set():
@@ -80,4 +80,4 @@ def test_a_copy_made_while_others_write_is_consistent_and_one_file(
     assert [found.name for found in tmp_path.glob("copy.db*")] == ["copy.db"]
     with closing(sqlite(copy)) as restored:
         restored.migrate()
-        SqlRecords(restored).add(new_upload())
+        UploadRecords(restored).add(new_upload())

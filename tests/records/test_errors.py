@@ -18,7 +18,7 @@ from app.domain.upload import Upload
 from app.records import engine
 from app.records.engine import Database
 from app.records.errors import as_upload_error
-from app.records.sql import SqlRecords
+from app.records.uploads import UploadRecords
 from tests.records.making import new_upload, sqlite
 
 
@@ -34,7 +34,7 @@ def cramped(database: Database) -> Iterator[None]:
 
 
 def test_a_full_disk_is_no_room_and_then_there_is_room_again(database: Database) -> None:
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     large = new_upload(fingerprint="x" * 100_000)
     with cramped(database), pytest.raises(NoRoom):
         records.add(large)
@@ -77,7 +77,7 @@ def test_each_result_code_has_its_error(name: str, expected: type, is_wrapped: b
 
 
 def test_broken_constraints_and_bugs_stay_what_they_are(database: Database) -> None:
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     upload, _ = records.add(new_upload())
     with pytest.raises(IntegrityError), database.write() as connection:
         connection.exec_driver_sql("INSERT INTO uploads SELECT * FROM uploads")
@@ -92,7 +92,7 @@ def test_a_connection_that_was_opened_for_reading_alone_is_not_kept(database: Da
     def refuse_writes(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA query_only=ON")
 
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     with database.read() as connection:
         refuse_writes(connection)
     with pytest.raises(StorageFailed, match="readonly"):
@@ -191,14 +191,14 @@ def test_a_database_that_others_could_read_is_closed_to_them(tmp_path: Path) -> 
         with closing(sqlite(tmp_path / "sluice.db")) as newer:
             newer.migrate()
         assert {mode(tmp_path / name) for name in names} == {0o600}
-        SqlRecords(older).add(new_upload())
+        UploadRecords(older).add(new_upload())
 
 
 def test_a_key_that_is_free_again_can_be_had_at_once(database: Database) -> None:
     """Who has it is forgotten, for want of room, just after it was in the way."""
     in_the_way, upload = new_upload(key="same"), new_upload(key="same")
 
-    class Records(SqlRecords):
+    class Records(UploadRecords):
         def find(self, owner: str, client_key: str) -> Upload | None:
             self.remove(in_the_way.id)
             return super().find(owner, client_key)

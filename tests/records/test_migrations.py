@@ -16,8 +16,8 @@ from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadKind
 from app.records.engine import Database
-from app.records.sql import SqlRecords
 from app.records.tables import metadata
+from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload, sqlite
 
 
@@ -52,10 +52,10 @@ def test_indexes_and_keys_are_the_declared_ones(database: Database) -> None:
 
 
 def test_migrating_again_keeps_what_is_there(database: Database, tmp_path: Path) -> None:
-    upload, _ = SqlRecords(database).add(new_upload())
+    upload, _ = UploadRecords(database).add(new_upload())
     other = sqlite(tmp_path / "folder" / "sluice.db")
     other.migrate()
-    assert SqlRecords(other).get(upload.id) == upload
+    assert UploadRecords(other).get(upload.id) == upload
     other.close()
 
 
@@ -85,7 +85,7 @@ def state_column(database: Database, upload: Upload) -> str:
 
 def test_uploads_of_the_first_version_are_files(database: Database) -> None:
     """Rows as the first version wrote them, with their ranges, come through all that followed."""
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     before = replace(
         new_upload(fingerprint="a:1:2"), received=RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])
     )
@@ -98,12 +98,12 @@ def test_uploads_of_the_first_version_are_files(database: Database) -> None:
     assert not columns & {"kind", "metadata", "repr_digest"}
     database.migrate()
     assert [records.get(upload.id) for upload in (before, complete)] == [before, complete]
-    after = records.add_received(before.id, ByteRange(0, 100), NOW)
+    after = records.add_received(before, ByteRange(0, 100), NOW)
     assert after.state is UploadState.VERIFYING
 
 
 def test_the_first_version_does_not_take_parts_for_files(database: Database) -> None:
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     part = replace(new_upload(), kind=UploadKind.PARTIAL)
     whole = replace(new_upload(length=None), kind=UploadKind.CONCATENATION)
     published = replace(new_upload(), kind=UploadKind.CONCATENATION, state=UploadState.COMPLETE)
@@ -111,7 +111,7 @@ def test_the_first_version_does_not_take_parts_for_files(database: Database) -> 
     for upload in (part, published, file):
         records.add(upload)
     records.add(whole, [Part(part.id, "a"), Part(part.id, "b")])
-    records.add_received(part.id, ByteRange(0, 100), NOW)
+    records.add_received(part, ByteRange(0, 100), NOW)
     assert state_column(database, part) == "held"
     step(database, command.downgrade, "0001")
     states = [state_column(database, upload) for upload in (part, whole, published, file)]

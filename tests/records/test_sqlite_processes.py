@@ -15,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.engine import Database
-from app.records.sql import SqlRecords
 from app.records.tables import uploads
+from app.records.uploads import UploadRecords
 from tests.records.making import at, new_upload, sqlite
 from tests.records.processes import SPAN, add_ranges, migrate
 
@@ -43,7 +43,7 @@ def test_64_writers_in_4_processes_never_find_the_database_locked(
     database: Database, tmp_path: Path
 ) -> None:
     """Each thread adds every 64th range of a shared upload, and ranges of one upload of its own."""
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     per_writer, writers = 6, PROCESSES * THREADS
     shared, _ = records.add(new_upload(length=per_writer * writers * SPAN))
     own = [records.add(new_upload(length=10_000))[0] for _ in range(writers)]
@@ -103,7 +103,7 @@ def test_a_connection_in_use_is_closed_as_it_comes_back_after_the_others(
 
 
 def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     upload, _ = records.add(new_upload())
     query = update(uploads).values(received=RangeSet.of([ByteRange(0, 5)]))
 
@@ -115,11 +115,11 @@ def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
     with pytest.raises(RuntimeError, match="in the middle"):
         write_and_fail()
     assert list(records.get(upload.id).received) == []
-    records.add_received(upload.id, ByteRange(0, 5), at(1))
+    records.add_received(upload, ByteRange(0, 5), at(1))
 
 
 def test_a_reader_does_not_wait_for_a_writer(database: Database) -> None:
-    records = SqlRecords(database)
+    records = UploadRecords(database)
     upload, _ = records.add(new_upload())
     with database.write() as connection:
         connection.execute(update(uploads).values(received=RangeSet.of([ByteRange(0, 5)])))

@@ -234,7 +234,7 @@ def test_lost_bytes_that_this_request_did_not_know_of_are_not_taken_for_there(
 def test_lost_bytes_of_a_covered_upload_are_found_when_it_is_published(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 400)
-    covered = world.records.add_received(upload.id, ByteRange(400, 1000), world.now)
+    covered = world.records.add_received(upload, ByteRange(400, 1000), world.now)
     (world.staging / upload.id).unlink()
     assert covered.state is UploadState.VERIFYING
     with pytest.raises(UploadGone):

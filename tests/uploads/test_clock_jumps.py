@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +13,6 @@ import pytest
 from app.domain.errors import NoRoom
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
-from app.records.base import UploadRecords
-from app.records.engine import Database
-from app.records.sql import SqlRecords
 from app.server.background_worker import sweep_pause
 from app.storage import idle_clock
 from app.uploads.housekeeping import Housekeeping
@@ -25,20 +21,13 @@ from tests.uploads.world import EXPIRY, World
 DAY = 24 * 3600
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def swept(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[World]:
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose clocks were looked at before, and are twice a day."""
     monkeypatch.setattr(idle_clock, "COUNTED_GAP", timedelta(hours=12))
-    with closing(Database(f"sqlite:///{tmp_path}/sluice.db", synced=False)) as database:
-        records: UploadRecords | None = None
-        if request.param == "sqlite":
-            database.migrate()
-            records = SqlRecords(database)
-        world = World(tmp_path, records=records)
-        world.housekeeping.sweep()
-        yield world
+    world = World(tmp_path)
+    world.housekeeping.sweep()
+    return world
 
 
 def begun(world: World) -> Upload:
@@ -230,12 +219,13 @@ def test_what_the_file_of_the_clock_says_is_not_trusted(swept: World, tmp_path: 
 def test_however_seldom_sweeps_are_wanted_uploads_expire_in_time(
     tmp_path: Path, wanted: float
 ) -> None:
-    world = World(tmp_path)
+    expiry = timedelta(hours=2)
+    world = World(tmp_path, expiry=expiry)
     world.housekeeping.sweep()
     upload = begun(world)
     pause = sweep_pause(wanted)
     assert pause <= wanted
-    for _ in range(int(EXPIRY.total_seconds() // pause) + 1):
+    for _ in range(int(expiry.total_seconds() // pause) + 1):
         world.later(seconds=pause)
         world.housekeeping.sweep()
     assert world.records.get(upload.id).state is UploadState.EXPIRED

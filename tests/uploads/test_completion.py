@@ -38,7 +38,7 @@ def covered(world: World, length: int = 1000) -> Upload:
     world.send(upload, 0, length - 1)
     with world.store.exclusive(upload.id, ByteRange(0, length), LIMITS) as writer:
         writer.write(ByteRange(0, length), body(0, length), lambda _: None)
-    return world.records.add_received(upload.id, ByteRange(length - 1, length), world.now)
+    return world.records.add_received(upload, ByteRange(length - 1, length), world.now)
 
 
 def test_many_threads_bringing_all_chunks_complete_it_once(world: World) -> None:
@@ -159,7 +159,7 @@ def test_a_file_cut_short_is_given_up_whether_or_not_it_has_a_digest(world: Worl
         upload = world.create(1000, repr_digest=digest)
         world.send(upload, 0, 999)
         os.truncate(world.staging / upload.id, 500)
-        verifying = world.records.add_received(upload.id, ByteRange(999, 1000), world.now)
+        verifying = world.records.add_received(upload, ByteRange(999, 1000), world.now)
         with pytest.raises(UploadGone, match="expired"):
             world.completion.finish(verifying)
         assert world.state(upload) is UploadState.EXPIRED

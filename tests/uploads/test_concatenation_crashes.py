@@ -20,7 +20,7 @@ def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
     span = ByteRange(0, end - start)
     with world.store.exclusive(part.id, span, LIMITS) as writer:
         writer.write(span, body(start, end), lambda _: None)
-    held = world.records.add_received(part.id, span, world.now)
+    held = world.records.add_received(part, span, world.now)
     assert held.state is UploadState.HELD
     return held
 

@@ -22,7 +22,7 @@ def stuck(world: World, length: int = 100) -> Upload:
     upload = world.create(length)
     with world.store.exclusive(upload.id, ByteRange(0, length), LIMITS) as writer:
         writer.write(ByteRange(0, length), body(0, length), lambda _: None)
-    return world.records.add_received(upload.id, ByteRange(0, length), world.now)
+    return world.records.add_received(upload, ByteRange(0, length), world.now)
 
 
 def state_of(world: World, upload: Upload) -> UploadState:
@@ -243,7 +243,7 @@ def test_activity_between_the_look_and_the_step_saves_an_upload(world: World) ->
 
     def list_then_receive(*arguments: object, **names: object) -> list[Upload]:
         found = listed(*arguments, **names)  # type: ignore[arg-type]
-        world.records.add_received(upload.id, ByteRange(0, 1), world.now)
+        world.records.add_received(upload, ByteRange(0, 1), world.now)
         return found
 
     world.records.in_state = list_then_receive  # type: ignore[method-assign]

@@ -40,9 +40,9 @@ def test_pages_of_any_size_show_every_video_once(seconds: list[int], limit: int)
 @given(cursors)
 def test_a_cursor_that_somebody_made_up_is_refused_or_leads_to_a_page(text: str) -> None:
     with TemporaryDirectory() as folder:
-        library = World(Path(folder)).library
+        world = World(Path(folder))
         try:
-            page = library.page(ME, limit=5, cursor=text)
+            page = world.library.page(ME, limit=5, cursor=text)
         except InvalidRequest:
             return
         assert (page.videos, page.next_cursor) == ([], None)

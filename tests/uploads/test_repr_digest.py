@@ -39,7 +39,7 @@ def covered(world: World, digest: str) -> Upload:
     upload, span = demanding(world, digest), ByteRange(0, len(FILE))
     with world.store.exclusive(upload.id, span, LIMITS) as writer:
         writer.write(span, PiecesSource(FILE), lambda _: None)
-    return world.records.add_received(upload.id, span, world.now)
+    return world.records.add_received(upload, span, world.now)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -1,4 +1,4 @@
-"""The use cases over records in memory and a store in a folder, with a clock the tests turn."""
+"""The use cases over records and a store in a folder, with a clock the tests turn."""
 
 import threading
 import time
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
+from weakref import finalize
 
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
@@ -14,8 +15,7 @@ from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
-from app.records.base import UploadRecords
-from app.records.memory import MemoryRecords
+from app.records.uploads import UploadRecords
 from app.storage.base import Durability
 from app.storage.idle_clock import IdleClock, Reading
 from app.storage.local import LocalStore
@@ -24,6 +24,7 @@ from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import NewUpload, UploadService
 from app.uploads.whole import WholeFiles
+from tests.records.making import new_sqlite
 from tests.storage.sources import body
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class World:
         listeners: Sequence[Listener] = (),
         staging: Path | None = None,
         max_length: int = MAX_LENGTH,
+        expiry: timedelta = EXPIRY,
     ) -> None:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
         self._policy = UploadPolicy(max_length)
@@ -53,7 +55,11 @@ class World:
         self.boot_id, self.since_boot = "first boot", 1000.0
         self._clock_file = folder / "clock"
         self.events: list[UploadCompleted] = []
-        self.records: UploadRecords = MemoryRecords() if records is None else records
+        if records is None:
+            database = new_sqlite(folder / "sluice.db")
+            finalize(self, database.close)
+            records = UploadRecords(database)
+        self.records = records
         self.store = LocalStore(self.staging, self.videos, Durability.NONE)
         if store is not None:
             self.store = store
@@ -77,7 +83,7 @@ class World:
             self.completion,
             clock=lambda: self.now,
             idle_clock=self.new_idle_clock(),
-            expiry=EXPIRY,
+            expiry=expiry,
         )
 
     def _receiver(self, make: Callable[..., T]) -> T:

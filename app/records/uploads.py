@@ -1,8 +1,8 @@
-"""Records in a relational database, through SQLAlchemy Core."""
+"""The records of uploads in a relational database, through SQLAlchemy Core."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,6 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    insert,
     literal,
     select,
     tuple_,
@@ -23,42 +22,49 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.errors import UploadNotFound
-from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
+from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Part, Upload, UploadId, UploadKind
-from app.domain.video_list import Position, VideoList, search_form, sort_form
-from app.records.base import moved_one_by_one
-from app.records.driver import fetch, run
+from app.domain.upload import Part, Upload, UploadId
+from app.domain.video_list import Position, VideoList
+from app.records import statements
 from app.records.engine import Database
-from app.records.statements import (
-    BY_CLIENT_KEY,
-    BY_FINGERPRINT,
-    BY_ID,
-    BY_ID_FOR_UPDATE,
-    CHANGING,
-    INSERT_UPLOAD,
-    RELEASE_KEY,
-    UPDATE_UPLOAD,
-)
 from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
 
+CREATED = "created"
+
+Listener = Callable[[str], None]
+"""Told `CREATED`, or the state that an upload has moved to, once the transaction is committed.
+
+Of several callers that try the same step one succeeds, so each step is told once, by the process
+that took it."""
+
+_TICK = timedelta(microseconds=1)
+
 _NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
 
-COLUMNS = tuple(column.name for column in UPLOAD)
+
+def no_listener(_step: str) -> None:
+    """For processes that count nothing."""
 
 
-class SqlRecords:
-    """`UploadRecords` over one `Database`."""
+class UploadRecords:
+    """Every call is one transaction; concurrent callers see all of it or nothing."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, listener: Listener = no_listener) -> None:
         self._database = database
+        self._tell = listener
 
     def add(
         self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
     ) -> tuple[Upload, bool]:
-        """See `UploadRecords.add`."""
+        """Store a new upload with what it has received, unless its owner has that client key.
+
+        With it the `parts` of a concatenation, in order. One that renews its key first takes it
+        from an upload that has ended, as `release_key` does.
+
+        Returns the stored one, and whether it is the new one.
+        """
         try:
             return self._add(upload, parts, renews_key=renews_key)
         except IntegrityError:
@@ -73,62 +79,85 @@ class SqlRecords:
     ) -> tuple[Upload, bool]:
         with self._database.write() as connection:
             if renews_key:
-                _release_key(connection, upload.owner, upload.client_key)
-            connection.execute(INSERT_UPLOAD, _to_row(upload))
-            _store_parts(connection, upload, parts)
+                statements.release_key(connection, upload.owner, upload.client_key)
+            statements.add(connection, upload)
+            statements.add_parts(connection, upload, parts)
+        self._tell(CREATED)
         return upload, True
 
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
-        """See `UploadRecords.add_all`."""
+        """Store several, each as an `add` that renews its key; all or none.
+
+        Of two with one key the first is new.
+        """
         with self._database.write() as connection:
-            return [_add_new(connection, upload) for upload in uploads]
+            stored = [statements.add_unless_known(connection, upload) for upload in uploads]
+        for _, is_new in stored:
+            if is_new:
+                self._tell(CREATED)
+        return stored
 
     def release_key(self, owner: str, client_key: str) -> None:
-        """See `UploadRecords.release_key`."""
+        """Take the key from an upload that has ended, so that a new one can have it.
+
+        Harmless where the upload of that key has not ended, or there is none.
+        """
         with self._database.write() as connection:
-            _release_key(connection, owner, client_key)
+            statements.release_key(connection, owner, client_key)
 
     def remove(self, upload_id: UploadId) -> None:
-        """See `UploadRecords.remove`."""
+        """Forget an upload as if it had never been; unknown ids are fine."""
         with self._database.write() as connection:
             connection.execute(delete(uploads).where(uploads.c.id == upload_id))
 
     def get(self, upload_id: UploadId) -> Upload:
-        """See `UploadRecords.get`."""
+        """The upload; raises `UploadNotFound`."""
         with self._database.read() as connection:
-            return _get(connection, upload_id)
+            return statements.get(connection, upload_id)
 
     def find(self, owner: str, client_key: str) -> Upload | None:
-        """See `UploadRecords.find`."""
+        """The owner's upload of that client key."""
+        key = {"owner": owner, "client_key": client_key}
         with self._database.read() as connection:
-            return _first(connection, BY_CLIENT_KEY, {"owner": owner, "client_key": client_key})
+            return statements.first(connection, statements.BY_CLIENT_KEY, key)
 
     def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
-        """See `UploadRecords.find_fingerprint`."""
+        """The owner's newest upload of that file that is under way or complete."""
         file = {"owner": owner, "fingerprint": fingerprint, "length": length}
         with self._database.read() as connection:
-            return _first(connection, BY_FINGERPRINT, file)
+            return statements.first(connection, statements.BY_FINGERPRINT, file)
 
-    def add_received(self, upload_id: UploadId, span: ByteRange, now: datetime) -> Upload:
-        """See `UploadRecords.add_received`."""
+    def add_received(self, upload: Upload, span: ByteRange, now: datetime) -> Upload:
+        """Note that the bytes of `span` are durable; the last missing ones start verification.
+
+        `upload` is as the caller last read it; while that is current, one statement does it all.
+        Raises `UploadGone` if it was cancelled or has expired meanwhile.
+        """
+        after = upload.require_present().with_received(span, now)
         with self._database.write() as connection:
-            before = _get(connection, upload_id, for_update=True).require_present()
-            after = before.with_received(span, now)
-            _store(connection, after)
-            return after
+            if statements.store_if_unchanged(connection, after, upload):
+                return after
+            return _change(
+                connection,
+                upload.id,
+                lambda found: found.require_present().with_received(span, now),
+            )
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
-        """See `UploadRecords.add_parts`."""
+        """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
+
+        Harmless where it has moved on already; raises `UploadGone` if it has ended.
+        """
+
+        def with_parts(found: Upload) -> Upload:
+            is_waiting = found.require_present().state is UploadState.RECEIVING
+            return found.with_parts(length, now) if is_waiting else found
+
         with self._database.write() as connection:
-            before = _get(connection, upload_id, for_update=True).require_present()
-            if before.state is not UploadState.RECEIVING:
-                return before
-            after = before.with_parts(length, now)
-            _store(connection, after)
-            return after
+            return _change(connection, upload_id, with_parts)
 
     def parts(self, upload_id: UploadId) -> list[Part]:
-        """See `UploadRecords.parts`."""
+        """What a concatenation is made of, in order; none of any other upload."""
         query = (
             select(parts_table)
             .where(parts_table.c.upload_id == upload_id)
@@ -138,15 +167,15 @@ class SqlRecords:
             return [Part(row.part_id, row.reference) for row in connection.execute(query)]
 
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
-        """See `UploadRecords.waiting_for`."""
+        """Concatenations that this upload is a part of, and whose bytes are not published yet."""
         return self._wholes_of(part_id, UploadState.RECEIVING, UploadState.VERIFYING)
 
     def made_of(self, part_id: UploadId) -> list[Upload]:
-        """See `UploadRecords.made_of`."""
+        """Complete concatenations that this upload was a part of."""
         return self._wholes_of(part_id, UploadState.COMPLETE)
 
     def forget_received(self) -> None:
-        """See `UploadRecords.forget_received`."""
+        """Take back what was noted as received of every unfinished upload; all receive again."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.state.in_(ACTIVE)).values(received=RangeSet())
@@ -158,7 +187,10 @@ class SqlRecords:
             )
 
     def touch(self, upload_id: UploadId, now: datetime) -> None:
-        """See `UploadRecords.touch`."""
+        """Note that an upload under way was active at `now`, unless it was active since then.
+
+        Harmless where it has ended, or is unknown.
+        """
         with self._database.write() as connection:
             connection.execute(
                 update(uploads)
@@ -171,7 +203,10 @@ class SqlRecords:
             )
 
     def shift_activity(self, later: timedelta, now: datetime) -> None:
-        """See `UploadRecords.shift_activity`."""
+        """Move the last activity of all uploads but complete ones so much `later`, or not at all.
+
+        None is then later than `now`.
+        """
         active_at = uploads.c.active_at
         change = update(uploads).where(uploads.c.state.in_(_NOT_COMPLETE))
         if not later:
@@ -182,12 +217,16 @@ class SqlRecords:
             connection.execute(change.values(active_at=latest))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
-        """See `UploadRecords.declare_length`."""
+        """Note the length of an upload created without one; may move it to `verifying`.
+
+        Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
+        """
         with self._database.write() as connection:
-            before = _get(connection, upload_id, for_update=True).require_present()
-            after = before.with_length(length, now)
-            _store(connection, after)
-            return after
+            return _change(
+                connection,
+                upload_id,
+                lambda found: found.require_present().with_length(length, now),
+            )
 
     def move(
         self,
@@ -197,51 +236,63 @@ class SqlRecords:
         *,
         idle_since: datetime | None = None,
     ) -> Upload:
-        """See `UploadRecords.move`."""
+        """Take a step of the lifecycle; of several callers exactly one succeeds.
+
+        Raises `IllegalTransition` where the table lacks the step, or where `idle_since` is given
+        and the upload was active after it.
+        """
+
+        def moved(found: Upload) -> Upload:
+            if idle_since is not None and found.active_at > idle_since:
+                raise IllegalTransition(f"the upload was active at {found.active_at}")
+            return found.moved_to(target, now)
+
         with self._database.write() as connection:
-            before = _get(connection, upload_id, for_update=True)
-            if idle_since is not None and before.active_at > idle_since:
-                raise IllegalTransition(f"the upload was active at {before.active_at}")
-            after = before.moved_to(target, now)
-            _store(connection, after)
-            return after
+            after = _change(connection, upload_id, moved)
+        self._tell(after.state)
+        return after
 
     def move_all(
         self, upload_ids: Sequence[UploadId], target: UploadState, now: datetime
     ) -> list[Upload]:
-        """See `UploadRecords.move_all`."""
+        """Take the same step with several uploads, all or none; raises as `move` does.
+
+        Each is a microsecond later than the one before, so that lists by time keep their order.
+        """
         with self._database.write() as connection:
-            before = [_get(connection, upload_id, for_update=True) for upload_id in upload_ids]
-            moved = moved_one_by_one(before, target, now)
-            for upload in moved:
-                _store(connection, upload)
-            return moved
+            moved = [
+                _change(connection, upload_id, _moved_at(now + _TICK * number, target))
+                for number, upload_id in enumerate(upload_ids)
+            ]
+        for upload in moved:
+            self._tell(upload.state)
+        return moved
 
     def rename(self, upload_id: UploadId, filename: str) -> Upload:
-        """See `UploadRecords.rename`."""
+        """Note the new name of an upload; raises `UploadGone` if it has ended."""
         with self._database.write() as connection:
-            before = _get(connection, upload_id, for_update=True).require_present()
+            before = statements.get(connection, upload_id, for_update=True).require_present()
             connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(_names(filename))
+                update(uploads).where(uploads.c.id == upload_id).values(statements.names(filename))
             )
             return replace(before, filename=filename)
 
     def forget_key(self, upload_id: UploadId) -> None:
-        """See `UploadRecords.forget_key`."""
+        """Free the client key of an upload, which is called by its id from then on."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.id == upload_id).values(client_key=upload_id)
             )
 
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
-        """See `UploadRecords.set_sha256`."""
+        """Note the SHA-256 (hexadecimal) of a complete upload."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.id == upload_id).values(sha256=digest)
             )
 
     def active(self, owner: str, limit: int) -> list[Upload]:
-        """See `UploadRecords.active`."""
+        """The owner's newest uploads that are under way."""
         return self._list(
             select(*UPLOAD)
             .where(uploads.c.owner == owner, uploads.c.state.in_(ACTIVE))
@@ -250,7 +301,7 @@ class SqlRecords:
         )
 
     def count_active(self) -> dict[UploadState, int]:
-        """See `UploadRecords.count_active`."""
+        """How many uploads of all owners are in each of the states of those under way."""
         states = uploads.c.state
         query = select(states, func.count().label("number")).where(states.in_(ACTIVE))
         with self._database.read() as connection:
@@ -261,7 +312,7 @@ class SqlRecords:
     def videos(
         self, owner: str, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
-        """See `UploadRecords.videos`."""
+        """The owner's complete uploads that are `wanted`, in its order, from after a position."""
         key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
         query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO)
         for word in wanted.words:
@@ -276,14 +327,14 @@ class SqlRecords:
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:
-        """See `UploadRecords.in_state`."""
+        """Uploads of all owners in a state, longest idle first, without activity after a time."""
         query = select(*UPLOAD).where(uploads.c.state == state)
         if idle_since is not None:
             query = query.where(uploads.c.active_at <= idle_since)
         return self._list(query.order_by(uploads.c.active_at).limit(limit))
 
     def without_sha256(self, limit: int) -> list[Upload]:
-        """See `UploadRecords.without_sha256`."""
+        """Complete uploads whose digest is not known, oldest first."""
         return self._list(
             select(*UPLOAD)
             .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
@@ -292,7 +343,7 @@ class SqlRecords:
         )
 
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
-        """See `UploadRecords.states`."""
+        """The states of those uploads that exist."""
         query = select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
@@ -305,69 +356,19 @@ class SqlRecords:
 
     def _list(self, query: Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(query)]
+            return [statements.from_row(row) for row in connection.execute(query)]
 
 
-def _get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
-    statement = BY_ID_FOR_UPDATE if for_update else BY_ID
-    upload = _first(connection, statement, {"upload_id": upload_id})
-    if upload is None:
-        raise UploadNotFound("No upload has this id.")
-    return upload
+def _change(
+    connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
+) -> Upload:
+    """The upload after `change`, stored; what `change` raises is raised, and changes nothing."""
+    before = statements.get(connection, upload_id, for_update=True)
+    after = change(before)
+    if after is not before:
+        statements.store(connection, after)
+    return after
 
 
-def _first(
-    connection: Connection, statement: Select[Any], values: Mapping[str, object]
-) -> Upload | None:
-    rows = fetch(connection, statement, values)
-    return _from_row(rows[0]) if rows else None
-
-
-def _add_new(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
-    key = {"owner": upload.owner, "client_key": upload.client_key}
-    existing = _first(connection, BY_CLIENT_KEY, key)
-    if existing is not None and (existing.state not in GONE or existing.id == upload.id):
-        return existing, False
-    if existing is not None:
-        _release_key(connection, upload.owner, upload.client_key)
-    run(connection, INSERT_UPLOAD, _to_row(upload))
-    return upload, True
-
-
-def _release_key(connection: Connection, owner: str, client_key: str) -> None:
-    run(connection, RELEASE_KEY, {"owner_of_key": owner, "released": client_key})
-
-
-def _store_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
-    for position, part in enumerate(parts):
-        row = {
-            "upload_id": upload.id,
-            "position": position,
-            "part_id": part.upload_id,
-            "reference": part.reference,
-        }
-        connection.execute(insert(parts_table), row)
-
-
-def _store(connection: Connection, upload: Upload) -> None:
-    values = {name: getattr(upload, name) for name in CHANGING}
-    run(connection, UPDATE_UPLOAD, {"upload_id": upload.id, **values})
-
-
-def _to_row(upload: Upload) -> dict[str, Any]:
-    return {name: getattr(upload, name) for name in COLUMNS} | _names(upload.filename)
-
-
-def _names(filename: str) -> dict[str, str | bytes]:
-    return {
-        "filename": filename,
-        "search_name": search_form(filename),
-        "sort_name": sort_form(filename),
-    }
-
-
-def _from_row(row: Sequence[Any]) -> Upload:
-    values = dict(zip(COLUMNS, row, strict=True))
-    values["state"] = UploadState(values["state"])
-    values["kind"] = UploadKind(values["kind"])
-    return Upload(**values)
+def _moved_at(now: datetime, target: UploadState) -> Callable[[Upload], Upload]:
+    return lambda found: found.moved_to(target, now)
