@@ -85,7 +85,7 @@ def make_animations(target: Path) -> None:
         for scheme in CAPTION_COLOURS:
             frames = folder / scheme
             frames.mkdir()
-            with running_server(frames, SLUICE_CHUNK_BYTES=str(4 * MIB)) as server:
+            with running_server(frames, SLUICE_CHUNK_BYTES=str(16 * MIB)) as server:
                 fill_library(server, films[:-1])
                 recording = record(browser, server, frames, films[-1], scheme)
             assemble(
