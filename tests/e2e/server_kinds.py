@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.live_server import Server, free_port
 
 STEP_BYTES = 1024 * 1024
-"""What a server that reads the body for us hands over at once."""
+"""Bytes that a server which reads the body for us delivers at once."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One way to run the application, and what cannot be had with it."""
+    """One way to run the application, and what it cannot do."""
 
     name: str
     arguments: str = ""
@@ -27,7 +27,7 @@ class Kind:
     serves_pipelined: bool = True
     waits_for_ever: bool = False
     takes_over: bool = True
-    """Otherwise the server reads the body for us, and a reset costs the step under way."""
+    """Otherwise the server reads the body for us, and a reset loses the current read."""
 
     def __str__(self) -> str:
         return self.name
@@ -40,7 +40,7 @@ KINDS = [
     # With more than one thread gunicorn makes it gthread.
     Kind("sync", "--worker-class sync --threads 1", keeps_alive=False, serves_pipelined=False),
     Kind("tls", is_tls=True, takes_over=False),
-    # It looks for the next request in the socket alone, and not in what TLS has read of it.
+    # It looks for the next request only in the socket, not in what TLS has already read.
     Kind(
         "gthread-tls",
         "--worker-class gthread",
@@ -87,7 +87,7 @@ def _gunicorn(kind: Kind, folder: Path) -> Server:
 
 
 def make_certificate(folder: Path) -> Path:
-    """A certificate for 127.0.0.1 that nobody has signed; its key stands beside it."""
+    """A self-signed certificate for 127.0.0.1, with its key beside it."""
     assert shutil.which("openssl"), "the program openssl is needed for the tests of TLS"
     certificate = folder / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]

@@ -29,13 +29,13 @@ StartServer = Callable[..., Server]
 
 
 def received(server: Server, upload_id: str) -> int:
-    """Bytes that have arrived, as the server says."""
+    """Bytes that have arrived, as the server reports."""
     ranges = server.get(f"/api/uploads/{upload_id}").json()["received"]
     return sum(end - start for start, end in ranges)
 
 
 def create(server: Server, file: ChunkedFile) -> str:
-    """Create the upload for a file through the API, and address it by its id."""
+    """Create the file's upload with the API, and address it by its id."""
     body = {"name": file.filename, "size": len(file.content)}
     file.key = server.post("/api/uploads", json=body).json()["id"]
     return file.key

@@ -69,7 +69,7 @@ def test_a_publication_cut_short_by_a_crash_is_finished(start_server: StartServe
     file = ChunkedFile(random_bytes(2000), 1000)
     upload_id = send_all(server, file)["id"]
     server.stop(signal.SIGKILL)
-    # The state a worker leaves that is killed after the last byte and before the rename.
+    # The state that a worker killed between the last byte and the rename leaves.
     _set_state(server, upload_id, "verifying")
     (server.library / upload_id).rename(server.staging / upload_id)
     server.start()
@@ -81,7 +81,7 @@ def test_a_publication_cut_short_by_a_crash_is_finished(start_server: StartServe
 
 
 def _set_state(server: Server, upload_id: str, state: str) -> None:
-    # As a context, a connection ends its transaction and stays open.
+    # As a context manager, a connection ends its transaction and stays open.
     with closing(sqlite3.connect(server.library.parent / "sluice.db")) as database, database:
         database.execute(
             "UPDATE uploads SET state = ?, active_at = 0 WHERE id = ?", (state, upload_id)

@@ -1,4 +1,4 @@
-"""A disk that runs full: a small file system in memory, mounted for the test."""
+"""A disk that fills up: a small file system in memory, mounted for the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder with 64 MiB of room."""
+    """A folder with 64 MiB of space."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system takes root")
     folder = tmp_path / "small"
@@ -34,7 +34,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def cramped(
     request: pytest.FixtureRequest, small_disk: Path, start_server: Callable[..., Server]
 ) -> Server:
-    """A server whose staging folder, or whose library, has 64 MiB of room."""
+    """A server whose staging folder or library has 64 MiB of space."""
     variable = f"SLUICE_{request.param.upper()}_DIR"
     return start_server(**{variable: str(small_disk / request.param)})
 

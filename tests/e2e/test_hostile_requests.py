@@ -1,4 +1,4 @@
-"""Requests no honest client sends get a 4xx or a closed connection, and harm nobody else."""
+"""Requests that no honest client sends get a 4xx or a closed connection, and affect no one else."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ BAD_CHUNKS = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One of this module's own: its log tells what these requests did."""
+    """The module's own server: its log shows what these requests did."""
     with running_server(tmp_path_factory.mktemp("hostile")) as running:
         yield running
 
 
 def request(method: str, target: str, lines: list[str], body: bytes = b"") -> bytes:
-    """A request as it stands; header values go out as UTF-8, whatever they are."""
+    """A raw request; header values are sent as UTF-8, whatever they are."""
     head = "\r\n".join([f"{method} {target} HTTP/1.1", "Host: localhost", *lines])
     return head.encode() + b"\r\n\r\n" + body
 
 
 def statuses(server: Server, sent: bytes) -> list[int]:
-    """The status of each answer until the server closes, or has nothing more to say."""
+    """The status of each answer until the server closes or falls silent."""
     with server.connect() as connection:
         connection.settimeout(20)
         try:
@@ -116,20 +116,20 @@ def statuses(server: Server, sent: bytes) -> list[int]:
         except TimeoutError:
             raise
         except OSError:
-            return []  # Closed in the middle of what we sent.
+            return []  # Closed while we were sending.
     heads = answered.split(b"HTTP/1.1 ")[1:]
     return [int(head[:3]) for head in heads]
 
 
 def assert_refused(server: Server, sent: bytes) -> None:
-    """No success, no error of the server's own, and the server still answers."""
+    """Assert a 4xx or a closed connection, and that the server still answers."""
     found = statuses(server, sent)
     assert [status for status in found if not 400 <= status < 500] == [], found
     assert server.get("/healthz").status_code == 200
 
 
 def described(path: str) -> list[str]:
-    """The headers that make a body of ours an honest request to `path`."""
+    """The headers that make a body an ordinary request to `path`."""
     special = {
         "/tus/": ["Tus-Resumable: 1.0.0", "Upload-Length: 10"],
         "/resumable/": ["Upload-Complete: ?1"],

@@ -1,4 +1,4 @@
-"""The worker and a client that sends one request after the other over its connection."""
+"""The worker and a client that sends one request after another on a connection."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Client:
         self.connection.close()
 
     def ask(self, request: bytes = REQUEST) -> tuple[str, bytes]:
-        """What the answer says of the connection, and its body."""
+        """The answer's `Connection` header and body."""
         self.connection.sendall(request)
         return self.answer()
 
     def answer(self) -> tuple[str, bytes]:
-        """The next one."""
+        """The next answer's `Connection` header and body."""
         fields: dict[bytes, bytes] = {}
         assert self._answers.readline().startswith(b"HTTP/1.1 200 ")
         while line := self._answers.readline().strip():
@@ -57,7 +57,7 @@ class Client:
 
 
 class Kept:
-    """A connection, and the worker that has it: each answer counts the requests so far."""
+    """A connection and its worker; each answer is the number of requests so far."""
 
     def __init__(
         self, worker: PatientWorker, conn: TConn, client: Client, pool: ThreadPoolExecutor
@@ -70,7 +70,7 @@ class Kept:
         worker.wsgi = self._application
 
     def handle(self) -> Future[Any]:
-        """What gunicorn has a thread do."""
+        """Handle the connection in a thread, as gunicorn does."""
         return self._pool.submit(self.worker.handle, self._conn)
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -83,7 +83,7 @@ class Kept:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
-    """With a worker that waits long for the next request."""
+    """A connection to a worker that waits long for the next request."""
     config: Any = Config()
     config.set("worker_tmp_dir", str(tmp_path))
     worker = PatientWorker(1, os.getpid(), [], None, 30, config, Logger(config))
@@ -171,7 +171,7 @@ def test_a_worker_serves_at_most_max_requests(kept: Kept) -> None:
 
 @pytest.mark.e2e
 def test_no_request_is_lost_when_the_server_stops(start_server: Callable[..., Server]) -> None:
-    """A busy client learns from an answer that it was the last one."""
+    """An active client learns from an answer that it was the last one."""
     server = start_server(SLUICE_WORKERS="1")
     with closing(Client(server.connect())) as client:
         assert [client.ask(HEALTH_REQUEST)[0] for _ in range(20)] == ["keep-alive"] * 20
@@ -197,7 +197,7 @@ def test_workers_end_with_a_killed_parent_even_while_a_client_is_active(
 
 
 def ask_until_the_last_answer(client: Client) -> None:
-    """Send request after request to a server that is to stop."""
+    """Send request after request to a server that is stopping."""
     deadline = time.monotonic() + AGES
     while client.ask(HEALTH_REQUEST)[0] == "keep-alive":
         assert time.monotonic() < deadline, "the server goes on"

@@ -1,4 +1,4 @@
-"""Ways in which bytes could be acknowledged that are not there."""
+"""Ways in which bytes could be acknowledged without being stored."""
 
 from __future__ import annotations
 

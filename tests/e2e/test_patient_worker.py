@@ -1,4 +1,4 @@
-"""The worker under many slow clients, with fewer turns than clients."""
+"""The worker under many slow clients, with fewer slots than clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def narrow_server(start_server: Callable[..., Server]) -> Server:
 
 @contextmanager
 def half_sent_uploads(server: Server, count: int) -> Iterator[list[str]]:
-    """Uploads whose bodies have come to a halt; their keys."""
+    """Uploads whose bodies have stalled; their keys."""
     keys = [str(uuid4()) for _ in range(count)]
     with ExitStack() as stack:
         for key in keys:
@@ -81,7 +81,7 @@ def test_stalled_uploads_can_continue(narrow_server: Server) -> None:
 
 @pytest.mark.e2e
 def test_many_returning_clients_are_served_at_once(narrow_server: Server) -> None:
-    """As after a network that was down for everybody: the old requests need turns to end."""
+    """As after a network outage for everyone: the old requests need slots to end."""
     with half_sent_uploads(narrow_server, SLOW_CLIENTS) as keys, ExitStack() as stack:
         _await_uploads_under_way(narrow_server, SLOW_CLIENTS)
         again = [stack.enter_context(narrow_server.connect()) for _ in keys]
@@ -217,7 +217,7 @@ def _is_closed(connection: socket.socket) -> bool:
 def test_a_full_worker_closes_its_idlest_connection(
     start_server: Callable[..., Server],
 ) -> None:
-    """Instead of letting visitors wait."""
+    """Catches a worker that lets new visitors wait instead."""
     server = start_server(
         SLUICE_WORKERS="1", SLUICE_THREADS="2", GUNICORN_CMD_ARGS="--worker-connections 10"
     )

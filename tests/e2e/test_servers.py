@@ -1,4 +1,4 @@
-"""What every server underneath must give: the same bytes, and connections in order or closed.
+"""What every server must deliver: the same bytes, and connections usable or closed.
 
 Ours, gunicorn's other workers, TLS, and Werkzeug's own server bring bodies in different ways.
 """
@@ -40,7 +40,7 @@ PATCH = {**TUS, "Content-Type": "application/offset+octet-stream"}
 CONTENT = random_bytes(3 * STEP_BYTES + 12_345, 61)
 IDLE_SECONDS = 4
 TAKEN_UP_SECONDS = 1.5
-"""After it a server that is not kept busy has read whatever a client has sent."""
+"""A server that is not busy has read everything a client sent after this long."""
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=str)
@@ -52,7 +52,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(scope="module")
 def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of that kind, for all tests of this file."""
+    """A server of that kind, shared by the tests of this file."""
     folder = tmp_path_factory.mktemp("server")
     with running(kind, folder, SLUICE_BODY_IDLE_SECONDS=str(IDLE_SECONDS)) as one:
         yield one
@@ -65,19 +65,19 @@ def tus(server: Server, method: str, path: str, **options: object) -> requests.R
 
 
 def create(server: Server, length: int = len(CONTENT)) -> str:
-    """The path of a new upload of that length."""
+    """The path of a new upload with that length."""
     response = tus(server, "POST", "/tus/", headers={**TUS, "Upload-Length": str(length)})
     assert response.status_code == 201, response.text
     return urlsplit(response.headers["Location"]).path
 
 
 def offset(server: Server, path: str) -> int:
-    """How many bytes have arrived, as a client that goes on asks."""
+    """How many bytes have arrived, asked the way a resuming client does."""
     return int(tus(server, "HEAD", path, headers=TUS).headers["Upload-Offset"])
 
 
 def received(server: Server, path: str) -> int:
-    """How many bytes are recorded, without a word to whoever brings more."""
+    """How many bytes are recorded, asked without disturbing a writer."""
     return int(server.get(f"/api/uploads/{path.rsplit('/', 1)[-1]}").json()["offset"])
 
 
@@ -90,7 +90,7 @@ def patch(server: Server, path: str, body: object, start: int = 0, checksum: str
 
 
 def head_of(method: str, path: str, length: int, headers: Mapping[str, str]) -> bytes:
-    """The head of a request as it stands on the wire."""
+    """The head of a request as raw bytes."""
     fields = {"Host": "127.0.0.1", "Content-Length": str(length), **headers}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -105,20 +105,20 @@ def patch_head(
 
 
 def assert_stored(server: Server, path: str, content: bytes = CONTENT) -> None:
-    """The published file has exactly those bytes."""
+    """Assert that the published file has exactly those bytes."""
     digest = stored_sha256(server, path.rsplit("/", 1)[-1])
     assert digest == hashlib.sha256(content).hexdigest()
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server has nothing more to say, and says so."""
+    """Whether the server has closed the connection."""
     with suppress(ConnectionError):
         return connection.recv(1) == b""
     return True
 
 
 def reset(connection: socket.socket) -> None:
-    """Break a connection as a network does: without a farewell."""
+    """Reset a connection, as a failing network does."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     socket.socket.close(connection)
 
@@ -188,7 +188,7 @@ def test_concurrent_slow_uploads_do_not_mix(server: Server) -> None:
         content = random_bytes(400_000 + number, number)
         path = create(server, len(content))
         with closing(server.connect()) as connection:
-            # The checksum keeps the bytes in the program's own buffers.
+            # The checksum keeps the bytes in the program's buffers.
             digest = base64.b64encode(hashlib.md5(content).digest()).decode()
             checksum = {"Upload-Checksum": f"md5 {digest}"}
             connection.sendall(patch_head(path, len(content), headers=checksum))
@@ -327,7 +327,7 @@ def test_a_client_that_expects_100_gets_it(server: Server) -> None:
         connection.sendall(patch_head(path, len(CONTENT), headers=expect))
         assert read_response(connection)[0] == 100
         connection.sendall(CONTENT)
-        while (status := read_response(connection)[0]) == 100:  # Werkzeug says it twice.
+        while (status := read_response(connection)[0]) == 100:  # Werkzeug sends it twice.
             pass
         assert status == 204
     assert_stored(server, path)

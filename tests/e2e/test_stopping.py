@@ -1,4 +1,4 @@
-"""The server ends when it is told to, whenever and however often that is."""
+"""The server ends when it is told to, whenever and however often."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNALS = 300
 
 
 def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -> None:
-    """A handler that waits for a lock which the interrupted code holds would wait for ever."""
+    """Catches a signal handler that waits for a lock which the interrupted code holds."""
     server = Server(tmp_path, {})
     command = [sys.executable, "-m", "app.server.background_worker"]
     with subprocess.Popen(command, cwd=ROOT, env=server.environment) as worker:

@@ -31,7 +31,7 @@ HEAD = (
 
 
 def kill_top(server: Server) -> list[psutil.Process]:
-    """Kill the supervisor alone; the processes it had."""
+    """Kill only the supervisor; the processes it had."""
     assert server.process is not None
     _, *below = server.processes()
     server.process.kill()
@@ -40,7 +40,7 @@ def kill_top(server: Server) -> list[psutil.Process]:
 
 
 def is_refused(server: Server) -> bool:
-    """Whether nobody listens on the port."""
+    """Whether no one listens on the port."""
     try:
         server.connect().close()
     except ConnectionRefusedError:
@@ -51,7 +51,7 @@ def is_refused(server: Server) -> bool:
 
 
 def run_server(folder: Path, **options: str) -> subprocess.CompletedProcess[str]:
-    """A server that is expected not to start."""
+    """Run a server that is expected not to start."""
     server = Server(folder, options)
     return subprocess.run(
         [sys.executable, "-m", "app.server.supervisor"],
@@ -158,7 +158,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What has been written so far."""
+        """The output so far."""
         with suppress(BlockingIOError, OSError):
             while more := os.read(self._reader, 65536):
                 self._text += more.decode()

@@ -1,4 +1,4 @@
-"""How much of an attack is run."""
+"""How long each attack runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 class Scaled(Protocol):
-    """Picks a number of rounds, clients or seconds by how long the run may take."""
+    """A number of rounds, clients or seconds, by how long the run may take."""
 
     def __call__(self, *, short: int, long: int) -> int:
         """`short` in `make test`, `long` in `make attack`."""

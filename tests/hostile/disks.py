@@ -22,7 +22,7 @@ class Disk:
     folder: Path
 
     def fill(self) -> None:
-        """Take every byte that is left."""
+        """Use every free byte."""
         with (self.folder / "filler").open("ab", buffering=0) as file:
             for size in (len(BLOCK), 1):
                 with suppress(OSError):
@@ -30,12 +30,12 @@ class Disk:
                         pass
 
     def empty(self) -> None:
-        """Give it back."""
+        """Free the space again."""
         (self.folder / "filler").unlink()
 
 
 def run(*command: str) -> None:
-    """Run a command that takes root; the test is skipped where it cannot."""
+    """Run a command that needs root; without root the test is skipped."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system takes root")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -45,7 +45,7 @@ def run(*command: str) -> None:
 
 @contextmanager
 def small_disks(folder: Path, *names: str, megabytes: int) -> Iterator[dict[str, Disk]]:
-    """Disks of so many megabytes in memory, mounted at these paths below `folder`, in order."""
+    """Disks in memory, mounted at these paths below `folder`, in order."""
     with ExitStack() as stack:
         disks = {}
         for name in names:
@@ -59,17 +59,17 @@ def small_disks(folder: Path, *names: str, megabytes: int) -> Iterator[dict[str,
 
 @dataclass
 class BreakableDisk:
-    """An ext4 file system in a file, that turns read-only where the kernel meets an error in it."""
+    """An ext4 file system in a file; it turns read-only at the first error, as real ones do."""
 
     folder: Path
     image: Path
 
     def mount(self) -> None:
-        """At `folder`."""
+        """Mount it at `folder`."""
         run("mount", "-o", "loop,errors=remount-ro", str(self.image), str(self.folder))
 
     def turn_read_only(self) -> None:
-        """As the kernel does with a disk that fails, open files or not."""
+        """What the kernel does with a failing disk, whether files are open or not."""
         words = ["findmnt", "-no", "SOURCE", str(self.folder)]
         device = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
         trigger = Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error")
@@ -89,7 +89,7 @@ class BreakableDisk:
 
 @contextmanager
 def breakable_disk(folder: Path, image: Path, *, megabytes: int) -> Iterator[BreakableDisk]:
-    """A disk of so many megabytes."""
+    """A disk of that size."""
     folder.mkdir(parents=True)
     image.touch()
     os.truncate(image, megabytes * 1024 * 1024)

@@ -39,7 +39,7 @@ HEADER_FAULTS = (
     b"Content-Length: -%d",
     b"Content-Length: %d\r\nContent-Length: 0",
 )
-"""Each leaves open how long the body is."""
+"""Each leaves the length of the body ambiguous."""
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
@@ -54,12 +54,12 @@ class Shape:
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join(self.tokens)
 
 
 def random_shape(random: Random, payload: bytes, faults: int) -> Shape:
-    """`payload` in chunks, with so many of the tokens replaced by faulty ones."""
+    """`payload` in chunks, with some of the tokens replaced by faulty ones."""
     tokens: list[tuple[str, bytes]] = []
     for piece in _cut(random, payload):
         tokens += [("size", b"%x" % len(piece)), ("extension", _sometimes(random, EXTENSIONS))]
@@ -97,7 +97,7 @@ def _spoil(random: Random, kind: str, token: bytes) -> bytes:
 
 
 class Malformed(Exception):
-    """No reader may go on behind such a body."""
+    """No reader may continue after such a body."""
 
 
 def end_of_body(data: bytes) -> int | None:

@@ -1,4 +1,4 @@
-"""Clients that upload all the time, and know what was acknowledged."""
+"""Clients that upload without pause, and remember what was acknowledged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_CHUNKS = 6
 
 @contextmanager
 def working(work: Callable[[Event, int], None], clients: int) -> Iterator[None]:
-    """`work(stop, number)` in so many threads; the end of the context sets `stop` and waits."""
+    """`work(stop, number)` in `clients` threads; the end of the context sets `stop` and waits."""
     stop = Event()
     with ThreadPoolExecutor(clients) as pool:
         tasks = [pool.submit(work, stop, number) for number in range(clients)]
@@ -37,7 +37,7 @@ def working(work: Callable[[Event, int], None], clients: int) -> Iterator[None]:
 
 @dataclass
 class Load:
-    """What the clients of one server were told."""
+    """What one server acknowledged to its clients."""
 
     server: Server
     stored: dict[str, str] = field(default_factory=dict)
@@ -45,21 +45,21 @@ class Load:
     begun: dict[str, int] = field(default_factory=dict)
     """Bytes acknowledged by the id of an upload that was left unfinished."""
     refused: Counter[tuple[int, str]] = field(default_factory=Counter)
-    """Status and code of what was refused."""
+    """Status and code of refused requests."""
 
     def running(self, clients: int) -> AbstractContextManager[None]:
-        """So many clients at once, until the context ends."""
+        """Clients that upload until the context ends."""
         return working(self._upload_until, clients)
 
     def run(self, seconds: float, *, clients: int = 4) -> Counter[tuple[int, str]]:
-        """Upload for so long; what was refused meanwhile."""
+        """Upload for that long; what was refused meanwhile."""
         before = self.refused.copy()
         with self.running(clients):
             time.sleep(seconds)
         return self.refused - before
 
     def check(self) -> None:
-        """Everything that was acknowledged is there."""
+        """Assert that everything acknowledged is stored."""
         for upload_id, sha256 in self.stored.items():
             answer = self.server.get(f"/media/{upload_id}")
             assert answer.status_code == 200, (upload_id, answer.text)

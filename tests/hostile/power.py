@@ -1,4 +1,4 @@
-"""A disk whose power can be cut: what the kernel had in memory only is then gone.
+"""A disk whose power can be cut: what the kernel had only in memory is gone.
 
 An ext4 file system in a file, on a loop device that passes everything on at once (direct I/O). A
 copy of the file is the disk as the machine would find it when it starts again.
@@ -22,7 +22,7 @@ from tests.live_server import Server
 
 MEGABYTES = 512
 COMMIT_SECONDS = 600
-"""By itself the file system writes nothing before; the kernel's own limit for data is 30 s."""
+"""The file system writes nothing by itself before this; the kernel's limit for data is 30 s."""
 QUIET_SECONDS = 0.2
 WRITTEN_SECTORS = 6
 """The column of /sys/block/*/stat."""
@@ -37,12 +37,12 @@ class PoweredDisk:
     device: str
 
     def image_after_power_cut(self, server: Server, target: Path) -> None:
-        """Copy the disk as it is at this instant, at which the server stands still."""
+        """Copy the disk as it is now, with the server paused."""
         for process in server.processes():
             with suppress(psutil.NoSuchProcess):
                 process.suspend()
         written = -1
-        while written != self._written_sectors():  # A sync may still be on its way.
+        while written != self._written_sectors():  # A sync may still be running.
             written = self._written_sectors()
             time.sleep(QUIET_SECONDS)
             subprocess.run(["cp", "--sparse=always", self.image, target], check=True)
@@ -53,7 +53,7 @@ class PoweredDisk:
 
 
 def new_image(path: Path) -> Path:
-    """An empty file system; the test is skipped where there cannot be one."""
+    """An empty file system; without loop devices the test is skipped."""
     if shutil.which("mkfs.ext4") is None:
         pytest.skip("mkfs.ext4 is not installed")
     with path.open("wb") as file:

@@ -1,6 +1,6 @@
-"""Files on their way to a server by each protocol, over lines that break.
+"""Files sent with each protocol, over connections that break.
 
-Each sender notes what the server has acknowledged, and fails as soon as the server knows less.
+Each sender remembers what the server acknowledged, and fails if the server ever knows less.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tests.live_server import Server
 MOST_BYTES = 700_000
 CHUNK_BYTES = 100_000
 CUT_SHARE = 0.3
-"""Of the requests over a bad line."""
+"""Share of the requests that a bad line cuts."""
 STALL_SECONDS = 0.3
 FINISH_SECONDS = 120
-"""After it a sender that still has no answer over a good line is stuck."""
+"""A sender without an answer over a good line for this long is stuck."""
 
 BUSY = {409, 503}
-"""An earlier request of the same sender may still be at the bytes."""
+"""An earlier request of the same sender may still be writing."""
 
 
 @dataclass
 class Line:
-    """The way to a server; a bad one breaks off some requests in the middle of their body."""
+    """The connection to a server; a bad one breaks off some requests within their body."""
 
     server: Server
     is_bad: bool = False
@@ -45,7 +45,7 @@ class Line:
     def ask(
         self, rng: Random, method: str, path: str, body: bytes = b"", **headers: str
     ) -> Answer | None:
-        """The answer to a request; None where the connection broke, for whatever reason."""
+        """The answer to a request; None if the connection broke, for whatever reason."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = request_bytes(self.server, method, path, body, named)
         is_cut = self.is_bad and rng.random() < CUT_SHARE
@@ -64,7 +64,7 @@ class Line:
 
 
 class Sender:
-    """One file. `step` sends one request; acknowledged bytes are counted from the first one on."""
+    """One file, sent a request a `step`; `acknowledged` is its contiguous prefix in bytes."""
 
     def __init__(self, line: Line, seed: int) -> None:
         self.rng = Random(seed)
@@ -76,7 +76,7 @@ class Sender:
         self.files: dict[str, str] = {}
 
     def step(self) -> None:
-        """One request more, or two."""
+        """Send the next request, or two."""
         if not self.id:
             self.create()
             return
@@ -89,15 +89,15 @@ class Sender:
         raise NotImplementedError
 
     def look(self) -> int | None:
-        """The offset that the server tells; None where it did not answer."""
+        """The offset the server reports; None if it did not answer."""
         raise NotImplementedError
 
     def send(self, offset: int) -> None:
-        """Send bytes from there on."""
+        """Send bytes from that offset on."""
         raise NotImplementedError
 
     def known_offset(self) -> int | None:
-        """The same, which is never before what was acknowledged."""
+        """The offset the server reports, which never falls below what was acknowledged."""
         offset = self.look()
         if offset is not None:
             assert offset >= self.acknowledged, f"{self}: {offset} < {self.acknowledged}"
@@ -105,19 +105,19 @@ class Sender:
         return offset
 
     def acknowledge(self, offset: int) -> None:
-        """The server has said that it has so many bytes."""
+        """Note that the server has acknowledged the bytes up to `offset`."""
         self.acknowledged = max(self.acknowledged, offset)
         if offset == len(self.content) and not self.is_complete:
             self.is_complete = True
             self.files[self.id] = hashlib.sha256(self.content).hexdigest()
 
     def forget_unfinished(self) -> None:
-        """After a power cut, where only finished files were promised to survive it."""
+        """Expect nothing of an unfinished file: only finished ones were promised to survive."""
         if not self.is_complete:
             self.acknowledged = 0
 
     def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer | None:
-        """The answer; never one that tells of a fault of the server's."""
+        """The answer to a request, which must not be a server error."""
         answer = self.line.ask(self.rng, method, path, body, **headers)
         if answer is not None:
             assert answer.status < 400 or answer.status in BUSY, f"{self}: {answer}"
@@ -133,7 +133,7 @@ class Tus(Sender):
     VERSION = "1.0.0"
 
     def create(self) -> None:
-        """An empty file needs a request with no bytes besides."""
+        """Create without bytes."""
         length = str(len(self.content))
         answer = self.ask("POST", "/tus/", Tus_Resumable=self.VERSION, Upload_Length=length)
         if answer is not None:
@@ -191,23 +191,23 @@ class Draft(Sender):
 
 
 class Form(Sender):
-    """Dropzone's form, a chunk a request."""
+    """Dropzone's form, one chunk per request."""
 
     def __init__(self, line: Line, seed: int) -> None:
         super().__init__(line, seed)
         self.file = ChunkedFile(self.content, CHUNK_BYTES)
 
     def create(self) -> None:
-        """The first chunk does."""
+        """The first chunk creates it."""
         self.send(0)
 
     def look(self) -> int | None:
-        """What the page asks."""
+        """Ask the API, as the page does."""
         answer = self.ask("GET", f"/api/uploads/{self.id}")
         return None if answer is None else int(answer.json()["offset"])
 
     def send(self, offset: int) -> None:
-        """The chunk with the byte at the offset; a part of it may be there already."""
+        """Send the chunk that holds the offset; part of it may be stored already."""
         answer = self.post(offset // CHUNK_BYTES)
         if answer is not None:
             self.id = answer.json()["id"]
@@ -219,7 +219,7 @@ class Form(Sender):
 
 
 class Raw(Form):
-    """Dropzone's `binaryBody`: the fields in the query, the bytes as they are."""
+    """Dropzone's `binaryBody`: fields in the query string, raw bytes."""
 
     def post(self, index: int) -> Answer | None:
         """One chunk."""
@@ -228,10 +228,10 @@ class Raw(Form):
 
 
 class Batch(Sender):
-    """Some whole files in one request, sent again until there are receipts."""
+    """Several whole files in one request, sent again until there are receipts."""
 
     def step(self) -> None:
-        """All of them."""
+        """Send all of them."""
         pieces = [self.content[start : start + 50_000] for start in range(0, MOST_BYTES, 50_000)]
         body = b"".join(self.part(number, piece) for number, piece in enumerate(pieces))
         boundary = f"--{BOUNDARY}--\r\n".encode()
@@ -246,7 +246,7 @@ class Batch(Sender):
         self.is_complete = True
 
     def part(self, number: int, piece: bytes) -> bytes:
-        """A file after its fingerprint, by which one that is stored is not stored again."""
+        """A file after its fingerprint, so that a stored one is not stored again."""
         digest = hashlib.sha256(piece).hexdigest()
         disposition = f"--{BOUNDARY}\r\nContent-Disposition: form-data; name="
         fields = f'{disposition}"fingerprint"\r\n\r\n{digest}\r\n'
@@ -259,14 +259,14 @@ PROTOCOLS = (Form, Raw, Tus, Draft, Batch)
 
 @dataclass
 class Crowd:
-    """Senders of every protocol at once, each with one file after another."""
+    """Senders of every protocol at once, each sending one file after another."""
 
     line: Line
     seed: int = 0
     senders: list[Sender] = field(default_factory=list)
 
     def running(self, *, clients: int = len(PROTOCOLS)) -> AbstractContextManager[None]:
-        """So many senders at once, until the context ends; some files are unfinished then."""
+        """Senders that run until the context ends and leave some files unfinished."""
         return working(self._send_until, clients)
 
     def finish(self) -> None:
@@ -279,7 +279,7 @@ class Crowd:
                 sender.step()
 
     def check(self) -> None:
-        """Every file is what was sent."""
+        """Assert that every file is what was sent."""
         for sender in self.senders:
             for upload_id, sha256 in sender.files.items():
                 answer = self._fetch(upload_id)
@@ -287,9 +287,9 @@ class Crowd:
                 assert hashlib.sha256(answer.content).hexdigest() == sha256, str(sender)
 
     def _fetch(self, upload_id: str) -> requests.Response:
-        """A kill between the last byte and publication leaves the rest to whoever comes next.
+        """A kill between the last byte and publication leaves publishing to the next request.
 
-        That is the background worker, a minute later, or a client.
+        Otherwise the background worker does it, a minute later.
         """
         server = self.line.server
         answer = server.get(f"/media/{upload_id}")

@@ -1,4 +1,4 @@
-"""Clients that take their time, in a process of their own: `python -m tests.hostile.slow_clients`.
+"""Slow clients, in their own process: `python -m tests.hostile.slow_clients`.
 
 The first argument is JSON: `kind`, `port`, `count`, `addresses` (they come from so many) and `path`
 of a large file. Prints a line once all are connected; whenever the server ends a connection another
@@ -27,7 +27,7 @@ BODY_BYTES = 1_000_000
 
 @dataclass
 class Attack:
-    """What all of them do, and what with."""
+    """What all clients do, and with which parameters."""
 
     kind: str
     port: int
@@ -37,7 +37,7 @@ class Attack:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def run(self) -> None:
-        """Connect all, say so, and go on until standard input ends."""
+        """Connect all, report it, and continue until standard input ends."""
         room = asyncio.Semaphore(CONNECTS_AT_ONCE)
         tasks = [asyncio.create_task(self._keep_on(number, room)) for number in range(self.count)]
         async with asyncio.timeout(120):
@@ -67,7 +67,7 @@ class Attack:
             await asyncio.sleep(0.1)
 
     async def send(self, sock: socket.socket, text: str) -> None:
-        """All of it."""
+        """The whole body."""
         await self.loop.sock_sendall(sock, text.encode())
 
     async def wait_for_end(self, sock: socket.socket) -> None:
@@ -77,23 +77,23 @@ class Attack:
 
 
 def address(number: int) -> str:
-    """One of the machine's own, none of which is 127.0.0.1."""
+    """A loopback address other than 127.0.0.1."""
     return f"127.1.{number // 250}.{number % 250 + 1}"
 
 
 async def unclosed(attack: Attack, sock: socket.socket) -> None:
-    """Ask for a last answer, and close nothing."""
+    """Ask for a last answer, and keep the connection open."""
     await attack.send(sock, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     await asyncio.sleep(HOLD_SECONDS)
 
 
 async def silent(attack: Attack, sock: socket.socket) -> None:
-    """Say nothing from the first byte on."""
+    """Send nothing at all."""
     await attack.wait_for_end(sock)
 
 
 async def dripped_headers(attack: Attack, sock: socket.socket) -> None:
-    """Say it slowly."""
+    """Send headers slowly."""
     await attack.send(sock, "GET /healthz HTTP/1.1\r\nHost: a\r\n")
     while True:
         await asyncio.sleep(PAUSE_SECONDS)
@@ -115,13 +115,13 @@ async def stalled_body(attack: Attack, sock: socket.socket) -> None:
 
 
 async def unread(attack: Attack, sock: socket.socket) -> None:
-    """Ask for a large file, and take none of it."""
+    """Request a large file, and read none of it."""
     await attack.send(sock, f"GET {attack.path} HTTP/1.1\r\nHost: a\r\n\r\n")
     await asyncio.sleep(3600)
 
 
 def chunk_head() -> str:
-    """Of the one chunk of a new upload."""
+    """Headers of the only chunk of a new upload."""
     query = f"dzuuid={os.urandom(8).hex()}&dzchunkindex=0&dztotalfilesize={BODY_BYTES}"
     query += f"&dzchunksize={BODY_BYTES}&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=a.mp4"
     return f"POST /upload?{query} HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
@@ -138,7 +138,7 @@ BEHAVIOURS: dict[str, Callable[[Attack, Any], Awaitable[None]]] = {
 
 
 async def main() -> None:
-    """Run the attack that the arguments tell of."""
+    """Run the attack given by the arguments."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     await Attack(**json.loads(sys.argv[1])).run()

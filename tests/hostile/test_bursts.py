@@ -1,4 +1,4 @@
-"""What many requests at once take of the server's memory, and that they give it back."""
+"""Many requests at once take little of the server's memory, and free it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ HALF = os.urandom(MIB // 2)
 DIGEST = base64.b64encode(hashlib.sha1(HALF + HALF).digest()).decode()
 
 MOST_FOR_EACH = 0.2 * MIB
-"""Of the memory of a request under way, whose body of 1 MiB is held back until its sum is known."""
+"""Memory of a running request, whose body of 1 MiB is held until its checksum is known."""
 
 MOST_KEPT = 24 * MIB
-"""By each process, once the burst is over: blocks and threads for the next request."""
+"""Kept by each process after the burst: blocks and threads for the next request."""
 
 GIVEN_BACK_SECONDS = 60
 
 
 def memory(server: Server) -> int:
-    """What the workers have for themselves, and their shares of the rest, in bytes."""
+    """Proportional memory of all workers in bytes."""
     return sum(worker.memory_full_info().pss for worker in server.web_workers())
 
 
@@ -51,7 +51,7 @@ def create_upload(server: Server, session: requests.Session) -> str:
 
 
 def head_of_patch(path: str) -> bytes:
-    """The request, but for its body."""
+    """The request without its body."""
     return (
         f"PATCH {path} HTTP/1.1\r\nHost: a\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\n"
         f"Content-Type: application/offset+octet-stream\r\nUpload-Checksum: sha1 {DIGEST}\r\n"
@@ -71,7 +71,7 @@ def half_sent(server: Server, count: int) -> Iterator[list[socket.socket]]:
 
 
 def status_of(connection: socket.socket) -> bytes:
-    """Of the answer, which has no body."""
+    """Status of the answer, which has no body."""
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):
         answer += connection.recv(65536)
@@ -85,11 +85,11 @@ def test_a_burst_of_checksummed_requests_takes_little_memory_and_frees_it(
     server = start_server(SLUICE_DURABILITY="none")
     processes = len(server.web_workers())
     with half_sent(server, processes):
-        pass  # What a process loads for its first request of the kind.
+        pass  # Loads what a process needs for its first request of this kind.
     fresh, fresh_threads = memory(server), thread_count(server)
     with half_sent(server, count) as connections:
         wait_until(lambda: thread_count(server) >= count, "each request has a thread")
-        time.sleep(1.5)  # Blocks are written, and taken anew, once a second.
+        time.sleep(1.5)  # Blocks are written, and borrowed again, once a second.
         peak = memory(server)
         for connection in connections:
             connection.sendall(HALF)

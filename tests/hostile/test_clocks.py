@@ -27,19 +27,19 @@ DAY = 24 * 3600
 
 @dataclass
 class MovedClock:
-    """What all processes of a server take for the time of day; nothing else of them is changed."""
+    """The time of day that all processes of a server see; nothing else is changed."""
 
     file: Path
     library: Path
 
     def set(self, days: int) -> None:
-        """So far from the real one, at once."""
+        """Set the clock this far from the real one, at once."""
         with self.file.open("r+b") as file:
             file.write(struct.pack("=q", days * DAY))
 
     @property
     def options(self) -> dict[str, str]:
-        """The environment of a server that goes by it."""
+        """The environment of a server that uses this clock."""
         return {"LD_PRELOAD": str(self.library), "MOVED_CLOCK_FILE": str(self.file)}
 
 
@@ -65,7 +65,7 @@ def server_time(server: Server) -> datetime:
 
 
 def check_alive(server: Server, upload_id: str, offset: int) -> None:
-    """It is there, and its client is told a time to come at which it expires."""
+    """Assert that the upload exists and expires in the future."""
     document = server.get(f"/api/uploads/{upload_id}").json()
     assert (document.get("state"), document.get("offset")) == ("receiving", offset), document
     assert datetime.fromisoformat(document["expires"]) > server_time(server)

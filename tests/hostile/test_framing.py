@@ -1,4 +1,4 @@
-"""One request gets one answer, wherever a liar says that its body ends."""
+"""One request gets one answer, wherever a forged length says its body ends."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def route(server: Server, template: Route) -> Route:
-    """The route with an upload of its own, where it wants one."""
+    """The route, with an upload of its own if it needs one."""
     if "{id}" not in template.path:
         return template
     headers = {"Tus-Resumable": "1.0.0", "Upload-Length": str(len(PAYLOAD))}
@@ -86,7 +86,7 @@ def route(server: Server, template: Route) -> Route:
 
 
 def converse(server: Server, pieces: list[bytes], *, ends: bool, pause: float) -> bytes | None:
-    """All that comes back; None where the server still keeps the connection in the end."""
+    """Everything the server sends; None if it keeps the connection open in the end."""
     received = b""
     with server.connect() as connection, suppress(ConnectionError):
         connection.settimeout(SECONDS)
@@ -105,7 +105,7 @@ def converse(server: Server, pieces: list[bytes], *, ends: bool, pause: float) -
 
 
 def attack(server: Server, random: Random, number: int) -> str:
-    """Send one body with a request behind it; what is wrong with what came back, if anything."""
+    """Send one body followed by a request; what is wrong with the answers, if anything."""
     template = route(server, ROUTES[number % len(ROUTES)])
     shape = random_shape(random, PAYLOAD, faults=random.choice([0, 1, 1, 1, 2]))
     sent = [template.head(b"Transfer-Encoding: chunked"), *shape.tokens, HIDDEN]
@@ -115,7 +115,7 @@ def attack(server: Server, random: Random, number: int) -> str:
     try:
         has_end = end_of_body(shape.body + HIDDEN) is not None
     except Malformed:
-        is_malformed = True  # This must end the connection whether or not its client does.
+        is_malformed = True  # The server must close the connection even if its client does not.
     received = converse(server, pieces, ends=not is_malformed, pause=random.choice([0, 0.05]))
     return judge(received, has_end=has_end, told=f"{pieces!r}")
 
@@ -158,7 +158,7 @@ def test_headers_of_ambiguous_length_close_the_connection(target: Server) -> Non
 
 @pytest.mark.parametrize("template", ROUTES, ids=lambda r: f"{r.method} {r.path[:14]}")
 def test_an_invalid_chunk_size_hides_no_request(target: Server, template: Route) -> None:
-    """The line was consumed and the next one read as a size: `0`, the end of the body."""
+    """Catches a parser that skips the line and reads the next one as a size: `0`, the end."""
     head = route(target, template).head(b"Transfer-Encoding: chunked")
     received = converse(target, [head + b"40 \r\n0\r\n", b"\r\n" + HIDDEN], ends=False, pause=0.1)
     assert judge(received, has_end=False, told=template.path) == ""

@@ -1,4 +1,4 @@
-"""Each folder full, or read-only, under load: the right statuses, nothing acknowledged is lost."""
+"""Full or read-only folders under load: the right statuses, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILED = (500, "storage_failed")
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[dict[str, Disk]]:
-    """One for each folder; the one of the database is around the one of the library."""
+    """One for each folder; the library's is mounted inside the database's."""
     with small_disks(tmp_path, "staging", "data", LIBRARY, megabytes=64) as made:
         yield made
 

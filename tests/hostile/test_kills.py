@@ -17,13 +17,13 @@ from tests.live_server import Server, running_server
 pytestmark = pytest.mark.e2e
 
 SERVER_SHARE = 0.1
-"""Of the kills hit every process of the server, which is then started again."""
+"""Share of the kills that hit every process of the server, which is then restarted."""
 
 
 def test_no_acknowledged_byte_is_lost_however_often_workers_and_connections_die(
     tmp_path_factory: pytest.TempPathFactory, scaled: Scaled
 ) -> None:
-    """The senders look after every broken request, and compare with what they were told."""
+    """The senders ask after every broken request, and compare with what was acknowledged."""
     rng = Random(29)
     with running_server(tmp_path_factory.mktemp("killed"), SLUICE_WORKERS="3") as server:
         crowd = Crowd(Line(server, is_bad=True))

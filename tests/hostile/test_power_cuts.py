@@ -1,6 +1,6 @@
-"""The power fails while files are on their way: what was acknowledged is on the disk.
+"""The power fails during uploads: what was acknowledged is on the disk.
 
-What is not shown: a disk that loses what it has acknowledged to the kernel itself.
+Not tested: a disk that loses what it has acknowledged to the kernel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_without_durability_a_power_cut_loses_bytes(tmp_path: Path) -> None:
 
 
 def upload_until_power_cut(folder: Path, durability: Durability, *, seed: int) -> Crowd:
-    """Senders that were interrupted, and `after.img`, the disk as it was then."""
+    """The interrupted senders; `after.img` is the disk at that moment."""
     image = new_image(folder / "before.img")
     with powered_disk(image, folder / "before") as disk:
         server = server_on(disk.folder, durability, folder)
@@ -59,11 +59,11 @@ def upload_until_power_cut(folder: Path, durability: Durability, *, seed: int) -
 
 
 def upload_after_power_cut(folder: Path, durability: Durability, crowd: Crowd) -> None:
-    """The files that were under way go on, from no byte that was promised to be kept."""
+    """Resume the unfinished files; no promised byte is missing."""
     with powered_disk(folder / "after.img", folder / "after") as disk:
         (disk.folder / "data").mkdir(exist_ok=True)
         marker = disk.folder / "data" / "boot"
-        if marker.exists():  # The machine has not really started again.
+        if marker.exists():  # The machine was not really restarted.
             _, _, rest = marker.read_text().partition(" ")
             marker.write_text(f"another-boot {rest}")
         server = server_on(disk.folder, durability, folder)
@@ -81,9 +81,9 @@ def upload_after_power_cut(folder: Path, durability: Durability, crowd: Crowd) -
 
 
 def wait_for_files(crowd: Crowd) -> None:
-    """Until some of each protocol are complete, unless that takes long.
+    """Wait until some files of each protocol are complete, unless that takes long.
 
-    The kernel writes by itself what it has had for 30 s; the disk is then no longer as old as the
+    The kernel writes what it has held for 30 s; the disk is then newer than the
     last sync, and the test says less.
     """
     deadline = time.monotonic() + 20
@@ -95,7 +95,7 @@ def wait_for_files(crowd: Crowd) -> None:
 
 
 def server_on(disk: Path, durability: Durability, folder: Path) -> Server:
-    """A server whose folders are on the disk, but for its log."""
+    """A server with its folders on the disk, except its log."""
     options = {
         "SLUICE_STAGING_DIR": str(disk / "staging"),
         "SLUICE_DATA_DIR": str(disk / "data"),

@@ -1,4 +1,4 @@
-"""Connections that go silent in the last bytes of a body, and what waits for them."""
+"""Connections that go silent in the last bytes of a body, and who waits for them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.e2e
 
 CONTENT = random_bytes(300_000, 17)
 SOON_SECONDS = 6.0
-"""Less than anyone waits for the end of a body whose range nobody wants: 10 s and 30 s."""
+"""Less than the time that the rest of an unwanted body is waited for: 10 s and 30 s."""
 
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """It takes bodies at any rate."""
+    """A server that accepts bodies at any rate."""
     folder = tmp_path_factory.mktemp("patient")
     with running_server(folder, SLUICE_MIN_BYTES_PER_SECOND="0") as server:
         yield server

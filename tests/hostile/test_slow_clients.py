@@ -1,4 +1,4 @@
-"""Whoever comes honestly is served at once, whatever many slow clients do beside."""
+"""Ordinary clients are served at once, whatever many slow clients do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 60
 def slow_clients(
     server: Server, kind: str, count: int, addresses: int, path: str
 ) -> Iterator[None]:
-    """So many, all connected, for the length of a context."""
+    """Connected slow clients, for the length of the context."""
     plan = {"kind": kind, "port": server.port, "count": count, "addresses": addresses}
     with subprocess.Popen(
         [sys.executable, "-m", "tests.hostile.slow_clients", json.dumps({**plan, "path": path})],
@@ -50,7 +50,7 @@ def slow_clients(
 
 
 def visit(server: Server) -> float:
-    """Seconds of one visit, with a connection of its own."""
+    """Seconds that one visit takes, on its own connection."""
     began = time.monotonic()
     with socket.create_connection(
         ("127.0.0.1", server.port), timeout=PATIENCE_SECONDS, source_address=(VISITOR, 0)
@@ -61,7 +61,7 @@ def visit(server: Server) -> float:
 
 
 def visits(server: Server, seconds: float) -> list[float]:
-    """How long each took, the longest last."""
+    """Seconds that each visit took, the longest last."""
     deadline, waits = time.monotonic() + seconds, []
     while time.monotonic() < deadline:
         waits.append(visit(server))
