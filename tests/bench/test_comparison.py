@@ -62,21 +62,21 @@ def rows(table: Table) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in table.rows}
 
 
-def test_a_row_stands_beside_the_limit_the_reference_and_dd(lab: Lab) -> None:
+def test_a_row_is_compared_with_the_limit_the_reference_and_dd(lab: Lab) -> None:
     found = [one for one in contenders(is_quick=True)[0] if one.name == who.RAW]
     row = rows(upload.table(lab, ONE, found))[who.RAW]
     assert row == ("1000 (1000-1000)", "0.90", "3.50", "0.80", *row[4:])
     assert row[4:] == ("0.40 (0.40-0.40)", "1.00", "5 (5-5)")
 
 
-def test_what_waits_for_the_disk_stands_beside_dd_that_waits(lab: Lab) -> None:
+def test_synced_results_are_compared_with_synced_dd(lab: Lab) -> None:
     lab.samples += [sample(f"{ONE.name}, {who.RAW_SYNCED}", number, 2.5) for number in range(3)]
     found = [one for one in contenders(is_quick=True)[0] if one.is_synced]
     of_limit, _, of_dd, *_ = rows(upload.table(lab, ONE, found))[who.RAW_SYNCED][1:]
     assert (of_limit, of_dd) == ("-", "0.80")
 
 
-def test_upload_targets_are_computed_and_what_is_absent_is_not_met(lab: Lab) -> None:
+def test_upload_targets_are_computed_and_missing_figures_do_not_meet_them(lab: Lab) -> None:
     found = verdicts(upload.targets(lab, ONE, EIGHT))
     assert found[f"{ONE.name}, {who.RAW}: rate, of C"] == "yes"
     assert found[f"{ONE.name}, {who.TUS}: rate, of tusd"] == "yes"
@@ -121,7 +121,7 @@ def many_files_lab(folder: Path, seconds: dict[str, float]) -> Lab:
     return lab
 
 
-def test_batches_are_held_against_one_at_a_time_and_against_what_syncs_as_much(
+def test_batches_are_compared_with_single_requests_and_with_equal_syncing(
     tmp_path: Path,
 ) -> None:
     lab = many_files_lab(
@@ -160,7 +160,7 @@ def test_every_benchmark_can_draw_a_run_that_measured_nothing(
     assert svg_of(benchmark.draw(Lab(tmp_path, True, 1, 1.0))).endswith("</svg>\n")
 
 
-def test_a_range_costs_the_difference_to_the_whole(tmp_path: Path) -> None:
+def test_a_range_costs_the_difference_from_the_whole(tmp_path: Path) -> None:
     lab = Lab(tmp_path, False, 1, 1.0)
     whole, _, ranges, _ = HTTP_JOBS
     lab.samples = [
@@ -185,7 +185,7 @@ def test_a_paired_ratio_is_none_without_pairs() -> None:
     assert paired_ratio([3.0, 4.0, 8.0], [3.0, 2.0, 2.0]) == 2.0
 
 
-def test_a_quick_run_leaves_out_slow_peers_and_most_that_wait() -> None:
+def test_a_quick_run_skips_slow_and_most_syncing_peers() -> None:
     quick, full = (contenders(is_quick=is_quick)[0] for is_quick in (True, False))
     assert names(quick) < names(full)
     assert {who.RAW, who.FORM, who.TUS, who.RAW_SYNCED} <= names(quick)

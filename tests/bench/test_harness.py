@@ -41,20 +41,20 @@ def test_a_lab_leaves_nothing_even_if_the_benchmark_fails(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_benchmark_does_not_begin_without_room(tmp_path: Path) -> None:
+def test_a_benchmark_does_not_start_without_disk_space(tmp_path: Path) -> None:
     huge = benchmark(needed_bytes=10**9 * GB)
     with pytest.raises(NotEnoughRoom), prepared_lab(huge, tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rounds_stop_when_the_time_is_over_but_not_before_the_first(tmp_path: Path) -> None:
+def test_rounds_stop_when_time_is_up_but_not_before_the_first(tmp_path: Path) -> None:
     assert list(Lab(tmp_path, False, 3, seconds=60.0).rounds()) == [0, 1, 2]
     assert list(Lab(tmp_path, False, 3, seconds=0.0).rounds()) == [0]
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(29.0, 2), (30.0, 3), (31.0, 3)])
-def test_a_round_that_would_not_end_in_time_does_not_begin(
+def test_a_round_that_would_not_end_in_time_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
 ) -> None:
     now = 0.0
@@ -67,7 +67,7 @@ def test_a_round_that_would_not_end_in_time_does_not_begin(
     assert begun == count
 
 
-def test_a_quick_run_begins_no_case_when_its_time_is_over_but_the_first(
+def test_a_quick_run_starts_only_the_first_case_when_time_is_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert list(Lab(tmp_path, True, 1, seconds=60.0).in_time("abc")) == ["a", "b", "c"]
@@ -76,11 +76,11 @@ def test_a_quick_run_begins_no_case_when_its_time_is_over_but_the_first(
     assert "left out: 2 cases" in capsys.readouterr().out
 
 
-def test_a_full_run_leaves_out_no_case(tmp_path: Path) -> None:
+def test_a_full_run_skips_no_case(tmp_path: Path) -> None:
     assert list(Lab(tmp_path, False, 1, seconds=-1.0).in_time("abc")) == ["a", "b", "c"]
 
 
-def test_what_one_benchmark_takes_of_a_quick_run_the_others_share() -> None:
+def test_the_time_one_benchmark_uses_of_a_quick_run_is_taken_from_the_others() -> None:
     parts = [10.0, 20.0, 30.0]
     assert quick_share(parts, 0, elapsed=0) == 10.0
     assert quick_share(parts, 1, elapsed=5.0) == pytest.approx(22.0)
@@ -101,7 +101,7 @@ def test_figures_of_a_quick_run_are_kept_out_of_the_documentation(
     assert "--docs wants a full run" in capsys.readouterr().err
 
 
-def test_cases_are_told_by_what_follows_a_prefix(tmp_path: Path) -> None:
+def test_cases_are_named_by_what_follows_a_prefix(tmp_path: Path) -> None:
     lab = Lab(tmp_path, True, 1, 1.0)
     names = ("4 MB, cp", "4 MB, ours", "14 MB, cp", "4 MB, cp")
     lab.samples = [Sample(case=name, round=0, byte_count=1, seconds=1.0) for name in names]
@@ -121,7 +121,7 @@ def test_a_quick_run_keeps_a_server_for_the_same_options(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_source_has_the_length_asked_for_and_no_pattern(tmp_path: Path) -> None:
+def test_a_source_has_the_requested_length_and_no_pattern(tmp_path: Path) -> None:
     source = Lab(tmp_path, True, 1, 1.0).source(1_000_001)
     content = source.read_bytes()
     assert len(content) == 1_000_001
@@ -140,7 +140,7 @@ def test_the_page_cache_is_filled_with_more_than_was_free_and_files_are_kept(
     assert (tmp_path / "sparse").stat().st_size == 4 * 4096
 
 
-def test_the_meter_counts_the_process_and_nobody_else() -> None:
+def test_the_meter_counts_only_the_process() -> None:
     busy = "import os\nwhile os.times().user < 0.3: pass\ninput()\n"
     short = "x = bytearray(30_000_000); del x\n"
     program = f"input(); print(flush=True)\n{busy}{short}print(flush=True); input()"
@@ -162,7 +162,7 @@ def test_the_meter_counts_the_process_and_nobody_else() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("send", [client.upload_raw, client.upload_form])
-def test_chunked_uploads_arrive_as_they_were(
+def test_chunked_uploads_arrive_unchanged(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send: client.Upload
 ) -> None:
     monkeypatch.setattr(client, "CHUNK_BYTES", 100_000)
@@ -188,7 +188,7 @@ def test_whole_files_are_all_sent_once(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_the_client_takes_whole_files_and_ranges(server: Server, tmp_path: Path) -> None:
+def test_the_client_fetches_whole_files_and_ranges(server: Server, tmp_path: Path) -> None:
     source = Lab(tmp_path, True, 1, 1.0).source(300_000)
     upload_id = client.upload_raw(server.port, source, 300_000)
     with Connection(server.port) as connection:
@@ -199,7 +199,7 @@ def test_the_client_takes_whole_files_and_ranges(server: Server, tmp_path: Path)
 
 
 @pytest.mark.e2e
-def test_an_answer_that_is_an_error_spoils_the_sample(server: Server, tmp_path: Path) -> None:
+def test_an_error_invalidates_the_sample(server: Server, tmp_path: Path) -> None:
     source = Lab(tmp_path, True, 1, 1.0).source(10)
     body = FileSlice(source, 0, 10)
     with Connection(server.port) as connection, pytest.raises(RequestFailed, match="400"):
@@ -221,7 +221,7 @@ def test_a_bench_server_runs_with_the_defaults_of_the_program(tmp_path: Path) ->
     assert environment["SLUICE_STAGING_DIR"].startswith(str(tmp_path))
 
 
-def test_a_server_counts_as_started_when_none_of_its_processes_works_any_more() -> None:
+def test_a_server_counts_as_started_once_its_processes_are_idle() -> None:
     program = "import os\nif os.fork() == 0:\n while os.times().user < 0.4: pass\ninput()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
         top = psutil.Process(process.pid)

@@ -46,7 +46,7 @@ def kept(server: PeerServer) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
-def test_a_peer_keeps_what_it_is_sent(lab: Lab, source: Path, peer: Uploads) -> None:
+def test_a_peer_stores_what_it_is_sent(lab: Lab, source: Path, peer: Uploads) -> None:
     with running(lab, peer) as server:
         peer.upload(server.port, source, LENGTH)
         assert b"".join(kept(server)) == source.read_bytes()
@@ -61,7 +61,7 @@ def test_a_peer_and_all_its_processes_end_with_the_sample(lab: Lab, peer: Peer) 
     assert not list(lab.folder.glob("peer*"))
 
 
-def test_the_limit_takes_several_files_at_once(lab: Lab, source: Path) -> None:
+def test_the_reference_receiver_accepts_several_files_at_once(lab: Lab, source: Path) -> None:
     if not can_run(LIMIT):
         pytest.skip("no C compiler; the benchmark leaves this case out, too")
     with running(lab, LIMIT) as server:
@@ -69,7 +69,7 @@ def test_the_limit_takes_several_files_at_once(lab: Lab, source: Path) -> None:
         assert list(kept(server)) == [source.read_bytes()] * 5
 
 
-def test_ftp_gives_the_whole_file(lab: Lab, source: Path) -> None:
+def test_ftp_sends_the_whole_file(lab: Lab, source: Path) -> None:
     with running(lab, FtpServer()) as server:
         (server.files / "film").write_bytes(source.read_bytes())
         retrieve(server.port, "film", LENGTH)
@@ -77,7 +77,7 @@ def test_ftp_gives_the_whole_file(lab: Lab, source: Path) -> None:
             retrieve(server.port, "film", LENGTH + 1)
 
 
-def test_all_shelves_but_ours_give_every_job_its_bytes(lab: Lab) -> None:
+def test_all_other_file_servers_serve_every_job(lab: Lab) -> None:
     files = Files(lab.source(AT_ONCE * 50_000, "large"), lab.source(50_000, "small"))
     for offer in offers()[0][1:]:
         with offer.open(lab, files) as shelf:
@@ -110,7 +110,7 @@ def test_a_peer_whose_program_is_missing_cannot_run(tmp_path: Path) -> None:
     assert not can_run(Tusd(program=tmp_path / "tusd"))
 
 
-def test_every_peer_that_is_here_has_a_version() -> None:
+def test_every_installed_peer_has_a_version() -> None:
     everybody: list[Peer] = [*HERE, FtpServer()]
     for peer in everybody:
         name, number, *_ = peer.version.split()

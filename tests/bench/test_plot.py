@@ -25,7 +25,7 @@ def test_labels_and_medians_are_text() -> None:
     assert {"MB/s", "tusd", "100", "A & B <c>", "200", "CPU s/GB", "0.27"} <= set(found)
 
 
-def test_ours_has_a_colour_of_its_own() -> None:
+def test_ours_has_its_own_colour() -> None:
     assert OURS in svg_of(Plot("Rates", (BARS,)))
     assert OURS not in svg_of(Plot("Rates", (Bars("MB/s", BARS.bars[:1]),)))
 
@@ -48,7 +48,7 @@ def test_the_same_figures_give_the_same_file(tmp_path: Path) -> None:
     assert (path.with_suffix(".json").read_text(), path.read_text()) == (figures, svg)
 
 
-def test_an_svg_has_neither_scripts_nor_references_to_other_places() -> None:
+def test_an_svg_has_neither_scripts_nor_external_references() -> None:
     root = ElementTree.fromstring(svg_of(Plot("Both", (BARS, LINES))))
     assert not list(root.iter(f"{SPACE}script"))
     targets = [value for one in root.iter() for name, value in one.items() if "href" in name]

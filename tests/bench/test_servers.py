@@ -47,7 +47,7 @@ def test_shapes_share_a_server_and_jobs_do_not(servers: Servers) -> None:
     assert servers.of(raw, "eight") is not one
 
 
-def test_what_ours_has_taken_is_removed(servers: Servers) -> None:
+def test_files_uploaded_to_ours_are_removed(servers: Servers) -> None:
     ours = contender(who.TUS)
     server = servers.of(ours, "one")
     path = ours.upload(server.port, servers.source, LENGTH)
@@ -59,7 +59,7 @@ def test_what_ours_has_taken_is_removed(servers: Servers) -> None:
     assert not any((server.folder / "data" / "library").iterdir())
 
 
-def test_what_a_peer_has_taken_is_removed(servers: Servers) -> None:
+def test_files_uploaded_to_a_peer_are_removed(servers: Servers) -> None:
     limit = contender(who.LIMIT.name)
     server = servers.of(limit, "one")
     files = server.folder / "files"
@@ -70,7 +70,7 @@ def test_what_a_peer_has_taken_is_removed(servers: Servers) -> None:
     assert not any(files.iterdir())
 
 
-def test_memory_is_above_that_of_a_fresh_server(servers: Servers) -> None:
+def test_memory_is_measured_above_that_of_a_fresh_server(servers: Servers) -> None:
     ours = contender(who.RAW)
     server = servers.of(ours, "one")
     with servers.meter(ours, "one") as first:

@@ -21,7 +21,7 @@ def test_a_cost_must_stay_within_its_limit(measured: float | None, is_met: bool)
     assert Target(what="cost", measured=measured, at_most=1.25).is_met is is_met
 
 
-def test_the_table_tells_met_missed_and_unmeasured_apart_and_counts() -> None:
+def test_the_table_distinguishes_and_counts_met_missed_and_unmeasured() -> None:
     table = target_table(
         [
             Target(what="rate", measured=0.9, at_least=0.85),

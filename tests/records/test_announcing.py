@@ -19,7 +19,7 @@ def records(database: Database, heard: list[str]) -> UploadRecords:
     return UploadRecords(database, heard.append)
 
 
-def test_an_upload_is_told_of_when_it_is_created_and_not_when_it_is_known(
+def test_an_upload_is_announced_when_created_and_not_when_found(
     records: UploadRecords, heard: list[str]
 ) -> None:
     records.add(new_upload(key="mine"))
@@ -28,7 +28,7 @@ def test_an_upload_is_told_of_when_it_is_created_and_not_when_it_is_known(
     assert heard == ["created"] * 3
 
 
-def test_each_step_is_told_of_once_though_two_try_it(
+def test_each_step_is_announced_once_even_if_two_try_it(
     records: UploadRecords, heard: list[str]
 ) -> None:
     upload, _ = records.add(new_upload())
@@ -39,7 +39,7 @@ def test_each_step_is_told_of_once_though_two_try_it(
     assert heard == ["created", "complete"]
 
 
-def test_steps_of_several_uploads_are_told_of_each(
+def test_steps_of_several_uploads_are_announced_one_by_one(
     records: UploadRecords, heard: list[str]
 ) -> None:
     stored = [records.add(new_upload())[0].id for _ in range(2)]

@@ -32,13 +32,13 @@ def in_threads(count: int, call: Callable[[int], object]) -> list[object]:
         return list(pool.map(run, range(count)))
 
 
-def test_an_upload_comes_back_as_it_was_added(records: UploadRecords) -> None:
+def test_an_upload_is_stored_as_it_was_added(records: UploadRecords) -> None:
     upload = new_upload(fingerprint="a:1:2", length=1 << 40)
     assert records.add(upload) == (upload, True)
     assert records.get(upload.id) == upload
 
 
-def test_an_upload_is_added_with_what_it_has_received(records: UploadRecords) -> None:
+def test_an_upload_is_added_with_its_received_ranges(records: UploadRecords) -> None:
     received = RangeSet.of([ByteRange(0, 60), ByteRange(70, 100)])
     upload = replace(new_upload(), received=received, state=UploadState.RECEIVING)
     records.add(upload)
@@ -58,7 +58,7 @@ def test_an_unknown_id_is_not_found(records: UploadRecords) -> None:
         records.declare_length(UNKNOWN, 1, NOW)
 
 
-def test_a_known_client_key_gives_the_earlier_upload(records: UploadRecords) -> None:
+def test_a_known_client_key_returns_the_earlier_upload(records: UploadRecords) -> None:
     first, second = new_upload(key="k"), new_upload(key="k", length=7)
     records.add(first)
     assert records.add(second) == (first, False)
@@ -75,7 +75,7 @@ def test_client_keys_of_different_owners_are_different_keys(records: UploadRecor
     assert records.find("third", "k") is None
 
 
-def test_many_adding_one_client_key_at_once_get_one_upload(records: UploadRecords) -> None:
+def test_concurrent_additions_with_one_client_key_get_one_upload(records: UploadRecords) -> None:
     uploads = [new_upload(key="k") for _ in range(8)]
     outcomes = in_threads(8, lambda number: records.add(uploads[number]))
     winners = [outcome for outcome in outcomes if isinstance(outcome, tuple) and outcome[1]]
@@ -149,14 +149,14 @@ def test_a_length_is_declared_once(records: UploadRecords) -> None:
     assert records.get(upload.id).active_at == at(3)
 
 
-def test_declaring_the_length_of_what_is_there_moves_to_verifying(records: UploadRecords) -> None:
+def test_declaring_the_received_length_moves_to_verifying(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=None))
     records.add_received(upload, ByteRange(0, 10), at(1))
     assert records.declare_length(upload.id, 10, at(2)).state is UploadState.VERIFYING
     assert records.get(upload.id).state is UploadState.VERIFYING
 
 
-def test_completion_notes_its_time(records: UploadRecords) -> None:
+def test_completion_records_its_time(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     records.move(upload.id, UploadState.VERIFYING, at(1))
     complete = records.move(upload.id, UploadState.COMPLETE, at(2))
@@ -171,7 +171,7 @@ def test_an_illegal_step_changes_nothing(records: UploadRecords) -> None:
     assert records.get(upload.id) == upload
 
 
-def test_of_many_taking_one_step_exactly_one_succeeds(records: UploadRecords) -> None:
+def test_exactly_one_of_many_concurrent_steps_succeeds(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     outcomes = in_threads(8, lambda n: records.move(upload.id, UploadState.EXPIRED, at(n)))
     winners = [outcome for outcome in outcomes if isinstance(outcome, Upload)]
@@ -180,7 +180,7 @@ def test_of_many_taking_one_step_exactly_one_succeeds(records: UploadRecords) ->
     assert records.get(upload.id) == winners[0]
 
 
-def test_of_two_different_ends_exactly_one_is_taken(records: UploadRecords) -> None:
+def test_exactly_one_of_two_different_ends_succeeds(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     ends = [UploadState.VERIFYING, UploadState.CANCELLED, UploadState.EXPIRED]
     outcomes = in_threads(3, lambda n: records.move(upload.id, ends[n], at(n)))
@@ -201,7 +201,7 @@ def test_a_step_for_idle_uploads_is_refused_after_activity(records: UploadRecord
     assert moved.state is UploadState.EXPIRED
 
 
-def test_many_receiving_at_once_lose_nothing(records: UploadRecords) -> None:
+def test_concurrent_receipts_lose_nothing(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=160))
     outcomes = in_threads(
         16, lambda n: records.add_received(upload, ByteRange(n * 10, n * 10 + 10), at(n))
@@ -212,7 +212,7 @@ def test_many_receiving_at_once_lose_nothing(records: UploadRecords) -> None:
     assert len(started) == 1
 
 
-def test_an_upload_gets_its_name_late_unless_it_has_ended(records: UploadRecords) -> None:
+def test_an_upload_can_be_named_late_unless_it_has_ended(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     assert records.rename(upload.id, "film.mp4").filename == "film.mp4"
     assert records.get(upload.id).filename == "film.mp4"
@@ -223,7 +223,7 @@ def test_an_upload_gets_its_name_late_unless_it_has_ended(records: UploadRecords
         records.rename(UNKNOWN, "other.mp4")
 
 
-def test_a_key_that_was_forgotten_is_free_for_another_upload(records: UploadRecords) -> None:
+def test_a_forgotten_key_is_free_for_another_upload(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(key="k"))
     records.forget_key(upload.id)
     assert records.find(upload.owner, "k") is None
@@ -231,13 +231,13 @@ def test_a_key_that_was_forgotten_is_free_for_another_upload(records: UploadReco
     assert records.add(new_upload(key="k"))[1]
 
 
-def test_a_digest_is_noted(records: UploadRecords) -> None:
+def test_a_digest_is_recorded(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     records.set_sha256(upload.id, "ab" * 32)
     assert records.get(upload.id) == replace(upload, sha256="ab" * 32)
 
 
-def test_a_removed_upload_was_never_there(records: UploadRecords) -> None:
+def test_a_removed_upload_leaves_no_trace(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(key="k"))
     records.add_received(upload, ByteRange(0, 10), at(1))
     records.remove(upload.id)

@@ -5,7 +5,7 @@ from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 
 
-def test_uploads_under_way_are_counted_by_their_state(records: UploadRecords) -> None:
+def test_unfinished_uploads_are_counted_by_state(records: UploadRecords) -> None:
     first, *_ = [records.add(new_upload(number))[0] for number in range(3)]
     records.move(first.id, UploadState.CANCELLED, NOW)
     assert records.count_active() == {
@@ -15,5 +15,5 @@ def test_uploads_under_way_are_counted_by_their_state(records: UploadRecords) ->
     }
 
 
-def test_without_uploads_every_state_has_none(records: UploadRecords) -> None:
+def test_without_uploads_every_count_is_zero(records: UploadRecords) -> None:
     assert set(records.count_active().values()) == {0}

@@ -24,14 +24,14 @@ def covered(*, key: str | None = None, owner: str = "someone") -> Upload:
     return replace(upload, received=received, state=UploadState.VERIFYING)
 
 
-def test_several_are_added_as_they_are(records: UploadRecords) -> None:
+def test_several_uploads_are_added_unchanged(records: UploadRecords) -> None:
     uploads = [covered() for _ in range(5)]
     assert records.add_all(uploads) == [(upload, True) for upload in uploads]
     assert [records.get(upload.id) for upload in uploads] == uploads
     assert records.add_all([]) == []
 
 
-def test_a_key_that_is_known_brings_back_the_earlier_one(records: UploadRecords) -> None:
+def test_a_known_key_in_a_group_returns_the_earlier_upload(records: UploadRecords) -> None:
     earlier = covered(key="known")
     records.add(earlier)
     fresh, late = covered(), covered(key="known")
@@ -40,18 +40,18 @@ def test_a_key_that_is_known_brings_back_the_earlier_one(records: UploadRecords)
         records.get(late.id)
 
 
-def test_of_two_with_one_key_the_first_is_kept(records: UploadRecords) -> None:
+def test_of_two_uploads_with_one_key_the_first_is_kept(records: UploadRecords) -> None:
     first, second = covered(key="twin"), covered(key="twin")
     assert records.add_all([first, second]) == [(first, True), (first, False)]
 
 
-def test_keys_of_different_owners_do_not_meet(records: UploadRecords) -> None:
+def test_keys_of_different_owners_do_not_clash(records: UploadRecords) -> None:
     mine, yours = covered(key="same", owner="me"), covered(key="same", owner="you")
     records.add(mine)
     assert records.add_all([yours]) == [(yours, True)]
 
 
-def test_of_many_adding_the_same_keys_at_once_one_succeeds(records: UploadRecords) -> None:
+def test_exactly_one_of_many_adding_the_same_keys_succeeds(records: UploadRecords) -> None:
     groups = [[covered(key=f"key {number}") for number in range(20)] for _ in range(4)]
     outcomes = in_threads(4, lambda number: records.add_all(groups[number]))
     assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
@@ -59,7 +59,7 @@ def test_of_many_adding_the_same_keys_at_once_one_succeeds(records: UploadRecord
     assert all(ids == found[0] for ids in found)
 
 
-def test_several_take_a_step_and_keep_their_order(records: UploadRecords) -> None:
+def test_several_uploads_take_a_step_and_keep_their_order(records: UploadRecords) -> None:
     uploads = [covered() for _ in range(5)]
     records.add_all(uploads)
     ids = [upload.id for upload in uploads]
@@ -70,7 +70,7 @@ def test_several_take_a_step_and_keep_their_order(records: UploadRecords) -> Non
     assert [video.id for video in records.videos("someone", VideoList(), 9)] == ids[::-1]
 
 
-def test_where_one_may_not_take_the_step_none_does(records: UploadRecords) -> None:
+def test_if_one_may_not_take_the_step_none_does(records: UploadRecords) -> None:
     good, ended = covered(), covered()
     records.add_all([good, ended])
     records.move(ended.id, UploadState.CANCELLED, NOW)
@@ -82,7 +82,7 @@ def test_where_one_may_not_take_the_step_none_does(records: UploadRecords) -> No
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
-def test_an_upload_that_has_ended_gives_its_key_to_a_new_one(
+def test_an_ended_upload_passes_its_key_to_a_new_one(
     records: UploadRecords, is_alone: bool
 ) -> None:
     for _ in range(3):
@@ -96,7 +96,7 @@ def test_an_upload_that_has_ended_gives_its_key_to_a_new_one(
     assert records.add(covered(key="known")) == (ended, False)
 
 
-def test_only_an_upload_that_has_ended_gives_up_its_key(records: UploadRecords) -> None:
+def test_only_an_ended_upload_gives_up_its_key(records: UploadRecords) -> None:
     living, ended = covered(key="living"), covered(key="ended")
     records.add_all([living, ended])
     records.move(ended.id, UploadState.EXPIRED, NOW)
@@ -111,7 +111,7 @@ def test_only_an_upload_that_has_ended_gives_up_its_key(records: UploadRecords) 
     assert records.add(covered(key="living"), renews_key=True) == (living, False)
 
 
-def test_one_that_is_recorded_and_has_ended_meanwhile_stays_as_it_is(
+def test_a_recorded_upload_that_ended_meanwhile_is_unchanged(
     records: UploadRecords,
 ) -> None:
     known = covered(key="known")

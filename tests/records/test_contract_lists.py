@@ -40,7 +40,7 @@ def test_a_fingerprint_needs_the_same_owner_and_length(
 
 
 @pytest.mark.parametrize("state", UploadState)
-def test_a_fingerprint_finds_no_upload_that_is_gone(
+def test_a_fingerprint_does_not_find_ended_uploads(
     records: UploadRecords, state: UploadState
 ) -> None:
     upload, _ = records.add(new_upload(fingerprint="f"))
@@ -89,7 +89,7 @@ LENGTHS = [7, 7, 7, 0, 1, 2**40, 3, 3]
 
 @pytest.mark.parametrize("order", VideoOrder)
 @pytest.mark.parametrize("page", [1, 2, 3, 12])
-def test_pages_show_every_video_once_even_of_equal_ones(
+def test_pages_show_every_video_once_even_with_equal_times(
     records: UploadRecords, page: int, order: VideoOrder
 ) -> None:
     videos = [
@@ -179,7 +179,7 @@ def test_a_state_is_listed_longest_idle_first(records: UploadRecords) -> None:
     assert records.in_state(UploadState.COMPLETE, 10) == []
 
 
-def test_a_state_is_listed_up_to_and_with_the_time_given(records: UploadRecords) -> None:
+def test_a_state_is_listed_up_to_and_including_the_given_time(records: UploadRecords) -> None:
     for second in (1, 2, 3):
         records.add(new_upload(second, created_at=at(second)))
     listed = records.in_state(UploadState.RECEIVING, 10, idle_since=at(2))
@@ -194,7 +194,7 @@ def test_videos_without_a_digest_are_listed_oldest_first(records: UploadRecords)
     assert records.without_sha256(1) == [videos[1]]
 
 
-def test_states_are_told_of_the_uploads_that_exist(records: UploadRecords) -> None:
+def test_states_are_returned_for_existing_uploads(records: UploadRecords) -> None:
     one, _ = records.add(new_upload())
     other, _ = records.add(new_upload())
     records.add(new_upload())
@@ -207,7 +207,7 @@ def test_states_are_told_of_the_uploads_that_exist(records: UploadRecords) -> No
 
 
 @pytest.mark.parametrize("later", [0, 3600])
-def test_activity_is_moved_but_not_beyond_now(records: UploadRecords, later: float) -> None:
+def test_activity_is_moved_but_not_into_the_future(records: UploadRecords, later: float) -> None:
     old, recent, future = (
         records.add(new_upload(created_at=at(seconds)))[0] for seconds in (-10_000, -10, 10_000)
     )

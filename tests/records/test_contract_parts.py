@@ -39,7 +39,7 @@ def held(records: UploadRecords) -> Upload:
 
 
 @pytest.mark.parametrize("kind", UploadKind)
-def test_what_further_protocols_keep_comes_back_as_it_was(
+def test_protocol_specific_fields_are_stored_unchanged(
     records: UploadRecords, kind: UploadKind
 ) -> None:
     upload = replace(
@@ -54,13 +54,13 @@ def test_what_further_protocols_keep_comes_back_as_it_was(
     assert records.active(upload.owner, 1) == [upload]
 
 
-def test_uploads_without_any_of_it_have_none(records: UploadRecords) -> None:
+def test_uploads_without_protocol_specific_fields_have_none(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     found = records.get(upload.id)
     assert (found.kind, found.metadata, found.repr_digest) == (UploadKind.FILE, None, None)
 
 
-def test_parts_come_back_in_order_with_their_references(records: UploadRecords) -> None:
+def test_parts_are_stored_in_order_with_their_references(records: UploadRecords) -> None:
     parts = [Part(new_part().id, f"https://example.org/{number}?é=1") for number in range(12)]
     parts = [parts[3], *parts, parts[3]]
     whole, is_new = records.add(new_whole(), parts)
@@ -85,7 +85,7 @@ def test_a_known_key_keeps_the_parts_it_came_with(records: UploadRecords) -> Non
     assert records.parts(again.id) == []
 
 
-def test_parts_go_with_the_concatenation(records: UploadRecords) -> None:
+def test_parts_are_removed_with_the_concatenation(records: UploadRecords) -> None:
     part = held(records)
     whole = add_whole(records, part)
     records.remove(whole.id)
@@ -94,7 +94,7 @@ def test_parts_go_with_the_concatenation(records: UploadRecords) -> None:
     assert records.get(part.id) == part
 
 
-def test_a_part_may_be_forgotten_before_the_whole(records: UploadRecords) -> None:
+def test_a_part_may_be_removed_before_the_whole(records: UploadRecords) -> None:
     part = held(records)
     whole = add_whole(records, part)
     records.remove(part.id)
@@ -102,7 +102,9 @@ def test_a_part_may_be_forgotten_before_the_whole(records: UploadRecords) -> Non
     assert records.waiting_for(part.id) == [whole]
 
 
-def test_a_part_knows_who_waits_for_it_until_that_is_published(records: UploadRecords) -> None:
+def test_a_part_knows_which_files_wait_for_it_until_they_are_published(
+    records: UploadRecords,
+) -> None:
     part, other = held(records), held(records)
     first, second = add_whole(records, part, other), add_whole(records, part, part)
     assert {whole.id for whole in records.waiting_for(part.id)} == {first.id, second.id}
@@ -127,7 +129,7 @@ def test_a_part_that_has_its_bytes_is_held(records: UploadRecords) -> None:
     assert records.move(part.id, UploadState.EXPIRED, at(3)).state is UploadState.EXPIRED
 
 
-def test_a_part_whose_length_comes_last_is_held_with_it(records: UploadRecords) -> None:
+def test_a_part_whose_length_arrives_last_is_then_held(records: UploadRecords) -> None:
     part, _ = records.add(new_part(None))
     records.add_received(part, ByteRange(0, 10), at(1))
     assert records.declare_length(part.id, 10, at(2)).state is UploadState.HELD
@@ -147,7 +149,7 @@ def test_an_empty_whole_has_all_bytes_too(records: UploadRecords) -> None:
     assert (begun.state, begun.length) == (UploadState.VERIFYING, 0)
 
 
-def test_a_whole_that_has_moved_on_stays_as_it_is(records: UploadRecords) -> None:
+def test_a_whole_in_a_later_state_is_unchanged(records: UploadRecords) -> None:
     whole = add_whole(records, held(records))
     begun = records.add_parts(whole.id, 100, at(2))
     assert records.add_parts(whole.id, 100, at(3)) == begun
@@ -156,7 +158,7 @@ def test_a_whole_that_has_moved_on_stays_as_it_is(records: UploadRecords) -> Non
     assert records.get(whole.id) == complete
 
 
-def test_a_whole_that_has_ended_gets_no_bytes(records: UploadRecords) -> None:
+def test_an_ended_whole_gets_no_bytes(records: UploadRecords) -> None:
     whole = add_whole(records, held(records))
     ended = records.move(whole.id, UploadState.CANCELLED, at(2))
     with pytest.raises(UploadGone):
@@ -174,13 +176,13 @@ def test_a_whole_of_another_length_is_a_conflict(records: UploadRecords) -> None
     assert records.get(whole.id).state is UploadState.RECEIVING
 
 
-def test_of_many_noting_the_parts_at_once_all_see_the_same(records: UploadRecords) -> None:
+def test_concurrent_updates_of_the_parts_agree(records: UploadRecords) -> None:
     whole = add_whole(records, held(records))
     outcomes = in_threads(8, lambda n: records.add_parts(whole.id, 100, at(n)))
     assert set(outcomes) == {records.get(whole.id)}
 
 
-def test_bytes_beyond_a_length_that_was_told_meanwhile_are_refused(records: UploadRecords) -> None:
+def test_bytes_beyond_a_length_declared_meanwhile_are_refused(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload(length=None))
     records.add_received(upload, ByteRange(0, 10), at(1))
     told = records.declare_length(upload.id, 20, at(2))
@@ -189,7 +191,7 @@ def test_bytes_beyond_a_length_that_was_told_meanwhile_are_refused(records: Uplo
     assert records.get(upload.id) == told
 
 
-def test_forgetting_what_was_received_takes_every_unfinished_upload_back(
+def test_forgetting_received_bytes_resets_every_unfinished_upload(
     records: UploadRecords,
 ) -> None:
     part, complete = held(records), held_whole(records)
@@ -230,20 +232,20 @@ def test_earlier_activity_does_not_hide_later_one(records: UploadRecords) -> Non
     assert records.get(upload.id) == upload
 
 
-def test_an_upload_that_has_ended_is_not_active_again(records: UploadRecords) -> None:
+def test_an_ended_upload_does_not_become_active_again(records: UploadRecords) -> None:
     upload, _ = records.add(new_upload())
     ended = records.move(upload.id, UploadState.CANCELLED, at(1))
     records.touch(upload.id, at(9))
     assert records.get(upload.id) == ended
 
 
-def test_states_know_of_parts(records: UploadRecords) -> None:
+def test_states_include_parts(records: UploadRecords) -> None:
     part = held(records)
     assert records.states([part.id, UploadId("e" * 32)]) == {part.id: UploadState.HELD}
     assert records.in_state(UploadState.HELD, 10) == [part]
 
 
-def test_a_part_tells_the_complete_files_it_was_put_into(records: UploadRecords) -> None:
+def test_a_part_lists_the_complete_files_made_of_it(records: UploadRecords) -> None:
     part, other = held(records), held(records)
     wholes = [add_whole(records, part, other), add_whole(records, other, part)]
     add_whole(records, other)

@@ -21,7 +21,7 @@ def log_bytes(path: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def test_a_checkpoint_of_the_last_one_leaves_no_log(path: Path) -> None:
+def test_the_last_checkpoint_leaves_no_log(path: Path) -> None:
     with closing(sqlite3.connect(path)) as left_open:  # As by a process that was killed.
         left_open.execute("PRAGMA journal_mode=WAL")
         left_open.execute("CREATE TABLE facts (fact)")

@@ -33,7 +33,7 @@ def cramped(database: Database) -> Iterator[None]:
         connection.exec_driver_sql("PRAGMA max_page_count=1000000")
 
 
-def test_a_full_disk_is_no_room_and_then_there_is_room_again(database: Database) -> None:
+def test_a_full_disk_is_no_room_until_space_is_freed(database: Database) -> None:
     records = UploadRecords(database)
     large = new_upload(fingerprint="x" * 100_000)
     with cramped(database), pytest.raises(NoRoom):
@@ -76,7 +76,7 @@ def test_each_result_code_has_its_error(name: str, expected: type, is_wrapped: b
     assert type(as_upload_error(error)) is expected
 
 
-def test_broken_constraints_and_bugs_stay_what_they_are(database: Database) -> None:
+def test_constraint_errors_and_bugs_are_not_translated(database: Database) -> None:
     records = UploadRecords(database)
     upload, _ = records.add(new_upload())
     with pytest.raises(IntegrityError), database.write() as connection:
@@ -86,7 +86,7 @@ def test_broken_constraints_and_bugs_stay_what_they_are(database: Database) -> N
     assert records.get(upload.id) == upload
 
 
-def test_a_connection_that_was_opened_for_reading_alone_is_not_kept(database: Database) -> None:
+def test_a_read_only_connection_is_not_kept(database: Database) -> None:
     """SQLite opens a file of a read-only disk so, and then never writes with that connection."""
 
     def refuse_writes(connection: Connection) -> None:
@@ -102,7 +102,7 @@ def test_a_connection_that_was_opened_for_reading_alone_is_not_kept(database: Da
     assert records.get(upload.id) == upload
 
 
-def test_a_file_system_without_shared_memory_is_told_of_at_once(tmp_path: Path) -> None:
+def test_a_file_system_without_shared_memory_is_reported_at_once(tmp_path: Path) -> None:
     """SQLite's unix-none stands for a network file system: it cannot share memory either."""
     uri = f"file:{tmp_path}/sluice.db?vfs=unix-none"
     with (
@@ -113,7 +113,7 @@ def test_a_file_system_without_shared_memory_is_told_of_at_once(tmp_path: Path) 
         engine._use_write_ahead_log(cursor)
 
 
-def test_only_a_locked_database_is_asked_again(tmp_path: Path) -> None:
+def test_only_a_locked_database_is_retried(tmp_path: Path) -> None:
     path = tmp_path / "sluice.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE numbers (number INTEGER)")
@@ -137,7 +137,7 @@ class _Counting(sqlite3.Cursor):
         return super().execute(sql, parameters)
 
 
-def test_what_is_no_database_is_a_failure_of_the_storage(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_a_storage_failure(tmp_path: Path) -> None:
     (tmp_path / "sluice.db").write_bytes(b"this is no database" * 1000)
     database = sqlite(tmp_path / "sluice.db")
     with pytest.raises(StorageFailed, match="not a database"):
@@ -146,7 +146,7 @@ def test_what_is_no_database_is_a_failure_of_the_storage(tmp_path: Path) -> None
         pass
 
 
-def test_a_database_that_cannot_be_made_is_a_failure_of_the_storage(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_created_is_a_storage_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageFailed, match="cannot be opened"):
         sqlite(tmp_path / "file" / "sluice.db").migrate()
@@ -182,7 +182,7 @@ def test_only_its_owner_can_read_a_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("usual_umask")
-def test_a_database_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_database_readable_by_others_is_closed_to_them(tmp_path: Path) -> None:
     names = ("sluice.db", "sluice.db-wal", "sluice.db-shm")
     with closing(sqlite(tmp_path / "sluice.db")) as older:
         older.migrate()
@@ -194,7 +194,7 @@ def test_a_database_that_others_could_read_is_closed_to_them(tmp_path: Path) -> 
         UploadRecords(older).add(new_upload())
 
 
-def test_a_key_that_is_free_again_can_be_had_at_once(database: Database) -> None:
+def test_a_freed_key_can_be_used_at_once(database: Database) -> None:
     """Who has it is forgotten, for want of room, just after it was in the way."""
     in_the_way, upload = new_upload(key="same"), new_upload(key="same")
 

@@ -81,13 +81,13 @@ def numbers(database: Database) -> list[int]:
         return list(connection.exec_driver_sql("SELECT number FROM numbers").scalars())
 
 
-def test_writers_with_room_share_a_transaction(database: Database, group: GroupCommit) -> None:
+def test_writers_share_a_transaction(database: Database, group: GroupCommit) -> None:
     assert errors_of(group, write_number, write_number) == [None, None]
     assert numbers(database) == [1, 1]
 
 
 @fill_ups
-def test_nobody_is_told_of_a_commit_that_the_full_disk_has_undone(
+def test_no_writer_is_acknowledged_when_a_full_disk_rolls_back(
     database: Database, group: GroupCommit, fill_up: Work
 ) -> None:
     assert errors_of(group, write_number, fill_up) == [NoRoom] * 2
@@ -95,7 +95,7 @@ def test_nobody_is_told_of_a_commit_that_the_full_disk_has_undone(
 
 
 @fill_ups
-def test_a_writer_behind_the_one_that_filled_the_disk_writes_nothing(
+def test_a_writer_after_the_one_that_filled_the_disk_writes_nothing(
     database: Database, group: GroupCommit, fill_up: Work
 ) -> None:
     errors = errors_of(group, write_number, fill_up, write_number)
@@ -103,7 +103,7 @@ def test_a_writer_behind_the_one_that_filled_the_disk_writes_nothing(
     assert numbers(database) == []
 
 
-def test_what_cannot_be_taken_back_alone_is_not_committed_with_the_group(
+def test_a_write_that_cannot_be_rolled_back_alone_is_not_committed(
     database: Database, group: GroupCommit
 ) -> None:
     errors = errors_of(group, write_number, write_and_refuse_to_go_back, write_number)
@@ -112,7 +112,7 @@ def test_what_cannot_be_taken_back_alone_is_not_committed_with_the_group(
 
 
 @fill_ups
-def test_after_a_full_disk_others_write_as_before(
+def test_after_a_full_disk_others_can_write(
     database: Database, group: GroupCommit, fill_up: Work
 ) -> None:
     assert errors_of(group, fill_up) == [NoRoom]

@@ -96,33 +96,33 @@ def write_while_another_works(book: Book, numbers: list[int]) -> list[BaseExcept
     return errors
 
 
-def test_those_who_wait_are_committed_together(book: Book) -> None:
+def test_waiting_writers_are_committed_together(book: Book) -> None:
     assert write_while_another_works(book, list(range(WRITERS))) == []
     assert book.numbers() == set(range(WRITERS))
     assert book.commits == 1
 
 
-def test_who_is_alone_is_committed_at_once(book: Book) -> None:
+def test_a_single_writer_is_committed_at_once(book: Book) -> None:
     for number in range(3):
         book.write(number)
         assert book.numbers() == set(range(number + 1))
     assert book.commits == 3
 
 
-def test_one_that_fails_takes_back_its_own_work_alone(book: Book) -> None:
+def test_a_failing_writer_rolls_back_only_its_own_work(book: Book) -> None:
     errors = write_while_another_works(book, [1, -2, 3, -4])
     assert [type(error) for error in errors] == [Broken, Broken]
     assert book.numbers() == {1, 3}
 
 
 @pytest.mark.parametrize("numbers", [[-1], [1, -1], [-1, 1]])
-def test_one_that_fails_leaves_nobody_waiting(book: Book, numbers: list[int]) -> None:
+def test_a_failing_writer_leaves_no_one_waiting(book: Book, numbers: list[int]) -> None:
     write_while_another_works(book, numbers)
     book.write(7)
     assert book.numbers() == {number for number in numbers if number > 0} | {7}
 
 
-def test_a_commit_that_fails_is_an_error_for_everybody(book: Book) -> None:
+def test_a_failed_commit_is_an_error_for_every_writer(book: Book) -> None:
     book.commit_error = Broken("the disk is full")
     errors = write_while_another_works(book, [1, 2, 3])
     assert [str(error) for error in errors] == ["the disk is full"] * 3
@@ -132,7 +132,7 @@ def test_a_commit_that_fails_is_an_error_for_everybody(book: Book) -> None:
     assert book.numbers() == {4}
 
 
-def test_a_group_has_an_end_however_many_come(tmp_path: Path) -> None:
+def test_a_group_is_bounded_however_many_writers_arrive(tmp_path: Path) -> None:
     book = Book(tmp_path / "many.db")
     count = MOST_IN_A_GROUP * 2
     assert write_while_another_works(book, list(range(count))) == []
@@ -141,7 +141,7 @@ def test_a_group_has_an_end_however_many_come(tmp_path: Path) -> None:
     book.engine.dispose()
 
 
-def test_threads_that_write_without_pause_all_come_to_their_end(book: Book) -> None:
+def test_threads_that_write_without_pause_all_finish(book: Book) -> None:
     barrier = Barrier(WRITERS)
 
     def write_some(first: int) -> None:

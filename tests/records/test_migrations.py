@@ -33,13 +33,13 @@ def table_names(database: Database) -> set[str]:
         return set(inspect(connection).get_table_names())
 
 
-def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:
+def test_the_migrated_schema_matches_the_declared_one(database: Database) -> None:
     with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
 
 
-def test_indexes_and_keys_are_the_declared_ones(database: Database) -> None:
+def test_indexes_and_keys_match_the_declared_ones(database: Database) -> None:
     with database.read() as connection:
         found = inspect(connection)
         for table in metadata.tables.values():
@@ -51,7 +51,7 @@ def test_indexes_and_keys_are_the_declared_ones(database: Database) -> None:
             assert keys == list(table.primary_key.columns.keys())
 
 
-def test_migrating_again_keeps_what_is_there(database: Database, tmp_path: Path) -> None:
+def test_migrating_again_keeps_the_rows(database: Database, tmp_path: Path) -> None:
     upload, _ = UploadRecords(database).add(new_upload())
     other = sqlite(tmp_path / "folder" / "sluice.db")
     other.migrate()
@@ -59,7 +59,7 @@ def test_migrating_again_keeps_what_is_there(database: Database, tmp_path: Path)
     other.close()
 
 
-def test_every_migration_can_be_taken_back_and_done_again(database: Database) -> None:
+def test_every_migration_can_be_reverted_and_repeated(database: Database) -> None:
     config = configuration()
     with database.write() as connection:
         config.attributes["connection"] = connection
@@ -102,7 +102,7 @@ def test_uploads_of_the_first_version_are_files(database: Database) -> None:
     assert after.state is UploadState.VERIFYING
 
 
-def test_the_first_version_does_not_take_parts_for_files(database: Database) -> None:
+def test_the_first_version_does_not_show_parts_as_files(database: Database) -> None:
     records = UploadRecords(database)
     part = replace(new_upload(), kind=UploadKind.PARTIAL)
     whole = replace(new_upload(length=None), kind=UploadKind.CONCATENATION)
@@ -121,5 +121,5 @@ def test_the_first_version_does_not_take_parts_for_files(database: Database) -> 
     assert records.parts(whole.id) == []
 
 
-def test_there_is_one_line_of_migrations() -> None:
+def test_migrations_are_linear() -> None:
     assert len(ScriptDirectory.from_config(configuration()).get_heads()) == 1

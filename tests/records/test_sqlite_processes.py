@@ -65,7 +65,7 @@ def test_64_writers_in_4_processes_never_find_the_database_locked(
     assert {tuple(records.get(upload.id).received) for upload in own} == {tuple(each)}
 
 
-def test_processes_that_migrate_at_once_take_turns(tmp_path: Path) -> None:
+def test_concurrent_migrations_take_turns(tmp_path: Path) -> None:
     assert run_processes(migrate, [(tmp_path, 5)] * 6) == [0] * 6
 
 
@@ -91,7 +91,7 @@ def test_a_new_database_that_another_process_writes_to_is_waited_for(tmp_path: P
     assert errors == []
 
 
-def test_a_connection_in_use_is_closed_as_it_comes_back_after_the_others(
+def test_a_connection_in_use_is_closed_when_returned(
     database: Database,
 ) -> None:
     with database.read() as connection:
