@@ -20,7 +20,7 @@ from app.records.errors import DATABASE_ERRORS, is_busy, is_read_only, raise_as_
 from app.records.group_commit import GroupCommit
 from app.request.stages import Stage, stage
 
-BUSY_TIMEOUT_MILLISECONDS = 60_000
+BUSY_SECONDS = 60.0
 """How long SQLite waits for another process's transaction; each takes a few milliseconds."""
 
 CHECKPOINT_SECONDS = 2.0
@@ -33,14 +33,16 @@ class Database:
     `synced` makes each commit survive a power cut, not only a crash of the process.
     """
 
-    def __init__(self, url: str, *, synced: bool, connections: int = 16) -> None:
+    def __init__(
+        self, url: str, *, synced: bool, connections: int = 16, busy_seconds: float = BUSY_SECONDS
+    ) -> None:
         self._url = make_url(url)
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
         self._engine = create_engine(
             self._url, pool_size=connections, max_overflow=connections, pool_timeout=60
         )
         if self._is_sqlite:
-            _tune_sqlite(self._engine, synced=synced)
+            _tune_sqlite(self._engine, synced=synced, busy_seconds=busy_seconds)
         # SQLite polls with growing pauses for its lock: let only processes contend for it.
         self._begun = _begun_immediate if self._is_sqlite else nullcontext
         self._write = GroupCommit(self._transaction).join if self._is_sqlite else self._transaction
@@ -173,13 +175,13 @@ def _open_file(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=CHECKPOINT_SECONDS)
 
 
-def _use_write_ahead_log(cursor: Any) -> None:
+def _use_write_ahead_log(cursor: Any, busy_seconds: float) -> None:
     """The switch, asked for again while another process begins on the same new database.
 
     Here SQLite answers "database is locked" at once, whatever the busy timeout. Where it cannot
     switch, it answers with the mode that stays. Raises `StorageFailed` then.
     """
-    deadline = time.monotonic() + BUSY_TIMEOUT_MILLISECONDS / 1000
+    deadline = time.monotonic() + busy_seconds
     while True:
         try:
             (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -196,14 +198,14 @@ def _use_write_ahead_log(cursor: Any) -> None:
         )
 
 
-def _tune_sqlite(engine: Engine, *, synced: bool) -> None:
+def _tune_sqlite(engine: Engine, *, synced: bool, busy_seconds: float) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # The driver would delay BEGIN; we send our own.
         try:
             with closing(connection.cursor()) as cursor:
-                cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
-                _use_write_ahead_log(cursor)
+                cursor.execute(f"PRAGMA busy_timeout={int(busy_seconds * 1000)}")
+                _use_write_ahead_log(cursor, busy_seconds)
                 cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
                 cursor.execute("PRAGMA foreign_keys=ON")
         except BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.domain.upload import Upload, UploadId
-from app.records.engine import Database
+from app.records.engine import BUSY_SECONDS, Database
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -43,9 +43,9 @@ def new_upload(
     )
 
 
-def sqlite(path: Path) -> Database:
+def sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Database:
     """The database in a file, as a worker process opens it."""
-    return Database(f"sqlite:///{path}", synced=False, connections=16)
+    return Database(f"sqlite:///{path}", synced=False, connections=16, busy_seconds=busy_seconds)
 
 
 def new_sqlite(path: Path) -> Database:

@@ -41,9 +41,9 @@ def test_a_full_disk_is_no_room_until_space_is_freed(database: Database) -> None
     assert records.add(large) == (large, True)
 
 
-def test_a_database_in_use_is_busy(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MILLISECONDS", 1)
-    with database.write(), closing(sqlite(Path(str(database._file)))) as other:
+def test_a_database_in_use_is_busy(database: Database) -> None:
+    impatient = sqlite(Path(str(database._file)), busy_seconds=0.001)
+    with database.write(), closing(impatient) as other:
         with pytest.raises(ServerBusy), other.write():
             pass
         with other.read() as connection:
@@ -110,7 +110,7 @@ def test_a_file_system_without_shared_memory_is_reported_at_once(tmp_path: Path)
         closing(connection.cursor()) as cursor,
         pytest.raises(StorageFailed, match="SLUICE_DATA_DIR on a local disk"),
     ):
-        engine._use_write_ahead_log(cursor)
+        engine._use_write_ahead_log(cursor, engine.BUSY_SECONDS)
 
 
 def test_only_a_locked_database_is_retried(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_only_a_locked_database_is_retried(tmp_path: Path) -> None:
         closing(_Counting(connection)) as cursor,
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
-        engine._use_write_ahead_log(cursor)
+        engine._use_write_ahead_log(cursor, engine.BUSY_SECONDS)
     assert cursor.count == 1
 
 
