@@ -159,7 +159,7 @@ class Settings:
         },
     )
     data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
-    chunk_bytes: int = _option(_positive, "20971520", "Size of the chunks the page sends.")
+    chunk_bytes: int = _option(_positive, "20971520", "Largest chunk that the page sends.")
     max_upload_bytes: int = _option(_file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
         _extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."

@@ -1,4 +1,4 @@
-"""What keeps a server from starting, each in words that say what to do about it."""
+"""What can prevent a start; each message says what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.settings import PREFIX, Settings
 LOCK_NAME = "server.lock"
 
 RELEASE_SECONDS = 1.0
-"""How long to wait for a port that is in use: a server that was killed a moment ago frees it."""
+"""How long to wait for a port in use: a server killed a moment ago is about to release it."""
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class StartRefused(Exception):
 def lock_data_folder(folder: Path) -> int | None:
     """A descriptor that holds the data folder for this process; raises `StartRefused`.
 
-    None where the folder cannot hold a lock: what else is wrong with it, `/readyz` tells.
+    None if the folder cannot hold a lock; `/readyz` reports what is wrong with it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ def lock_data_folder(folder: Path) -> int | None:
         ) from None
     except OSError as error:
         log.warning("cannot lock the data folder %s: %s", folder, error.strerror)
-    with suppress(OSError):  # A full disk: the lock holds without the number.
+    with suppress(OSError):  # On a full disk the lock holds without the number.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
 
 
 def require_own_folders(settings: Settings) -> None:
-    """Raise `StartRefused` where a folder is a link or another user's: it would not be used."""
+    """Raise `StartRefused` if a folder is a link or another user's: it could not be used."""
     for path, variable in (
         (settings.staging_dir, "STAGING_DIR"),
         (settings.library_dir, "DATA_DIR"),
@@ -66,7 +66,7 @@ def require_own_folders(settings: Settings) -> None:
             found = path.lstat()
             if stat.S_ISLNK(found.st_mode):
                 raise StartRefused(
-                    f"{path} is a symbolic link. Set {PREFIX}{variable} to a folder that is none."
+                    f"{path} is a symbolic link. Set {PREFIX}{variable} to a folder that is not a link."
                 )
             if found.st_uid not in {os.geteuid(), 0}:
                 raise StartRefused(
@@ -98,7 +98,7 @@ def _bind_error(host: str, port: int) -> OSError | None:
 
 def _explain(error: OSError, host: str, port: int) -> str:
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine. Set {PREFIX}HOST to one that is."
+        return f"{host} is not an address of this machine. Set {PREFIX}HOST to one that is."
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} is in use. Stop the program that uses it "

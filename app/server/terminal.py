@@ -1,4 +1,4 @@
-"""What a person at a terminal is told when the server starts and stops."""
+"""Messages to a person at a terminal when the server starts and stops."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from sluice_client.cli.display import Notices
-from sluice_client.cli.output import plain
+from sluice_client.cli.output import Notices, plain
 from sluice_client.progress import Phase, Progress
 
 NAME_CHARACTERS = 32

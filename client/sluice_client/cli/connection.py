@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from sluice_client.cli.display import Notices
-from sluice_client.cli.output import say
+from sluice_client.cli.output import Notices, say
 from sluice_client.client import Client, server_in
 from sluice_client.options import load_options, settings_file
 
