@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from app.admin.disk_bench import BLOCK_SIZES, MIB, Bounds, Cell, Mode, measure, needed_bytes
 from app.admin.disk_table import Measurement, block_name, meaning_lines
-from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab
+from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Lines, Plot
 from bench.lib.report import Table
 from bench.lib.samples import Sample, rates_of, spread
+from bench.lib.uploading import CHUNK_BYTES
 
 FULL = Bounds(256 * MIB, seconds=1.0)
 QUICK = Bounds(16 * MIB, seconds=0.03)

@@ -9,7 +9,7 @@ from bench.lib.meter import Meter
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, MB, costs_of, paired_ratio, rates_of, ratio, spread
-from bench.peers.downloads import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, offers
+from bench.peers.downloads import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, Files, file_servers
 from bench.peers.process import build
 
 COST_LIMIT = 1.15
@@ -17,7 +17,7 @@ COST_LIMIT = 1.15
 
 COLUMNS = ("server", "MB/s", "of nginx", "CPU s/GB", "of nginx", "peak memory above idle, MiB")
 NOTES = (
-    "The file is in the page cache. The client takes everything into one buffer and drops it. "
+    "The file is in the page cache. Each client is a process, and has the kernel drop what comes. "
     "CPU and (resident) memory are those of all processes of the server; ratios are medians of the "
     "ratios within a round. FTP (pyftpdlib, one process) can be told where to begin but not where "
     "to end: no ranges.",
@@ -30,15 +30,16 @@ def run(lab: Lab) -> list[Table]:
         build()
     length = lab.pick(1000, 120) * MB
     files = Files(lab.source(length, "large"), lab.source(length // AT_ONCE, "small"))
-    found, who_note = offers()
+    found, who_note = file_servers()
     for number in lab.rounds():
-        for offer in lab.in_time(found[:: -1 if number % 2 else 1]):
-            with offer.open(lab, files) as shelf:
-                for name, job in offer.jobs.items():
+        for server in lab.in_time(found[:: -1 if number % 2 else 1]):
+            with server.open(lab, files) as served:
+                for name, job in server.jobs.items():
                     # Idle again; what an earlier job left in the server's memory counts as idle.
-                    with Meter(shelf.server.processes()) as meter:
-                        job(shelf)
-                        lab.keep(meter.sample(f"{name}: {offer.name}", number, length))
+                    processes = served.server.processes()
+                    with job.clients(served) as run_clients, Meter(processes) as meter:
+                        run_clients()
+                        lab.keep(meter.sample(f"{name}: {server.name}", number, length))
     tables = [_table(lab, name, length) for name in HTTP_JOBS]
     return [*tables, targets(lab, (*NOTES, range_note(lab), who_note))]
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from threading import Barrier
 from urllib.parse import urlencode
 
-from bench.lib.client import Connection, FileSlice, in_parallel, upload_raw
+from bench.lib.client import Connection, FileSlice
 from bench.lib.harness import Benchmark, BenchServer, Lab
 from bench.lib.meter import Meter
+from bench.lib.parallel import in_threads
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, costs_of, paired_ratio, rates_of, spread
+from bench.lib.uploading import upload_raw
 
 SMALL_CHUNK_BYTES = 64 * 1024
 CHUNKS = 10_000
@@ -83,7 +85,7 @@ def _warm_up(server: BenchServer, source: Path) -> None:
         for _file in range(WARM_UP_FILES):
             upload_raw(server.port, source, SMALL_CHUNK_BYTES)
 
-    in_parallel(WARM_UP_CLIENTS, upload)
+    in_threads(WARM_UP_CLIENTS, upload)
 
 
 def _measure_order(
@@ -133,7 +135,7 @@ def _measure_at_once(
             upload_raw(server.port, source, FILE_BYTES)
 
     with Meter(server.processes()) as meter:
-        in_parallel(at_once, upload)
+        in_threads(at_once, upload)
         lab.keep(meter.sample(_at_once_name(at_once), number, files * FILE_BYTES))
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.lib.client import in_batches, in_order
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import Meter
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, MB, Sample, costs_of, paired_ratio, rates_of, ratio, spread
+from bench.lib.uploading import in_batches, in_order
 from bench.peers.disk import CP, CP_SYNCED, measure_cp
 
 DEFAULT, NOT_SYNCED = "default", "DURABILITY=none"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bench.lib.client import in_parallel
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import await_idle
+from bench.lib.parallel import in_processes
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, costs_of, paired_ratio, rates_of, ratio, spread
@@ -84,13 +84,15 @@ def _measure(servers: Servers, number: int, job: Job, contender: Contender) -> N
     lab, server = servers.lab, servers.of(contender, job.name)
     lab.settle()
     await_idle(server.processes)
-    paths: list[str] = []
 
-    def upload(_: int) -> None:
-        paths.append(contender.upload(server.port, servers.source, job.length))
+    def upload(_: int) -> str:
+        return contender.upload(server.port, servers.source, job.length)
 
-    with servers.meter(contender, job.name) as meter:
-        in_parallel(job.count, upload)
+    with (
+        in_processes(job.count, upload) as run_clients,
+        servers.meter(contender, job.name) as meter,
+    ):
+        paths = run_clients()
         case = f"{job.name}, {contender.name}"
         sample = meter.sample(case, number, job.count * job.length)
         if contender.peer is None:

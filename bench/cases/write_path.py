@@ -17,10 +17,11 @@ from pathlib import Path
 
 from app.ingest.splice import empty_pipe
 from app.storage.writeback import begin_writeback
-from bench.lib.harness import CHUNK_BYTES, Benchmark, Lab
+from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, costs_of, rates_of, ratio, spread
+from bench.lib.uploading import CHUNK_BYTES
 
 MIB = 1024 * 1024
 

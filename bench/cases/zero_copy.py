@@ -11,12 +11,13 @@ from statistics import median
 
 import psutil
 
-from bench.lib.client import Connection, upload_raw
+from bench.lib.client import Connection
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import Meter
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, MB, costs_of, rates_of, ratio
+from bench.lib.uploading import upload_raw
 from bench.peers.uploads import await_digests
 
 PUBLISHED = {

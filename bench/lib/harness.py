@@ -22,9 +22,6 @@ from bench.lib.report import Table
 from bench.lib.samples import GB, Sample
 from tests.live_server import START_SECONDS, Server
 
-CHUNK_BYTES = 20 * 1024 * 1024
-"""What the page sends: the default of SLUICE_CHUNK_BYTES."""
-
 SPARE_BYTES = 2 * GB
 """Stays free on the disk whatever a benchmark needs."""
 

@@ -6,8 +6,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.lib.harness import CHUNK_BYTES, Lab
+from bench.lib.harness import Lab
 from bench.lib.samples import Sample
+from bench.lib.uploading import CHUNK_BYTES
 
 DD = "dd bs=20M"
 DD_SYNCED = "dd bs=20M conv=fdatasync"

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.lib.client import Connection, in_parallel, upload_raw
+from bench.lib.client import Connection
 from bench.lib.harness import Lab
+from bench.lib.parallel import in_processes
 from bench.lib.samples import MB
+from bench.lib.uploading import upload_raw
 from bench.peers.ftp import FtpServer, retrieve
 from bench.peers.process import Peer, Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx
@@ -35,13 +37,13 @@ class Files:
         return self.large.stat().st_size
 
     @property
-    def on_shelf(self) -> list[Path]:
+    def served(self) -> list[Path]:
         """What each server has."""
         return [self.large, *[self.small] * AT_ONCE]
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class ServedFiles:
     """A server with a large file and eight small ones, by their paths there."""
 
     server: Served
@@ -55,31 +57,52 @@ class Shelf:
         return self.length // AT_ONCE
 
 
-Job = Callable[[Shelf], None]
+Fetch = Callable[[int, str, int], None]
+"""Fetches a file of so many bytes from a port, by its path, and drops it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Job:
+    """The large file to one client, or a small one to each of several."""
+
+    count: int
+    fetch: Fetch
+
+    def clients(self, served: ServedFiles) -> AbstractContextManager[Callable[[], list[None]]]:
+        """Processes that wait to fetch, as `in_processes` has them."""
+        is_one = self.count == 1
+        paths = [served.large] if is_one else served.small
+        length = served.length if is_one else served.small_length
+        return in_processes(
+            self.count, lambda index: self.fetch(served.server.port, paths[index], length)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileServer:
     """A server's name, how it comes to its files, and what can be fetched from it."""
 
     name: str
-    open: Callable[[Lab, Files], AbstractContextManager[Shelf]]
+    open: Callable[[Lab, Files], AbstractContextManager[ServedFiles]]
     jobs: dict[str, Job] = field(default_factory=lambda: HTTP_JOBS)
 
 
-def offers() -> tuple[list[Offer], str]:
+def file_servers() -> tuple[list[FileServer], str]:
     """All servers that can run here; a note of versions, and who is absent."""
     ftp = FtpServer()
-    peers: list[tuple[Peer, Offer]] = [
-        (Nginx(), Offer(NGINX, partial(_static_shelf, peer=Nginx(), root="/"))),
-        (ftp, Offer(ftp.name, partial(_static_shelf, peer=ftp, root=""), FTP_JOBS)),
-        *((peer, Offer(peer.name, partial(_tus_shelf, peer=peer))) for peer in (TUSD, RUSTUS)),
+    peers: list[tuple[Peer, FileServer]] = [
+        (Nginx(), FileServer(NGINX, partial(_static_files, peer=Nginx(), root="/"))),
+        (ftp, FileServer(ftp.name, partial(_static_files, peer=ftp, root=""), FTP_JOBS)),
+        *(
+            (peer, FileServer(peer.name, partial(_tus_uploads, peer=peer)))
+            for peer in (TUSD, RUSTUS)
+        ),
     ]
-    found = [offer for peer, offer in peers if can_run(peer)]
+    found = [one for peer, one in peers if can_run(peer)]
     note = f"Versions: {versions(peer for peer, _ in peers if can_run(peer))}."
-    absent = [offer.name for _, offer in peers if offer not in found]
+    absent = [one.name for _, one in peers if one not in found]
     note += f" Not there to be measured: {', '.join(absent)}." if absent else ""
-    return [Offer(OURS, _our_shelf), *found], note
+    return [FileServer(OURS, _ours), *found], note
 
 
 def spans(length: int) -> list[tuple[int, int]]:
@@ -88,80 +111,56 @@ def spans(length: int) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def _our_shelf(lab: Lab, files: Files) -> Iterator[Shelf]:
+def _ours(lab: Lab, files: Files) -> Iterator[ServedFiles]:
     """Once it has hashed its videos and is idle."""
     with lab.server() as server:
         large, *small = (
-            upload_raw(server.port, path, path.stat().st_size) for path in files.on_shelf
+            upload_raw(server.port, path, path.stat().st_size) for path in files.served
         )
         await_digests(server.port, [large, *small])
-        yield Shelf(server, f"/media/{large}", [f"/media/{one}" for one in small], files.length)
+        yield ServedFiles(
+            server, f"/media/{large}", [f"/media/{one}" for one in small], files.length
+        )
 
 
 @contextmanager
-def _tus_shelf(lab: Lab, files: Files, *, peer: Uploads) -> Iterator[Shelf]:
+def _tus_uploads(lab: Lab, files: Files, *, peer: Uploads) -> Iterator[ServedFiles]:
     with running(lab, peer) as server:
         large, *small = (
-            peer.upload(server.port, path, path.stat().st_size) for path in files.on_shelf
+            peer.upload(server.port, path, path.stat().st_size) for path in files.served
         )
         os.sync()  # It did not wait for the disk; the disk is not to be busy in the measurement.
-        yield Shelf(server, large, small, files.length)
+        yield ServedFiles(server, large, small, files.length)
 
 
 @contextmanager
-def _static_shelf(lab: Lab, files: Files, *, peer: Peer, root: str) -> Iterator[Shelf]:
+def _static_files(lab: Lab, files: Files, *, peer: Peer, root: str) -> Iterator[ServedFiles]:
     with running(lab, peer) as server:
-        for index, path in enumerate(files.on_shelf):
+        for index, path in enumerate(files.served):
             os.link(path, server.files / str(index))
         small = [f"{root}{index}" for index in range(1, AT_ONCE + 1)]
-        yield Shelf(server, f"{root}0", small, files.length)
+        yield ServedFiles(server, f"{root}0", small, files.length)
 
 
-def _get_whole(shelf: Shelf) -> None:
-    with Connection(shelf.server.port) as connection:
-        connection.get(shelf.large)
-
-
-def _get_eight(shelf: Shelf) -> None:
-    def work(index: int) -> None:
-        with Connection(shelf.server.port) as connection:
-            connection.get(shelf.small[index])
-
-    in_parallel(AT_ONCE, work)
-
-
-def _get_ranges(shelf: Shelf) -> None:
-    _get_spans(shelf.server.port, shelf.large, spans(shelf.length))
-
-
-def _get_ranges_of_eight(shelf: Shelf) -> None:
-    wanted = spans(shelf.small_length)
-    in_parallel(AT_ONCE, lambda index: _get_spans(shelf.server.port, shelf.small[index], wanted))
-
-
-def _get_spans(port: int, path: str, wanted: list[tuple[int, int]]) -> None:
+def _get_whole(port: int, path: str, _: int) -> None:
     with Connection(port) as connection:
-        for span in wanted:
+        connection.get(path)
+
+
+def _get_ranges(port: int, path: str, length: int) -> None:
+    with Connection(port) as connection:
+        for span in spans(length):
             connection.get(path, span)
-
-
-def _retrieve(shelf: Shelf) -> None:
-    retrieve(shelf.server.port, shelf.large, shelf.length)
-
-
-def _retrieve_eight(shelf: Shelf) -> None:
-    port, length = shelf.server.port, shelf.small_length
-    in_parallel(AT_ONCE, lambda index: retrieve(port, shelf.small[index], length))
 
 
 ONE, EIGHT = "1 file", f"{AT_ONCE} files at once"
 HTTP_JOBS: dict[str, Job] = {
-    f"{ONE}, whole": _get_whole,
-    f"{EIGHT}, whole": _get_eight,
-    f"{ONE}, ranges of 5 MB": _get_ranges,
-    f"{EIGHT}, ranges of 5 MB": _get_ranges_of_eight,
+    f"{ONE}, whole": Job(1, _get_whole),
+    f"{EIGHT}, whole": Job(AT_ONCE, _get_whole),
+    f"{ONE}, ranges of 5 MB": Job(1, _get_ranges),
+    f"{EIGHT}, ranges of 5 MB": Job(AT_ONCE, _get_ranges),
 }
 FTP_JOBS: dict[str, Job] = {
-    f"{ONE}, whole": _retrieve,
-    f"{EIGHT}, whole": _retrieve_eight,
+    f"{ONE}, whole": Job(1, retrieve),
+    f"{EIGHT}, whole": Job(AT_ONCE, retrieve),
 }

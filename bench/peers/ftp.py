@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.lib.client import BLOCK_BYTES, RequestFailed
+from bench.lib.client import RequestFailed, drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,12 @@ class FtpServer:
 
 def retrieve(port: int, path: str, length: int) -> None:
     """Fetch a whole file and drop it."""
-    buffer = bytearray(BLOCK_BYTES)
     with ftplib.FTP() as client:
         client.connect("127.0.0.1", port)
         client.login()
         client.voidcmd("TYPE I")
-        received = 0
         with client.transfercmd(f"RETR {path}") as connection:
-            while count := connection.recv_into(buffer):
-                received += count
+            received = drop(connection, length)
         client.voidresp()
     if received != length:
         raise RequestFailed(f"{received} of {length} bytes of {path}")

@@ -15,6 +15,7 @@ import psutil
 
 from bench.lib.harness import Lab
 from bench.lib.meter import await_idle
+from bench.lib.uploading import CHUNK_BYTES
 from tests.live_server import ROOT, free_port
 
 START_SECONDS = 20.0
@@ -66,7 +67,9 @@ class Peer(Protocol):
 class Uploads(Peer, Protocol):
     """A peer that takes files in chunks."""
 
-    def upload(self, port: int, source: Path, length: int) -> str:
+    def upload(
+        self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> str:
         """Upload the start of a file; where it is, for servers that can be asked for it."""
         ...
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.lib.client import Connection, chunks
+from bench.lib.client import Connection
+from bench.lib.uploading import CHUNK_BYTES, chunks
 
 PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 SPLICE_SOURCE = Path(__file__).with_name("splice_server.c")
@@ -75,11 +76,13 @@ class Nginx:
         errors = str(folder / "errors")
         return [str(_program("nginx")), "-c", str(config), "-p", str(folder), "-e", errors]
 
-    def upload(self, port: int, source: Path, length: int) -> str:
+    def upload(
+        self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> str:
         """A PUT a chunk; the path of the first."""
         name = uuid.uuid4().hex
         with Connection(port) as connection:
-            for body in chunks(source, length):
+            for body in chunks(source, length, chunk_bytes):
                 connection.request(f"PUT /{name}-{body.start}", {}, body)
         return f"/{name}-0"
 
@@ -117,11 +120,13 @@ class SpliceServer:
         subprocess.run(compiler, check=True)
         return [program, str(port), str(folder / "files"), *(["sync"] if self.is_synced else [])]
 
-    def upload(self, port: int, source: Path, length: int) -> str:
+    def upload(
+        self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> str:
         """A PUT a chunk, all into one file."""
         name = uuid.uuid4().hex
         with Connection(port) as connection:
-            for body in chunks(source, length):
+            for body in chunks(source, length, chunk_bytes):
                 connection.request(f"PUT /{name}?offset={body.start}&total={length}", {}, body)
         return f"/{name}"
 

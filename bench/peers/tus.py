@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.lib.harness import CHUNK_BYTES
-from bench.lib.tus_client import upload_tus
+from bench.lib.uploading import CHUNK_BYTES, upload_tus
 from bench.peers.process import BUILT, built_version
 from tests.live_server import ROOT
 
@@ -43,9 +42,11 @@ class Tusd:
         words = [f"-{name}={value}" for name, value in options.items()]
         return [str(self.program), *words, f"-base-path={BASE}", "-verbose=false"]
 
-    def upload(self, port: int, source: Path, length: int) -> str:
+    def upload(
+        self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> str:
         """With PATCH."""
-        return upload_tus(port, source, length, base=BASE)
+        return upload_tus(port, source, length, base=BASE, chunk_bytes=chunk_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,11 @@ class Rustus:
             options["force-fsync"] = "true"
         return [str(self.program), *(f"--{name}={value}" for name, value in options.items())]
 
-    def upload(self, port: int, source: Path, length: int) -> str:
+    def upload(
+        self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> str:
         """With PATCH."""
-        return upload_tus(port, source, length, base=BASE.rstrip("/"))
+        return upload_tus(port, source, length, base=BASE.rstrip("/"), chunk_bytes=chunk_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +110,11 @@ class TusNode:
         """One process, as its documentation has it."""
         return [str(_node()), str(self.script), str(port), str(folder / "files")]
 
-    def upload(self, port: int, source: Path, length: int) -> str:
+    def upload(
+        self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> str:
         """With PATCH."""
-        return upload_tus(port, source, length, base=BASE.rstrip("/"))
+        return upload_tus(port, source, length, base=BASE.rstrip("/"), chunk_bytes=chunk_bytes)
 
 
 def _node() -> Path | None:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.lib.client import Connection, Upload, in_parallel, upload_form, upload_raw
-from bench.lib.harness import CHUNK_BYTES, Lab
+from bench.lib.client import Connection
+from bench.lib.harness import Lab
 from bench.lib.meter import Meter, resident_bytes
-from bench.lib.tus_client import upload_tus
+from bench.lib.parallel import in_threads
+from bench.lib.uploading import CHUNK_BYTES, Upload, upload_form, upload_raw, upload_tus
 from bench.peers.process import Served, Uploads, can_run, running, versions
 from bench.peers.put import Nginx, SpliceServer
 from bench.peers.tus import Rustus, Tusd, TusNode
@@ -68,9 +69,10 @@ class Servers:
     jobs, as a start takes longer than a job.
     """
 
-    def __init__(self, lab: Lab, source: Path) -> None:
+    def __init__(self, lab: Lab, source: Path, *, warm_up_bytes: int = CHUNK_BYTES) -> None:
         self.lab = lab
         self.source = source
+        self.warm_up_bytes = warm_up_bytes
         self._running: dict[str, Served] = {}
         self._idle_bytes: dict[str, int] = {}
         self._warm: set[tuple[str, str]] = set()
@@ -96,12 +98,10 @@ class Servers:
         return contender.server if self.lab.is_quick else f"{contender.server}, {job}"
 
     def _warm_up(self, contender: Contender, server: Served) -> None:
-        paths: list[str] = []
+        def upload(_: int) -> str:
+            return contender.upload(server.port, self.source, self.warm_up_bytes)
 
-        def upload(_: int) -> None:
-            paths.append(contender.upload(server.port, self.source, CHUNK_BYTES))
-
-        in_parallel(WARM_UP_UPLOADS, upload)
+        paths = in_threads(WARM_UP_UPLOADS, upload)
         if contender.peer is None:
             await_digests(server.port, paths)
         contender.clear(server, paths)

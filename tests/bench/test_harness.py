@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -12,13 +13,15 @@ import psutil
 import pytest
 
 from bench.__main__ import BENCHMARKS, main, quick_share
-from bench.lib import client, harness
-from bench.lib.client import Connection, FileSlice, RequestFailed, in_order, in_parallel
+from bench.lib import harness
+from bench.lib.client import Connection, FileSlice, RequestFailed
 from bench.lib.harness import Benchmark, Lab, NotEnoughRoom, prepared_lab
 from bench.lib.meter import Meter, await_idle, cpu_seconds_of
 from bench.lib.page_cache import PageCache
+from bench.lib.parallel import in_processes, in_threads
 from bench.lib.plot import Plot
 from bench.lib.samples import GB, Sample
+from bench.lib.uploading import Upload, in_order, upload_form, upload_raw
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
 
@@ -161,13 +164,10 @@ def test_the_meter_counts_only_the_process() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("send", [client.upload_raw, client.upload_form])
-def test_chunked_uploads_arrive_unchanged(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send: client.Upload
-) -> None:
-    monkeypatch.setattr(client, "CHUNK_BYTES", 100_000)
+@pytest.mark.parametrize("send", [upload_raw, upload_form])
+def test_chunked_uploads_arrive_unchanged(server: Server, tmp_path: Path, send: Upload) -> None:
     source = Lab(tmp_path, True, 1, 1.0).source(350_001)
-    upload_id = send(server.port, source, 350_001)
+    upload_id = send(server.port, source, 350_001, chunk_bytes=100_000)
     video = server.get(f"/api/videos/{upload_id}").json()
     assert video["length"] == 350_001
     assert server.get(f"/media/{upload_id}").content == source.read_bytes()
@@ -190,7 +190,7 @@ def test_whole_files_are_all_sent_once(server: Server, tmp_path: Path) -> None:
 @pytest.mark.e2e
 def test_the_client_fetches_whole_files_and_ranges(server: Server, tmp_path: Path) -> None:
     source = Lab(tmp_path, True, 1, 1.0).source(300_000)
-    upload_id = client.upload_raw(server.port, source, 300_000)
+    upload_id = upload_raw(server.port, source, 300_000)
     with Connection(server.port) as connection:
         assert connection.get(f"/media/{upload_id}") == 300_000
         assert connection.get(f"/media/{upload_id}", (100, 200)) == 100
@@ -206,13 +206,34 @@ def test_an_error_invalidates_the_sample(server: Server, tmp_path: Path) -> None
         connection.post("/upload", "application/octet-stream", body, around=(b"", b""))
 
 
-def test_an_error_in_one_of_several_threads_is_raised() -> None:
-    def fail_at_two(index: int) -> None:
-        if index == 2:
-            raise RequestFailed("two")
+def fail_at_two(index: int) -> int:
+    if index == 2:
+        raise RequestFailed("two")
+    return index
 
+
+def test_clients_run_at_once_and_give_their_results() -> None:
+    assert in_threads(2, fail_at_two) == [0, 1]
+    with in_processes(2, lambda index: (fail_at_two(index), os.getpid())) as run_clients:
+        (first, one), (second, other) = run_clients()
+    assert (first, second) == (0, 1)
+    assert len({one, other, os.getpid()}) == 3
+
+
+def test_an_error_in_one_of_several_clients_is_raised() -> None:
     with pytest.raises(RequestFailed, match="two"):
-        in_parallel(3, fail_at_two)
+        in_threads(3, fail_at_two)
+    with (
+        in_processes(3, fail_at_two) as run_clients,
+        pytest.raises(RequestFailed, match="two"),
+    ):
+        run_clients()
+
+
+def test_clients_that_are_never_called_end() -> None:
+    with in_processes(1, fail_at_two):
+        assert len(multiprocessing.active_children()) == 1
+    assert multiprocessing.active_children() == []
 
 
 def test_a_bench_server_runs_with_the_defaults_of_the_program(tmp_path: Path) -> None:

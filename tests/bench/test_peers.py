@@ -9,10 +9,10 @@ import psutil
 import pytest
 import requests
 
-from bench.lib import client
 from bench.lib.client import RequestFailed
 from bench.lib.harness import Lab
-from bench.peers.downloads import AT_ONCE, HTTP_JOBS, Files, offers
+from bench.lib.parallel import in_threads
+from bench.peers.downloads import AT_ONCE, HTTP_JOBS, Files, file_servers
 from bench.peers.ftp import FtpServer, retrieve
 from bench.peers.process import Peer, PeerFailed, PeerServer, Uploads, can_run, running, versions
 from bench.peers.tus import Tusd
@@ -28,8 +28,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setattr(client, "CHUNK_BYTES", CHUNK_BYTES)
+def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path, True, 1, 1.0)
 
 
@@ -48,7 +47,7 @@ def kept(server: PeerServer) -> Iterator[bytes]:
 @pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
 def test_a_peer_stores_what_it_is_sent(lab: Lab, source: Path, peer: Uploads) -> None:
     with running(lab, peer) as server:
-        peer.upload(server.port, source, LENGTH)
+        peer.upload(server.port, source, LENGTH, chunk_bytes=CHUNK_BYTES)
         assert b"".join(kept(server)) == source.read_bytes()
 
 
@@ -65,7 +64,7 @@ def test_the_reference_receiver_accepts_several_files_at_once(lab: Lab, source: 
     if not can_run(LIMIT):
         pytest.skip("no C compiler; the benchmark leaves this case out, too")
     with running(lab, LIMIT) as server:
-        client.in_parallel(5, lambda _: LIMIT.upload(server.port, source, LENGTH))
+        in_threads(5, lambda _: LIMIT.upload(server.port, source, LENGTH, chunk_bytes=CHUNK_BYTES))
         assert list(kept(server)) == [source.read_bytes()] * 5
 
 
@@ -79,19 +78,20 @@ def test_ftp_sends_the_whole_file(lab: Lab, source: Path) -> None:
 
 def test_all_other_file_servers_serve_every_job(lab: Lab) -> None:
     files = Files(lab.source(AT_ONCE * 50_000, "large"), lab.source(50_000, "small"))
-    for offer in offers()[0][1:]:
-        with offer.open(lab, files) as shelf:
-            assert len(shelf.small) == AT_ONCE
-            for job in offer.jobs.values():
-                job(shelf)
-            if offer.jobs is HTTP_JOBS:
-                url = f"http://127.0.0.1:{shelf.server.port}{shelf.large}"
+    for one in file_servers()[0][1:]:
+        with one.open(lab, files) as served:
+            assert len(served.small) == AT_ONCE
+            for job in one.jobs.values():
+                with job.clients(served) as run_clients:
+                    run_clients()
+            if one.jobs is HTTP_JOBS:
+                url = f"http://127.0.0.1:{served.server.port}{served.large}"
                 assert requests.get(url, timeout=10).content == files.large.read_bytes()
 
 
 def test_ours_speaks_tus_with_the_same_client(server: Server, lab: Lab, source: Path) -> None:
     ours = next(one for one in all_contenders(is_quick=True)[0] if one.name == TUS)
-    path = ours.upload(server.port, source, LENGTH)
+    path = ours.upload(server.port, source, LENGTH, chunk_bytes=CHUNK_BYTES)
     await_digests(server.port, [path])
     video = path.rpartition("/")[2]
     assert server.get(f"/media/{video}").content == source.read_bytes()

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     """As in a full run, but that memory is left as it is."""
-    monkeypatch.setattr(who, "CHUNK_BYTES", LENGTH)
     monkeypatch.setattr(Lab, "settle", lambda _: None)
     lab = Lab(tmp_path, False, 1, 1.0)
     with lab.servers:
@@ -29,7 +28,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 @pytest.fixture
 def servers(lab: Lab) -> Servers:
-    return Servers(lab, lab.source(LENGTH))
+    return Servers(lab, lab.source(LENGTH), warm_up_bytes=LENGTH)
 
 
 def contender(name: str) -> Contender:
