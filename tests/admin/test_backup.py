@@ -1,4 +1,4 @@
-"""The `backup` command, and servers started on what it leaves."""
+"""The `backup` command, and servers started on its copies."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def modes(folder: Path) -> set[str]:
 
 @pytest.fixture(params=["links", "copies"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """On the file system of the library, and on another one."""
+    """A target on the library's file system, and one on another."""
     if request.param == "links":
         yield tmp_path / "backup"
         return

@@ -23,7 +23,7 @@ from app.uploads.service import NewUpload
 
 
 class Operator:
-    """A server's folders and somebody who types commands."""
+    """A server's folders, and an operator who runs commands on them."""
 
     def __init__(self, folder: Path) -> None:
         settings = Settings(
@@ -47,7 +47,7 @@ class Operator:
         return upload
 
     def finish(self, filename: str = "film.mp4", content: bytes = b"x" * 1000) -> Path:
-        """A published file, with its digest; where it is. The file's name is the id."""
+        """Publish a file, with its digest; its path. The file's name is the id."""
         upload = self.begin(filename, len(content))
         source = StreamSource(_Bytes(content), len(content))
         upload = self.services.uploads.append(upload, 0, source)

@@ -1,4 +1,4 @@
-"""Measuring a folder: what is written, how it ends, what is left behind."""
+"""Measuring a folder: what is written, when it ends, what is left behind."""
 
 from __future__ import annotations
 

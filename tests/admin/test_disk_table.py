@@ -1,4 +1,4 @@
-"""What is said about the figures of a disk."""
+"""How the figures of a disk are presented."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.admin.disk_table import (
 )
 
 RATES = (1.7, 6.5, 24.0, 85.0, 240.0, 330.0, 350.0, 358.0, 361.0)
-"""MB/s by block size: the first and the last as measured on a t3.micro."""
+"""MB/s by block size; the first and the last were measured on a t3.micro."""
 
 
 def cell(mode: Mode, block_bytes: int, mb_per_second: float) -> Cell:

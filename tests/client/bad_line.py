@@ -1,4 +1,4 @@
-"""A bad line to a server: a proxy that cuts, resets, stalls, slows down and answers for it."""
+"""A bad line to a server: a proxy that cuts, resets, stalls, slows down and answers itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Broken(Exception):
 
 @dataclass
 class Request:
-    """One request as it went through; `body` and `answer` count the bytes of theirs."""
+    """One request through the proxy; `body` and `answer` count their bytes."""
 
     method: str
     path: str
@@ -53,7 +53,7 @@ class Line:
         raise Broken
 
     def stall(self) -> None:
-        """Say nothing until the client goes away or the proxy ends."""
+        """Stay silent until the client leaves or the proxy ends."""
         self.client.settimeout(0.1)
         while not self.proxy.is_closed:
             with suppress(TimeoutError):
@@ -63,10 +63,10 @@ class Line:
         raise Broken
 
     def answer(self, status: str, *headers: str, body: str = "no") -> None:
-        """Answer in the server's place, as a proxy does, and close."""
+        """Answer instead of the server, as a proxy does, and close."""
         head = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "Connection: close"]
         self.client.sendall("\r\n".join([*head, "", body]).encode())
-        # The client has to be able to read it: what it still sends is taken, for a moment.
+        # Read what the client still sends for a moment, so that it can read the answer.
         self.client.settimeout(0.5)
         with suppress(OSError):
             while self.client.recv(BLOCK):
@@ -76,7 +76,7 @@ class Line:
 
 @dataclass
 class BadLine:
-    """Listens on `port`. Faults apply to every request until they are taken away."""
+    """Listens on `port`. Faults apply to every request until they are removed."""
 
     target: int
     requests: list[Request] = field(default_factory=list)
@@ -102,22 +102,22 @@ class BadLine:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all that was under way has gone through or been dropped."""
+        """Whether no request is running any more."""
         with self._lock:
             return not self._ends
 
     def heal(self) -> None:
-        """From now on it is a good line; what is counted begins anew."""
+        """Make it a good line, and reset its counts."""
         self.on_head = self.on_body = self.on_answer = self.garble = None
         self.bytes_per_second = float("inf")
         self.requests = []
 
     def sent(self, path: str = "/upload") -> int:
-        """Bytes of the bodies that went to a path."""
+        """Bytes of the bodies sent to a path."""
         return sum(request.body for request in self.requests if request.path.startswith(path))
 
     def received(self, path: str = "/media") -> int:
-        """Bytes of the answers that came from a path."""
+        """Bytes of the answers received from a path."""
         return sum(request.answer for request in self.requests if request.path.startswith(path))
 
     def close(self) -> None:
@@ -230,7 +230,7 @@ def bad_line(target: int) -> Iterator[BadLine]:
 
 
 def sometimes(fault: Callable[[Line], None], *, after: int, times: int, path: str) -> Fault:
-    """A fault for so many requests of a path, once `after` bytes of one went by."""
+    """A fault for some requests of a path, once `after` bytes of one have passed."""
     left = times
     lock = threading.Lock()
 

@@ -20,7 +20,7 @@ MakeFile = Callable[..., Path]
 
 @pytest.fixture
 def line(server: Server) -> Iterator[BadLine]:
-    """The way to the shared server, good until told otherwise."""
+    """The line to the shared server, good until told otherwise."""
     with bad_line(server.port) as running:
         yield running
 
@@ -49,7 +49,7 @@ def slow_command(command: CommandLine, line: BadLine) -> CommandLine:
 
 @pytest.fixture
 def make_file(home: Path) -> MakeFile:
-    """Writes files of random bytes, no two the same."""
+    """Writes files of random bytes, all different."""
     seed = hash(home)
 
     def make(name: str = "film.mp4", size: int = 3_000_000) -> Path:
@@ -65,7 +65,7 @@ def make_file(home: Path) -> MakeFile:
 
 @pytest.fixture
 def make_client(home: Path) -> Iterator[Callable[..., Client]]:
-    """Makes clients with settings of their own."""
+    """Makes clients with given settings."""
     made = []
 
     def make(url: str, **settings: object) -> Client:

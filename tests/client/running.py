@@ -1,4 +1,4 @@
-"""Runs the command line as a process of its own, as its users do."""
+"""Runs the command line as a process, the way users do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 SLUICE = Path(sys.executable).with_name("sluice")
-"""The command as set-up installs it, beside the interpreter."""
+"""The command that set-up installs beside the interpreter."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Finished:
 
 @dataclass
 class CommandLine:
-    """The client with a home of its own and a server."""
+    """The client with its own home folder and a server."""
 
     home: Path
     url: str
@@ -50,7 +50,7 @@ class CommandLine:
         }
 
     def start(self, *words: object, **settings: object) -> subprocess.Popen[str]:
-        """Begin a command; settings such as `CHUNK_BYTES=1` go by the environment."""
+        """Start a command; settings such as `CHUNK_BYTES=1` go into the environment."""
         given = {f"SLUICE_CLIENT_{name}": str(value) for name, value in settings.items()}
         process = subprocess.Popen(
             [SLUICE, *map(str, words)],
@@ -64,19 +64,19 @@ class CommandLine:
         return process
 
     def close(self) -> None:
-        """End what a failed test left running."""
+        """Stop what a failed test left running."""
         for process in self.started:
             if process.returncode is None:
                 process.kill()
                 finish(process)
 
     def run(self, *words: object, **settings: object) -> Finished:
-        """A whole command."""
+        """Run a command to its end."""
         return finish(self.start(*words, **settings))
 
 
 def finish(process: subprocess.Popen[str]) -> Finished:
-    """Wait for the end of a command."""
+    """Wait for a command to end."""
     assert process.stdout is not None
     assert process.stderr is not None
     out, err = process.stdout.read(), process.stderr.read()

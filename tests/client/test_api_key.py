@@ -1,4 +1,4 @@
-"""The key goes to the server it belongs to, with every request, and to no other."""
+"""The key is sent with every request to its own server, and to no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = "Authorization: Bearer sk-123\r\n"
 
 @pytest.fixture
 def keyed(slow_command: CommandLine) -> CommandLine:
-    """The command line with a key, where ~/.netrc has something for the server too."""
+    """The command line with a key, and a ~/.netrc entry for the server too."""
     slow_command.extra = {"SLUICE_API_KEY": "sk-123"}
     netrc = slow_command.home / ".netrc"
     netrc.write_text("machine 127.0.0.1 login ana password other\n")

@@ -1,4 +1,4 @@
-"""What stands in front of each file of a bundle."""
+"""The fields before each file of a bundle."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def jumping_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look at the time of day finds it up to ten days before or after the last."""
+    """Each reading of the time of day is up to ten days off."""
     random, real = Random(1), time.time
     monkeypatch.setattr(time, "time", lambda: real() + random.uniform(-10, 10) * DAY_SECONDS)
 

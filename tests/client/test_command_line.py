@@ -1,4 +1,4 @@
-"""The commands as scripts and people see them: output, exit codes, settings."""
+"""The commands as scripts and people use them: output, exit codes, settings."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new virtual environment with the client, what it declares to need, and nothing else."""
+    """A new virtual environment with only the client and its declared dependencies."""
     folder = tmp_path_factory.mktemp("alone")
     venv.create(folder / "venv", symlinks=True)
     options = ("--no-index", "--no-deps", "--no-build-isolation")
@@ -46,7 +46,7 @@ def declared_dependencies() -> list[str]:
 
 
 def link_distributions(names: list[str], packages: Path) -> None:
-    """Lend the distributions of this environment, with all they need, to another one."""
+    """Link distributions of this environment, with their dependencies, into another."""
     waiting, linked = list(names), set()
     while waiting:
         name = waiting.pop()
@@ -63,7 +63,7 @@ def link_distributions(names: list[str], packages: Path) -> None:
 
 def requirements_of(distribution: metadata.Distribution) -> Iterator[str]:
     for requirement in distribution.requires or []:
-        if ";" not in requirement:  # none of ours needs what only another system or extra has
+        if ";" not in requirement:  # none of ours needs one of another platform or extra
             yield name_of(requirement)
 
 

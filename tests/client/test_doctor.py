@@ -1,4 +1,4 @@
-"""The doctor against a real nginx, once set up badly and once well."""
+"""The doctor against a real nginx, well and badly configured."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IMPATIENT = {
 def examine(
     server: Server, tmp_path: Path, make_client: MakeClient
 ) -> Callable[[dict[str, str]], dict[str, Finding]]:
-    """What the doctor finds behind an nginx with these lines, by the name of the check."""
+    """The doctor's findings behind an nginx with these lines, by check."""
 
     def run(lines: dict[str, str]) -> dict[str, Finding]:
         with bare_nginx(tmp_path / "nginx", server.port, **lines) as url:

@@ -1,4 +1,4 @@
-"""Downloads over lines that break, through the library."""
+"""Downloads over broken connections, with the Python library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def stored(server: Server) -> ChunkedFile:
-    """A file of four steps on the server; its key is its id."""
+    """A file of four ranges on the server; its key is its id."""
     file = ChunkedFile(random_bytes(SIZE, 77), 20 * MIB, filename="Ferien / Öl am Meer.mp4")
     file.key = send_all(server, file)["id"]
     return file
@@ -72,7 +72,7 @@ def test_after_a_cut_a_fetch_resumes_at_the_exact_byte(
     line.on_answer = sometimes(fault, after=2 * MIB, times=3, path="/media")
     fetched = make_client(line.url).fetch(stored.key, home / "film.mp4")
     assert Path(fetched.path).read_bytes() == stored.content
-    # What a reset takes with it is at most what the kernel's buffers held of three connections.
+    # A reset loses at most what the kernel's buffers held for three connections.
     assert SIZE <= line.received() < SIZE + 3 * 5 * MIB
 
 
@@ -112,7 +112,7 @@ def test_a_line_that_always_corrupts_is_an_error_and_leaves_no_file(
 
 
 def stop_in_the_middle(client: Client, stored: ChunkedFile, target: Path) -> int:
-    """Fetch some of the file; the bytes that were recorded."""
+    """Fetch part of the file; the number of bytes recorded."""
 
     def listen(progress: Progress) -> None:
         if progress.done > 8 * MIB:
@@ -172,7 +172,7 @@ def test_a_part_file_with_wrong_bytes_is_detected_at_the_end_and_replaced(
 def test_a_file_that_changes_on_the_server_is_fetched_from_the_start(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
-    """An ETag that no longer matches is answered with the whole file, status 200."""
+    """An ETag that no longer matches gets the whole file, with status 200."""
     changed: list[Request] = []
 
     def answer_with_another_file(refusing: Line, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""The command line killed in the middle, and run again."""
+"""The command line killed midway, and run again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 
 def upload_of(server: Server, size: int) -> dict[str, object]:
-    """The upload under way of that size."""
+    """The unfinished upload of that size."""
     found = [u for u in server.get("/api/uploads").json()["uploads"] if u["length"] == size]
     assert len(found) == 1
     upload: dict[str, object] = found[0]

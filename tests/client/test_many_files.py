@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 
 
 def make_folder(make_file: MakeFile, name: str, count: int, size: int = 20_000) -> dict[str, str]:
-    """A folder of small files in sub-folders; their names on the server, and digests."""
+    """A folder of small files in subfolders; their names on the server, and digests."""
     made = {}
     for number in range(count):
         relative = f"{name}/day {number % 3}/clip {number}.mov"
@@ -41,12 +41,12 @@ def videos_under(server: Server, name: str) -> Iterator[dict[str, Any]]:
 
 
 def stored_under(server: Server, name: str) -> list[tuple[str, str]]:
-    """Their names and digests."""
+    """Names and digests of the videos of a folder."""
     return sorted((video["filename"], video["sha256"]) for video in videos_under(server, name))
 
 
 def ids_under(server: Server, name: str) -> set[str]:
-    """Their ids."""
+    """Ids of the videos of a folder."""
     return {video["id"] for video in videos_under(server, name)}
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_only_resembles_a_stored_one_is_stored_too(
     first = command.run("upload", home / "alike", "--json")
     facts = changed.stat()
     with changed.open("r+b") as file:
-        file.seek(300_000)  # Between the samples of the fingerprint.
+        file.seek(300_000)  # Between the bytes that the fingerprint samples.
         file.write(b"other bytes")
     os.utime(changed, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     shutil.rmtree(home / "state")

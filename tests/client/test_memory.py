@@ -19,14 +19,14 @@ pytestmark = pytest.mark.e2e
 
 MB = 1_000_000
 SMALL, LARGE = 64 * MB, 512 * MB
-"""Both the server's copy and the fetched one are kept for a while, maybe in memory: 1 GB."""
+"""The server's copy and the fetched one exist at once, perhaps in memory: 1 GB."""
 
 MOST_GROWTH = 8 * MB
-"""What eight times the size may add: below one chunk, and far below the difference in size."""
+"""Bytes that eight times the size may add: less than a chunk, and far less than the file."""
 
 
 def sparse_file(path: Path, size: int) -> Path:
-    """A file that takes no room here, with something in it at both ends."""
+    """A sparse file with content at both ends."""
     with path.open("wb") as file:
         file.write(os.urandom(1000))
         file.truncate(size)
@@ -48,7 +48,7 @@ it says of a child includes the parent, up to the moment the child became a prog
 
 
 def run_measured(command: CommandLine, *words: object) -> tuple[dict[str, Any], int]:
-    """What the command printed, and its peak memory in bytes."""
+    """The command's output, and its peak memory in bytes."""
     ended = subprocess.run(
         [sys.executable, "-c", MEASURED, *map(str, words), "--json"],
         env=command.environment,

@@ -1,4 +1,4 @@
-"""How much to send at once, and when to send it again."""
+"""Chunk sizes, numbers of connections, and retries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 class Clock:
-    """A time that passes only when told."""
+    """A clock that only advances when told."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Many signals at the worst moments: a command always ends, and always in good order."""
+"""Many signals at the worst moments: a command always ends cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command says while no server answers, and when it stops trying."""
+"""What the command says while no server answers, and when it gives up."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tests.live_server import free_port
 pytestmark = pytest.mark.e2e
 
 SOON_SECONDS = 30.0
-"""A loaded machine needs some of it to start Python; the tries themselves go on for 15 minutes."""
+"""A loaded machine needs some of it to start Python; the retries go on for 15 minutes."""
 
 
 @pytest.fixture
 def nowhere(command: CommandLine) -> CommandLine:
-    """The command line, with nothing at the address of its server."""
+    """The command line, with no server at its address."""
     command.url = f"http://127.0.0.1:{free_port()}"
     return command
 
 
 @pytest.fixture
 def silent(command: CommandLine) -> Iterator[CommandLine]:
-    """The command line, with a server that takes connections and never answers."""
+    """The command line, with a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         yield command
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
-    """What a running command says first on standard error."""
+    """The first line that a running command writes to standard error."""
     assert process.stderr is not None
     ready, _, _ = select.select([process.stderr], [], [], SOON_SECONDS)
     assert ready, "nothing was said"

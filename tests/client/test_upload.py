@@ -1,4 +1,4 @@
-"""Uploads over lines that break, through the library."""
+"""Uploads over broken connections, with the Python library."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_file_that_only_looks_the_same_is_another_upload(
     facts = path.stat()
     first = client.upload(path)
     with path.open("r+b") as file:
-        file.seek(300_000)  # Between the samples of the fingerprint.
+        file.seek(300_000)  # Between the bytes that the fingerprint samples.
         file.write(b"other bytes")
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     second = client.upload(path)
@@ -221,7 +221,7 @@ def test_a_refused_file_is_not_retried(
     line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file()
-    os.truncate(path, 2 << 40)  # Sparse, and twice what the server takes by default.
+    os.truncate(path, 2 << 40)  # Sparse, and twice what the server accepts by default.
     with pytest.raises(Refused) as refused:
         make_client(line.url).upload(path)
     assert sum(request.method == "POST" for request in line.requests) == 1

@@ -1,4 +1,4 @@
-"""What the tests of other people's clients share: the way to the server, and a file."""
+"""Shared by the tests of other projects' clients: a line to the server, and a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILM_BYTES = 30_000_000
 
 @pytest.fixture
 def line(server: Server) -> Iterator[BadLine]:
-    """The way to the shared server, good until told otherwise."""
+    """The line to the shared server, good until told otherwise."""
     with bad_line(server.port) as running:
         yield running
 

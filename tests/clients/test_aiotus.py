@@ -1,4 +1,4 @@
-"""aiotus, which takes a Location for the URL that it is, without resolving a path."""
+"""aiotus, which uses `Location` as a URL and does not resolve paths."""
 
 from __future__ import annotations
 

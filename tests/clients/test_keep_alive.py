@@ -1,4 +1,4 @@
-"""Node's keep-alive agent, which believes an answer that does not say `Connection: close`."""
+"""Node's keep-alive agent, which reuses a connection unless told `Connection: close`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.nodejs import run_script
 SCRIPT = Path(__file__).with_name("keep_alive.mjs")
 ROUNDS = 2
 LARGE = 40_000_000
-"""More than the server reads of a body that it does not want."""
+"""More than the server reads of a refused body."""
 
 TUS = {
     "Tus-Resumable": "1.0.0",
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.e2e
 
 
 def failing_requests(upload_id: str) -> list[tuple[int, dict[str, Any]]]:
-    """Each with its status."""
+    """Requests that fail, each with its status."""
     patch: dict[str, Any] = {"method": "PATCH", "path": f"/tus/{upload_id}", "headers": TUS}
     at_start = {**patch, "headers": {**TUS, "Upload-Offset": "0"}}
     return [

@@ -23,7 +23,7 @@ Outcome = dict[str, Any]
 
 
 def upload(url: str, film: Path, **more: Any) -> Outcome:
-    """Upload the film in a process of its own; what became of it."""
+    """Upload the film in a Node.js process; the outcome."""
     task = {"path": str(film), "url": url, **more}
     outcome: Outcome = run_script(SCRIPT, task)
     assert "error" not in outcome, outcome
@@ -42,7 +42,7 @@ def check_bytes(server: Server, outcome: Outcome, film: Path) -> None:
 
 
 def offsets_of(outcome: Outcome) -> list[int]:
-    """Where its chunks began."""
+    """The offsets at which its chunks began."""
     methods = [method.split(" ") for method in outcome["methods"]]
     return [int(words[1]) for words in methods if len(words) == 2]
 

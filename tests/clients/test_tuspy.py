@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def uploader_of(film: Path) -> Iterator[Callable[..., Any]]:
-    """Makes uploaders of the film that retry at once; they do not close what they open."""
+    """Makes uploaders of the film that retry at once; they do not close their files."""
     with ExitStack() as stack:
 
         def make(server_url: str, **options: Any) -> Any:

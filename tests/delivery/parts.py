@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReceivedPart:
-    """One part: its headers, by their names in small letters, and its bytes."""
+    """One part: its headers by lower-case name, and its bytes."""
 
     headers: dict[str, str]
     content: bytes
 
 
 def parts_of(body: bytes, boundary: str) -> list[ReceivedPart]:
-    """The parts in their order; fails where the body does not end as it should."""
+    """The parts in order; fails if the body does not end properly."""
     delimiter = f"\r\n--{boundary}".encode()
     preamble, *parts, end = body.split(delimiter)
     assert (preamble, end) == (b"", b"--\r\n")

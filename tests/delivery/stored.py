@@ -22,22 +22,22 @@ class Stored:
 
     @property
     def path(self) -> str:
-        """Where it is served."""
+        """The path it is served at."""
         return f"/media/{self.id}"
 
     @property
     def url(self) -> str:
-        """The same with the server's address."""
+        """The URL it is served at."""
         return self.server.url + self.path
 
     def ask(self, ranges: str, **headers: str) -> requests.Response:
-        """The answer to a Range header, and others such as `If_Range`."""
+        """The answer to a Range header, with others such as `If_Range`."""
         others = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.server.get(self.path, headers={"Range": ranges, **others})
 
 
 def store(server: Server, name: str, content: bytes) -> Stored:
-    """Upload a file whole."""
+    """Upload a whole file."""
     body = form_body({}, [(name, content)])
     return Stored(server, server.post("/upload", data=body, headers=form_headers()).json()["id"])
 

@@ -1,4 +1,4 @@
-"""Downloads that the service decides about and nginx sends, as `deploy/nginx.conf` has it."""
+"""Downloads that the app authorises and nginx sends, configured by `deploy/nginx.conf`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ OUR_PAGE, THEIR_PAGE = "https://a.example", "https://b.example"
 LOCATION = "/protected/"
 
 OF_THE_ANSWER = frozenset({"Server", "Date", "Connection", "X-Request-ID"})
-"""Headers that two answers never share."""
+"""Headers that differ between any two answers."""
 
 
 @dataclass
 class Both:
-    """A stored file, to be asked for directly and through nginx."""
+    """A stored file, requested directly and through nginx."""
 
     stored: Stored
     nginx: str
 
     def directly(self, headers: dict[str, str], method: str = "GET") -> requests.Response:
-        """The service's own answer."""
+        """The app's own answer."""
         return requests.request(method, self.stored.url, headers=headers, timeout=60)
 
     def through_nginx(self, headers: dict[str, str], method: str = "GET") -> requests.Response:
-        """The answer of the two together."""
+        """The answer through nginx."""
         url = self.nginx + self.stored.path
         return requests.request(method, url, headers=headers, timeout=60)
 
     @property
     def validators(self) -> dict[str, str]:
-        """What conditions can be made of."""
+        """The validators that conditional headers use."""
         headers = self.directly({}).headers
         return {"tag": headers["ETag"], "date": headers["Last-Modified"]}
 
@@ -70,10 +70,10 @@ def film(server: Server, nginx: str) -> Both:
 
 
 def shown(response: requests.Response) -> dict[str, str]:
-    """The headers that do not belong to one answer alone."""
+    """The headers that both answers should share."""
     own = OF_THE_ANSWER
     if response.status_code == 206:
-        own = own | {"Accept-Ranges"}  # It goes without saying, and nginx does not say it.
+        own = own | {"Accept-Ranges"}  # The default, which nginx leaves out.
     return {k: v for k, v in response.headers.items() if k not in own}
 
 
@@ -87,7 +87,7 @@ def assert_same(one: requests.Response, other: requests.Response) -> None:
 
 
 def bytes_sent_by_service(film: Both, request_id: str) -> int:
-    """What its access log says, which is written a moment after the answer."""
+    """Bytes in the app's access log, which is written a moment after the answer."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for line in film.stored.server.log.splitlines():

@@ -1,4 +1,4 @@
-"""The body of an answer to several ranges, as it is laid out and as it is read."""
+"""The body of an answer to several ranges: its layout, and how it is read."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_truncated_file_ends_the_answer_instead_of_shifting_it(path: Path) -> 
 
 
 class Counter:
-    """Counts as the metrics do."""
+    """Counts the way the metrics do."""
 
     def __init__(self) -> None:
         self.calls: list[str | int] = []

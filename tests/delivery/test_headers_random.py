@@ -1,4 +1,4 @@
-"""Range and conditional headers are read as the RFC says or passed over, whatever they hold."""
+"""Range and conditional headers are read as the RFC says or ignored, whatever they hold."""
 
 from __future__ import annotations
 

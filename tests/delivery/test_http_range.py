@@ -1,4 +1,4 @@
-"""Range headers as RFC 9110, section 14, reads them."""
+"""Range headers (RFC 9110, section 14)."""
 
 import pytest
 from hypothesis import given

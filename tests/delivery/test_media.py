@@ -22,7 +22,7 @@ class Video:
 
     @property
     def path(self) -> str:
-        """Where it is served."""
+        """The path it is served at."""
         return f"/media/{self.id}"
 
     def range(self, value: str, **headers: str) -> tuple[int, str | None, bytes]:
@@ -33,7 +33,7 @@ class Video:
 
 
 def upload(server: Server, name: str, content: bytes) -> Video:
-    """Store a file whole."""
+    """Upload a whole file."""
     answer = server.post(
         "/upload", data=form_body({}, [(name, content)]), headers=form_headers()
     ).json()
@@ -42,7 +42,7 @@ def upload(server: Server, name: str, content: bytes) -> Video:
 
 @pytest.fixture(scope="module")
 def video(server: Server) -> Video:
-    """One video for all tests here."""
+    """One video, shared by the tests of this file."""
     return upload(server, "film.mp4", CONTENT)
 
 

@@ -1,4 +1,4 @@
-"""A span of a file, as servers send it."""
+"""A span of a file, the way servers send it."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_the_servers_memory_does_not_depend_on_the_ranges(
 
 
 class Zeros:
-    """A body of known length that nobody has to hold."""
+    """A body of known length that is never held in memory."""
 
     def __init__(self, length: int) -> None:
         self.len = self._left = length
@@ -173,7 +173,7 @@ class Zeros:
 
 
 def count(film: Stored, ranges: str) -> int:
-    """Bytes of the body of the answer."""
+    """Number of bytes in the answer's body."""
     with requests.get(film.url, headers={"Range": ranges}, stream=True, timeout=60) as response:
         assert response.headers["Content-Type"].startswith("multipart/byteranges")
         received = sum(len(block) for block in response.iter_content(1 << 20))
@@ -182,13 +182,13 @@ def count(film: Stored, ranges: str) -> int:
 
 
 def forget_peak(process: psutil.Process) -> None:
-    """Let the kernel's peak of its memory begin anew."""
+    """Reset the kernel's record of the peak memory."""
     with open(f"/proc/{process.pid}/clear_refs", "w") as file:
         file.write("5")
 
 
 def peak_bytes(process: psutil.Process) -> int:
-    """The most memory it has held."""
+    """The server's peak memory in bytes."""
     with open(f"/proc/{process.pid}/status") as file:
         status = file.read()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024

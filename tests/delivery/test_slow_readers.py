@@ -1,4 +1,4 @@
-"""Clients that take their time with a large file hold up nobody."""
+"""Clients that read a large file slowly block no one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THREADS = 2
 LENGTH = 50_000_000
 CONTENT = random_bytes(LENGTH, 91)
 RECEIVE_BUFFER_BYTES = 8192
-"""As small as may be, so that the server feels that its client is slow."""
+"""As small as possible, so that the server notices the slow client."""
 
 TRICKLE_BYTES = 2048
 PAUSE_SECONDS = 0.2
@@ -36,7 +36,7 @@ TWO_RANGES = "Range: bytes=0-24999999,25000001-\r\n"
 
 @dataclass
 class Readers:
-    """Connections from which a little is read now and then, by a thread of their own."""
+    """Connections that one thread reads from, a little at a time."""
 
     connections: list[socket.socket]
     received: dict[socket.socket, bytes] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Readers:
                     self.take(key.data)
 
     def take(self, connection: socket.socket) -> None:
-        """One sip."""
+        """Read a little from each."""
         before = self.received.get(connection, b"")
         self.received[connection] = before + connection.recv(TRICKLE_BYTES)
 
     @property
     def served(self) -> int:
-        """How many have got something."""
+        """How many connections have received something."""
         return len(self.received)
 
 
@@ -71,7 +71,7 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
 
 @contextmanager
 def slow_readers(film: Stored, headers: str) -> Iterator[Readers]:
-    """Many who ask for the file and read it at a trickle."""
+    """Many clients that request the file and read it slowly."""
     with ExitStack() as stack:
         connections = [stack.enter_context(ask(film, headers)) for _ in range(READERS)]
         readers = Readers(connections)

@@ -18,7 +18,7 @@ from app.settings import Settings
 
 @cache
 def application() -> Flask:
-    """The real one; nothing of it is opened, as no view runs."""
+    """The real application; it opens nothing, as no view runs."""
     return create_app(build_services(Settings()))
 
 

@@ -1,4 +1,4 @@
-"""What the nginx of `deploy/nginx.conf` answers to the operator alone."""
+"""Paths that the nginx of `deploy/nginx.conf` opens only to the operator."""
 
 from __future__ import annotations
 

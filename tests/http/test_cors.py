@@ -1,4 +1,4 @@
-"""Pages of other sites, as browsers speak for them."""
+"""Pages of other sites, and the headers that browsers send for them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SAFELISTED = {
     "last-modified",
     "pragma",
 }
-"""What a script may read of any answer (Fetch, section "CORS-safelisted response-header name")."""
+"""Headers scripts may always read (Fetch, section "CORS-safelisted response-header name")."""
 
 FOR_THE_BROWSER = {
     "access-control-allow-origin",
@@ -68,7 +68,7 @@ FOR_THE_BROWSER = {
 
 @pytest.fixture(scope="module")
 def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Takes uploads from the pages of one site."""
+    """A server that accepts uploads from the pages of one other site."""
     folder: Path = tmp_path_factory.mktemp("cors")
     with running_server(folder, SLUICE_CORS_ORIGINS=f"{SITE}, https://third.example/") as running:
         yield running
@@ -84,7 +84,7 @@ def ask(server: Server, method: str, path: str, origin: str, **headers: str) -> 
 def preflight(
     server: Server, path: str, origin: str, *, method: str = "PATCH", names: str = "upload-offset"
 ) -> requests.Response:
-    """What a browser asks before a request that no form could send."""
+    """The request a browser sends before one that no form could send."""
     return requests.options(
         server.url + path,
         headers={

@@ -1,4 +1,4 @@
-"""Content-Digest: whatever is true is taken, whatever is not true is told, in any company."""
+"""Content-Digest: correct digests are accepted, wrong ones reported, in any combination."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_damaged_header_is_never_read_as_another_digest(
     if parsed is not None and damaged != header:
         algorithm, expected = parsed
         assert len(expected) == hashlib.new(algorithm).digest_size
-        # Base64 has spare bits at its end: a digest may be written in more than one way.
+        # Base64 has spare bits at its end: a digest can be written in several ways.
         assert expected != digest(name, data) or position == header.rindex("=", 0, -1) - 1
 
 

@@ -1,4 +1,4 @@
-"""Names the service answers to, and pages that have rebound their own."""
+"""Host names the service answers to, and DNS rebinding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.live_server import Server, running_server
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Answers to three names."""
+    """A server that answers to three names."""
     folder = tmp_path_factory.mktemp("named")
     names = "Videos.example, .films.example,127.0.0.1"
     with running_server(folder, SLUICE_ALLOWED_HOSTS=names) as running:
@@ -56,7 +56,7 @@ def test_a_request_to_another_name_is_refused(named: Server, host: str) -> None:
 
 
 def test_nothing_is_done_for_a_rebound_page(named: Server) -> None:
-    """To the browser the page is of the same origin as the service."""
+    """To the browser, the page has the same origin as the service."""
     rebound = {"Host": "evil.example", "Origin": "http://evil.example"}
     body = {"name": "planted.mp4", "size": 5}
     expect_refused(
@@ -66,7 +66,7 @@ def test_nothing_is_done_for_a_rebound_page(named: Server) -> None:
 
 
 def test_a_rebound_page_cannot_pose_as_a_proxy(named: Server) -> None:
-    """It may send every header but `Host`, from the address of a trusted proxy."""
+    """Such a page can send every header but `Host`, from the address of a trusted proxy."""
     told = {"X-Forwarded-Host": "videos.example", "X-Forwarded-For": "127.0.0.1"}
     expect_refused(ask(named, "evil.example", **told))
     override = {"X-HTTP-Method-Override": "POST", "Tus-Resumable": "1.0.0", "Upload-Length": "5"}

@@ -1,4 +1,4 @@
-"""Which form an error takes."""
+"""An error is a page for people and JSON for programs."""
 
 import pytest
 from flask import Flask

@@ -1,4 +1,4 @@
-"""What a proxy in front tells of the client, and who is believed."""
+"""What a proxy forwards about the client, and which proxies are trusted."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ BALANCER = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https", "X-For
 
 @pytest.fixture(scope="module")
 def with_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Tells paths."""
+    """A server that puts paths into `Location`."""
     with running_server(tmp_path_factory.mktemp("paths"), SLUICE_LOCATION="path") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def untrusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Trusts nobody who connects to it here."""
+    """A server that trusts none of the addresses used here."""
     folder = tmp_path_factory.mktemp("untrusting")
     with running_server(folder, SLUICE_TRUSTED_PROXIES="10.0.0.0/8") as running:
         yield running
@@ -48,7 +48,7 @@ def untrusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def with_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Tells whole URLs."""
+    """A server that puts whole URLs into `Location`."""
     with running_server(tmp_path_factory.mktemp("urls"), SLUICE_LOCATION="url") as running:
         yield running
 
@@ -60,11 +60,11 @@ def create(url: str, **headers: str) -> requests.Response:
 
 
 def location(url: str, **headers: str) -> str:
-    """Where uploads are, without the id of one."""
+    """The `Location` of a new upload, without its id."""
     return create(url, **headers).headers["Location"].rpartition("/")[0]
 
 
-# ---- what is made of it --------------------------------------------------------------------------
+# ---- what becomes of it --------------------------------------------------------------------------
 
 
 def test_a_location_may_be_a_path_with_the_prefix(with_paths: Server) -> None:
@@ -123,7 +123,7 @@ def test_the_page_behind_a_proxy_counts_as_our_own(server: Server) -> None:
     assert response.status_code == 403
 
 
-# ---- whole where it is certain -------------------------------------------------------------------
+# ---- a URL where it is certain -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_the_page_behind_a_proxy_counts_as_our_own(server: Server) -> None:
         ({**TOLD, "Via": "1.1 Caddy"}, "https://films.example:8443/videos/tus"),
         ({**TOLD, "X-Forwarded-For": "192.0.2.1, 127.0.0.1"}, TOLD_URL),
         ({"Host": "films.example", **BALANCER}, "https://films.example/tus"),
-        # A proxy that is not known stands before the one that is.
+        # An unknown proxy in front of the known one.
         ({**TOLD, "X-Forwarded-For": "192.0.2.1, 192.0.2.2"}, "/videos/tus"),
         ({**TOLD, "Via": "1.1 cdn, 1.1 Caddy"}, "/videos/tus"),
         ({**TOLD, "Forwarded": "for=192.0.2.1, for=192.0.2.2"}, "/videos/tus"),
-        # The scheme is not told, or a name that may be the proxy's own for the service.
+        # Without a scheme, or with what may be the proxy's own name for the service.
         ({"Host": "films.example", "X-Forwarded-For": "192.0.2.1"}, "/tus"),
         ({"Host": "films.example", "X-Real-IP": "192.0.2.1"}, "/tus"),
         ({"Host": "films.example", "Via": "1.1 proxy"}, "/tus"),
@@ -147,7 +147,7 @@ def test_the_page_behind_a_proxy_counts_as_our_own(server: Server) -> None:
         ({"Host": "127.0.0.1:8000", **BALANCER}, "/tus"),
         ({"Host": "[::1]:8000", **BALANCER}, "/tus"),
         ({"Host": "sluice", **BALANCER}, "/tus"),
-        # Nothing that a URL could begin with.
+        # Not the start of a URL.
         ({"Host": "a b"}, "/tus"),
         ({**TOLD, "X-Forwarded-Host": "a b"}, "/videos/tus"),
         ({**TOLD, "X-Forwarded-Proto": "javascript"}, "/videos/tus"),
@@ -202,7 +202,7 @@ def test_every_location_is_built_the_same_way(server: Server, untrusting: Server
 
 @pytest.mark.parametrize("name", ["SCRIPT_NAME", "PATH_INFO", "REMOTE_USER", "Script-Name"])
 def test_a_header_cannot_set_the_environment(server: Server, name: str) -> None:
-    """gunicorn takes some from trusted addresses, and ends with 500 where they do not fit."""
+    """gunicorn accepts some from trusted addresses, and answers 500 if they are malformed."""
     response = create(server.url, **{name: "/x"})
     assert response.headers["Location"].startswith(f"{server.url}/tus/")
 
@@ -212,7 +212,7 @@ def test_of_two_scheme_headers_the_standard_one_counts(server: Server) -> None:
     assert location(server.url, **both) == TOLD_URL
 
 
-# ---- who is believed -----------------------------------------------------------------------------
+# ---- who is trusted ------------------------------------------------------------------------------
 
 
 def test_other_addresses_are_not_trusted(start_server: Callable[..., Server]) -> None:
@@ -293,7 +293,7 @@ def test_an_upload_goes_through_nginx(
 def test_behind_an_nginx_that_forwards_no_headers_a_location_is_a_path(
     server: Server, tmp_path: Path
 ) -> None:
-    """It puts the service's own address into Host, and would send the client there."""
+    """Such an nginx puts the service's own address into Host, which would send the client there."""
     with bare_nginx(tmp_path / "nginx", server.port) as url:
         assert location(url) == "/tus"
     address = "proxy_set_header X-Real-IP $remote_addr;"
@@ -339,7 +339,7 @@ def test_the_log_names_the_client_and_not_nginx(with_urls: Server, tmp_path: Pat
 
 
 def client_of(server: Server, request_id: str) -> str:
-    """The client of a request, as the access log has it a moment later."""
+    """The client of a request, from the access log, which is written a moment later."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         lines = [json.loads(line) for line in server.log.splitlines() if request_id in line]

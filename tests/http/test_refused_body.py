@@ -1,4 +1,4 @@
-"""What a client sees that still sends when its body is refused."""
+"""What a client sees whose body is refused while it still sends."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from tests.live_server import Server
 
 LENGTH = 100_000_000
-"""More than the server reads of a refused body, and than any socket buffer holds."""
+"""More than the server reads of a refused body, and more than any socket buffer holds."""
 
 BLOCK = bytes(1_000_000)
 
 
 @dataclass
 class Refusal:
-    """A request that is not taken, and why."""
+    """A request that is refused, and why."""
 
     status: int
     method: str = "PATCH"

@@ -1,4 +1,4 @@
-"""Reads what the server tells of itself."""
+"""Reads the server's metrics."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def scrape(server: Server) -> Snapshot:
 
 
 class Change:
-    """What a test adds to the counts of a server that it shares with others."""
+    """What a test adds to the counts of a shared server."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._before = scrape(server)
 
     def total(self, name: str, **labels: str) -> float:
-        """As `Snapshot.total`, without what was there before."""
+        """`Snapshot.total` minus the earlier value."""
         return scrape(self._server).total(name, **labels) - self._before.total(name, **labels)
 
     def by(self, label: str, name: str) -> dict[str, float]:
-        """As `Snapshot.by`, without what was there before and what has not changed."""
+        """`Snapshot.by` minus the earlier values; unchanged ones are left out."""
         before, after = self._before.by(label, name), scrape(self._server).by(label, name)
         changes = {key: after[key] - before.get(key, 0.0) for key in after}
         return {key: change for key, change in changes.items() if change}
 
 
 def labels_by_name(server: Server) -> dict[str, set[str]]:
-    """The names in `/metrics` as they are written there, with the names of their labels."""
+    """The metric names in `/metrics`, with the names of their labels."""
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(server.get("/metrics").text):
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -26,7 +26,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Named by the operator."""
+    """The parent folder, named by the operator."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "parent"))
     yield tmp_path / "parent"
     monkeypatch.undo()

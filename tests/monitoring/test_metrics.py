@@ -1,4 +1,4 @@
-"""/metrics after real uploads, over several processes that come and go."""
+"""/metrics after real uploads, across several processes that start and end."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PATCH = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Of three workers, for those who look at changes only."""
+    """A server with three workers, shared by the tests that only compare changes."""
     with running_server(tmp_path_factory.mktemp("server"), SLUICE_WORKERS="3") as running:
         yield running
 
 
 def upload_to_each_worker(server: Server) -> int:
-    """Upload over new connections until every worker has had some; how many files."""
+    """Upload over new connections until every worker has received some; the number of files."""
     count = 0
     while count < 6 or len(counting(server)) < 3:
         with ThreadPoolExecutor(6) as pool:
@@ -47,13 +47,13 @@ def upload_to_each_worker(server: Server) -> int:
 
 
 def counting(server: Server) -> list[Path]:
-    """Files of workers that have had an upload, or whose predecessor has."""
+    """Files of the workers that had an upload, or whose predecessor did."""
     files = metrics_folder(server).glob("histogram_web*.db")
     return [path for path in files if b'"upload"' in path.read_bytes()]
 
 
 def metrics_folder(server: Server) -> Path:
-    """Where the files are that the workers hold open."""
+    """The folder of the files that the workers hold open."""
     found: set[Path] = set()
 
     def look() -> set[Path]:
@@ -137,7 +137,7 @@ def test_errors_are_counted_by_code_and_strange_requests_get_no_labels_of_their_
 
 
 class SlowBody:
-    """A body that waits in the middle until it is let go."""
+    """A body that waits midway until it is released."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -214,7 +214,7 @@ def test_a_worker_that_replaces_a_killed_one_continues_its_files(
 
 
 def files_of_counts(server: Server) -> set[str]:
-    """Names of all but those of what is in progress."""
+    """Names of the files that do not count requests in progress."""
     files = metrics_folder(server).glob("*.db")
     return {path.name for path in files if "livesum" not in path.name}
 

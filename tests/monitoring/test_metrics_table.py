@@ -1,4 +1,4 @@
-"""The tables of docs/operations.md and the server say the same."""
+"""The tables of docs/operations.md match the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def operations() -> str:
 
 
 def documented() -> dict[str, set[str]]:
-    """Names of metrics to the names of their labels."""
+    """The documented metrics, with the names of their labels."""
     rows = METRIC_ROW.findall(operations())
     assert len(rows) == len(dict(rows))
     return {name: set(re.findall(r"`([a-z]+)`", labels)) for name, labels in rows}

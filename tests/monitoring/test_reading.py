@@ -1,4 +1,4 @@
-"""Numbers out of counts."""
+"""Totals, sums and quantiles from counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-Timing: there, well-formed, and no more than the request took."""
+"""Server-Timing: present, well-formed, and no more than the request took."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SITE = "https://films.example"
 TUS = {"Tus-Resumable": "1.0.0"}
 
 ROUNDING = 0.05
-"""Each figure has one decimal, in milliseconds."""
+"""Milliseconds, with one decimal."""
 
 
 def timing_of(response: requests.Response) -> dict[str, float]:
@@ -56,7 +56,7 @@ def by_tus(server: Server) -> requests.Response:
 
 
 def by_the_draft(server: Server) -> requests.Response:
-    """Without a version in its headers there is no interim response, which `requests` mistakes."""
+    """Without a version header there is no interim response, which `requests` would misread."""
     return server.post("/resumable/", data=CONTENT, headers={"Upload-Complete": "?1"})
 
 

@@ -1,4 +1,4 @@
-"""/api/status and the page without script."""
+"""/api/status, and the status page without scripts."""
 
 from __future__ import annotations
 

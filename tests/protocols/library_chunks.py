@@ -13,19 +13,19 @@ from tests.dropzone_client import form_body, form_headers
 from tests.live_server import Server
 
 Sent = tuple[dict[str, str], dict[str, str], str]
-"""Fields, headers, and what the part is called."""
+"""Fields, headers, and the name of the file part."""
 
 
 @dataclass(frozen=True)
 class LibraryFile:
-    """A file on the client's side, cut into chunks of `chunk_bytes`, and who sends it."""
+    """A file in chunks of `chunk_bytes`, and the library that sends it."""
 
     library: str
     content: bytes
     chunk_bytes: int
     filename: str
     more: tuple[tuple[str, str], ...] = ()
-    """Fields, or headers, that the page adds."""
+    """Fields or headers that the page adds."""
     browser: str = "a browser"
 
     @property

@@ -1,4 +1,4 @@
-"""Sends chunks as Resumable.js and Flow.js do: numbered from 1, the last one the longest."""
+"""Sends chunks as Resumable.js and Flow.js do: numbered from 1, with a longer last one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RAW_HEADERS = {"Content-Type": "application/octet-stream", "Accept": "*/*"}
 
 @dataclass
 class NumberedFile:
-    """A file on the client's side; `prefix` is that of the fields, `path` the dialect's URL."""
+    """A file to send; `prefix` is that of the fields, `path` the dialect's URL."""
 
     content: bytes
     chunk_bytes: int
@@ -33,7 +33,7 @@ class NumberedFile:
 
     @property
     def count(self) -> int:
-        """Number of chunks: what does not fill one more is added to the last."""
+        """Number of chunks; a remainder is added to the last one."""
         return max(1, len(self.content) // self.chunk_bytes)
 
     def chunk(self, number: int) -> bytes:
@@ -58,7 +58,7 @@ class NumberedFile:
         return {self.prefix + name: str(value) for name, value in values.items()}
 
     def probe(self, server: Server, number: int) -> int:
-        """The status of the answer to whether the server has a chunk."""
+        """The status of the test request for a chunk."""
         return server.get(self.path, params=self.fields(number)).status_code
 
     def send(self, server: Server, number: int, **changed: str) -> requests.Response:
@@ -68,7 +68,7 @@ class NumberedFile:
         return server.post(self.path, data=body, headers=form_headers())
 
     def send_raw(self, server: Server, number: int) -> requests.Response:
-        """POST one chunk as it is, the fields in the query string."""
+        """POST one raw chunk, with the fields in the query string."""
         return server.post(
             self.path, params=self.fields(number), data=self.chunk(number), headers=RAW_HEADERS
         )

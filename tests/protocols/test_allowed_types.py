@@ -1,4 +1,4 @@
-"""A server that takes only some types of files: nothing else is ever stored, whatever the way."""
+"""A server that accepts only some file types: nothing else is ever stored, in any protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = f"filename {base64_of('film.mp4')}"
 
 @pytest.fixture(scope="module")
 def choosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Takes .mp4 and nothing else."""
+    """A server that accepts only .mp4."""
     with running_server(
         tmp_path_factory.mktemp("choosy"), SLUICE_ALLOWED_EXTENSIONS="mp4"
     ) as running:

@@ -169,7 +169,7 @@ def test_a_wrong_length_ends_the_batch_and_keeps_earlier_files(
 
 
 def test_a_client_that_prefers_html_gets_the_receipts_too(server: Server) -> None:
-    """As the answer to a batch that goes well is JSON for everybody."""
+    """The answer to a successful batch is JSON for everyone too."""
     parts = [({"length": "5"}, "page.mp4", b"right"), ({"length": "4"}, "wrong.mp4", b"wrong")]
     headers = {**form_headers(), "Accept": "text/html"}
     response = server.post("/batch", data=body_of(parts), headers=headers)
@@ -257,12 +257,12 @@ def test_ten_thousand_files_fit_in_one_request(start_server: Callable[..., Serve
 
 
 def fingerprinted_body(files: list[tuple[str, str, bytes]]) -> bytes:
-    """A form of fingerprints and names, each in front of its file."""
+    """A form of files, each preceded by its fingerprint."""
     return body_of([({"fingerprint": text}, name, content) for text, name, content in files])
 
 
 def body_of(files: list[tuple[dict[str, str], str, bytes]]) -> bytes:
-    """A form of files, each behind fields of its own."""
+    """A form of files, each preceded by its own fields."""
     end = f"--{BOUNDARY}--\r\n".encode()
     parts = (form_body(fields, [(name, content)]) for fields, name, content in files)
     return b"".join(part.removesuffix(end) for part in parts) + end
@@ -273,7 +273,7 @@ def ids(answer: dict[str, Any]) -> list[str]:
 
 
 def media_of(server: Server) -> Iterator[tuple[str, str]]:
-    """Name and address of each video, newest first."""
+    """Name and path of each video, newest first."""
     query: dict[str, str] | None = {"limit": "200"}
     while query:
         page = server.get("/api/videos", params=query).json()

@@ -1,4 +1,4 @@
-"""A group of a batch that cannot be kept while the next one arrives."""
+"""A group of a batch that cannot be stored while the next one arrives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def groups_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def post(services: Services, count: int) -> Any:
-    """The answer to a batch of so many small files."""
+    """The answer to a batch of `count` small files."""
     files = [(f"{number:03}.mp4", b"%d" % number) for number in range(count)]
     client = create_app(services).test_client()
     return client.post("/batch", data=form_body({}, files), headers=form_headers())
@@ -49,7 +49,7 @@ def names(services: Services) -> list[str]:
 
 
 def fail_once(services: Services, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the first group fail as a disk or a database may."""
+    """Make the first group fail, as a disk or a database may."""
     errors, keep_all = [error], services.whole_files.keep_all
 
     def keep(files: Sequence[ReceivedFile]) -> Any:

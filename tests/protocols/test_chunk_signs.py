@@ -1,4 +1,4 @@
-"""What shows a file to be a chunk of a larger one, and where such a chunk belongs."""
+"""How a chunk of a larger file is recognised, and where it belongs."""
 
 import pytest
 

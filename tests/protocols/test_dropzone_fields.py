@@ -1,4 +1,4 @@
-"""What Dropzone's fields say of a chunk, and which of them contradict each other."""
+"""What Dropzone's fields say about a chunk, and when they contradict each other."""
 
 import pytest
 from hypothesis import given, settings

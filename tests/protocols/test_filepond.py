@@ -22,7 +22,7 @@ CHUNK_TYPE = "application/offset+octet-stream"
 
 
 def begin(server: Server, length: int, **headers: str) -> str:
-    """POST as before the first chunk: a form with nothing but what the page tells of the file."""
+    """POST before the first chunk: a form with only what the page says about the file."""
     response = server.post(
         "/filepond",
         data=form_body({"filepond": "{}"}, []),
@@ -46,7 +46,7 @@ def send(server: Server, upload_id: str, content: bytes, offset: int, end: int) 
 
 
 def offset_of(server: Server, upload_id: str) -> str:
-    """What HEAD says."""
+    """The offset that HEAD returns."""
     response = requests.head(f"{server.url}/filepond?patch={upload_id}", timeout=60)
     assert response.status_code == 200
     assert response.headers["Cache-Control"] == "no-store"
@@ -87,7 +87,9 @@ def test_a_form_of_two_files_is_refused_as_only_one_can_have_the_id(server: Serv
 def test_chunks_make_the_file_under_its_first_name_and_id(server: Server) -> None:
     content = random_bytes(2_500_000, 1)
     upload_id = begin(server, len(content), **{"Upload-Name": "film.mp4"})
-    for offset in range(0, 2_500_001, 500_000):  # FilePond adds an empty chunk where it fits.
+    for offset in range(
+        0, 2_500_001, 500_000
+    ):  # FilePond adds an empty chunk if the length is a multiple of the chunk size.
         response = send(server, upload_id, content, offset, offset + 500_000)
         assert response.status_code == 204, response.text
         assert response.headers["Upload-Offset"] == str(min(offset + 500_000, 2_500_000))
@@ -142,7 +144,7 @@ def test_a_chunk_sent_again_from_its_start_is_accepted(server: Server) -> None:
 
 
 def test_a_chunk_that_breaks_off_does_not_move_the_offset_into_it(server: Server) -> None:
-    """The client passes over chunks that begin before the offset; this one would be lost."""
+    """The client skips chunks that begin before the offset; this one would be lost."""
     content = random_bytes(30_000_000, 2)
     upload_id = begin(server, len(content))
     send(server, upload_id, content, 0, 10_000_000)

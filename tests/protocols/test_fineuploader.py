@@ -26,7 +26,7 @@ URL = "/fineuploader"
 
 
 def part_fields(file: ChunkedFile, index: int) -> dict[str, str]:
-    """In the order in which the client puts them into the form."""
+    """The fields in the order the client sends them."""
     return {
         "qqpartindex": str(index),
         "qqpartbyteoffset": str(index * file.chunk_bytes),

@@ -1,4 +1,4 @@
-"""The header codecs of tus and of the IETF's uploads: read, refused, and nothing between."""
+"""The header codecs of tus and of the IETF's uploads either read a value or refuse it."""
 
 from __future__ import annotations
 

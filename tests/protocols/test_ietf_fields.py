@@ -1,4 +1,4 @@
-"""The header fields of the draft, and the lengths they tell."""
+"""The header fields of the draft, and the lengths they give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""104 interim responses on bare connections: when, to whom, and what they must not cost."""
+"""104 interim responses on raw connections: when, to whom, and what they must not break."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEWEST = {"Upload-Draft-Interop-Version": "8", "Upload-Complete": "?1"}
 
 
 def drip(connection: socket.socket, content: bytes, seconds: float, steps: int = 20) -> None:
-    """Send `content` evenly over so many seconds."""
+    """Send `content` evenly over that many seconds."""
     size = -(-len(content) // steps)
     for start in range(0, len(content), size):
         connection.sendall(content[start : start + size])
@@ -37,7 +37,7 @@ def drip(connection: socket.socket, content: bytes, seconds: float, steps: int =
 
 
 def slow_upload(server: Server, version: str, seconds: float) -> Answer:
-    """The answer to a creation whose body takes so long."""
+    """The answer to a creation whose body takes that long."""
     name, value = ("Incomplete", "?0") if version == "3" else ("Complete", "?1")
     headers = {"Upload-Draft-Interop-Version": version, f"Upload-{name}": value}
     with server.connect() as connection:

@@ -1,4 +1,4 @@
-"""Resuming for what it is there for: broken lines, stalled requests, clients that come back."""
+"""Resuming after broken connections and stalled requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Begin = Callable[[Server, socket.socket], str]
 
 
 def begin_creation(server: Server, connection: socket.socket) -> str:
-    """Half of a file in one request; the upload's id, as the interim response tells it."""
+    """Send half of a file in one request; the upload's id, from the interim response."""
     headers = {
         "Upload-Draft-Interop-Version": "8",
         "Upload-Complete": "?1",
@@ -44,7 +44,7 @@ def begin_creation(server: Server, connection: socket.socket) -> str:
 
 
 def begin_append(server: Server, connection: socket.socket) -> str:
-    """Half of a file in a request that appends the whole of it; the upload's id."""
+    """Send half of an append of a whole file; the upload's id."""
     upload_id = create(server).upload_id
     length = {"Content-Length": str(len(FILE))}
     connection.sendall(_append_head(server, upload_id, length) + FILE[:HALF])
@@ -52,7 +52,7 @@ def begin_append(server: Server, connection: socket.socket) -> str:
 
 
 def begin_chunked_append(server: Server, connection: socket.socket) -> str:
-    """Half of a file in a chunked request; the upload's id."""
+    """Send half of a file in a chunked request; the upload's id."""
     upload_id = create(server).upload_id
     head = _append_head(server, upload_id, {"Transfer-Encoding": "chunked"})
     connection.sendall(head + chunked(FILE[:HALF], 65536).removesuffix(b"0\r\n\r\n"))
@@ -76,7 +76,7 @@ def offset_of(server: Server, upload_id: str) -> int:
 
 
 def end_older(server: Server, upload_id: str) -> int:
-    """Ask for the offset until the older request has begun, which asking ends; the offset."""
+    """Ask for the offset until the older request has started, which this ends; the offset."""
     deadline = time.monotonic() + 30
     while (offset := offset_of(server, upload_id)) == 0:
         assert time.monotonic() < deadline
@@ -85,9 +85,9 @@ def end_older(server: Server, upload_id: str) -> int:
 
 
 def finish(server: Server, upload_id: str) -> None:
-    """Ask where the upload stands, go on there, and check the file.
+    """Resume at the offset that the server reports, and check the file.
 
-    An older request may have been on its way still, and be served after the question.
+    An older request may still have been in transit, and be served after the lookup.
     """
     offset = offset_of(server, upload_id)
     answer = append(server, upload_id, offset, FILE[offset:], is_last=True)

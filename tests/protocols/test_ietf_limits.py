@@ -1,4 +1,4 @@
-"""What a server with narrow limits tells of them at /resumable/."""
+"""The limits that /resumable/ announces on a server with narrow ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = "max-size=40000, max-age=3600"
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that takes small videos for an hour."""
+    """A server that accepts small videos, and keeps uploads for an hour."""
     options = {
         "SLUICE_MAX_UPLOAD_BYTES": "40000",
         "SLUICE_EXPIRY_SECONDS": "3600",

@@ -1,4 +1,4 @@
-"""What earlier drafts have otherwise, as devices in the field send it."""
+"""What differs in earlier drafts, which devices in the field use."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ UNKNOWN = ["2", "9", "-8", "8.0", "eight", "8, 8", ""]
 
 
 def completeness(version: str, is_complete: bool) -> dict[str, str]:
-    """The header in which that version says so."""
+    """The completeness header of that version."""
     if version == "3":
         return {"Upload-Incomplete": flag(not is_complete)}
     return {"Upload-Complete": flag(is_complete)}
 
 
 def is_complete(version: str, answer: Answer) -> bool:
-    """What the answer says, which must be in that version's header alone."""
+    """The answer's completeness, which must be only in that version's header."""
     (name, value), *others = [
         (name, value)
         for name, value in answer.headers.items()

@@ -29,7 +29,7 @@ DIALECTS = {"resumable": "/resumablejs", "flow": "/flow"}
 
 @pytest.fixture(params=DIALECTS)
 def make_file(request: pytest.FixtureRequest) -> MakeFile:
-    """Makes files of one of the dialects, each with a name of its own."""
+    """Makes files of one dialect, each with its own name."""
 
     def make(length: int, chunk_bytes: int = 1000, seed: int = 0) -> NumberedFile:
         content, name = random_bytes(length, seed), f"{uuid.uuid4().hex}.mp4"

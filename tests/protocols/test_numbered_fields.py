@@ -1,4 +1,4 @@
-"""What the numbered fields of Resumable.js and Flow.js say of a chunk, and what contradicts."""
+"""What the fields of Resumable.js and Flow.js say about a chunk, and contradictions in them."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""tus where it meets the rest of the server; conformance tests check the protocol itself."""
+"""tus together with the rest of the server; the conformance tests check the protocol itself."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_page_on_another_site_cannot_delete_with_a_method_override(
     assert tus.offset(url) == 0
 
 
-# ---- names and URLs that mean harm ---------------------------------------------------------------
+# ---- malicious names and URLs --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_parts_do_not_appear_in_the_library(server: Server, tus: Tus) -> None:
     assert tus.head(parts[0]).status == 410
 
 
-# ---- room and time -------------------------------------------------------------------------------
+# ---- space and time ------------------------------------------------------------------------------
 
 
 def test_a_file_that_does_not_fit_is_refused_when_it_is_created(server: Server, tus: Tus) -> None:
@@ -235,7 +235,7 @@ def test_an_upload_lives_while_it_is_active_and_then_expires(
 
 
 def wait_a_second() -> None:
-    """Dates of HTTP have no finer grain."""
+    """HTTP dates are in whole seconds."""
     time.sleep(1)
 
 
@@ -250,7 +250,7 @@ def test_checksums_in_trailers_are_announced_only_to_direct_clients(tus: Tus, fi
     assert "checksum" in through_proxy.items("Tus-Extension")
 
 
-# ---- an offset beyond everything, a trailer that cannot come -------------------------------------
+# ---- impossible offsets and trailers -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offset", [6, 2**40 + 1, 2**63 - 1, 2**64, 10**29, 10**40])

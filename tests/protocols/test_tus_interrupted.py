@@ -1,4 +1,4 @@
-"""tus over lines that break: half-open requests, racing clients, killed workers."""
+"""tus over broken connections: half-open requests, racing clients, killed workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def id_of(url: str) -> str:
 
 
 def finish(server: Server, tus: Tus, url: str) -> None:
-    """Go on where the upload stands, and check the file."""
+    """Resume the upload, and check the file."""
     offset = tus.offset(url)
     assert tus.patch(url, offset, FILE[offset:]).status == 204
     assert stored_sha256(server, id_of(url)) == SHA256
@@ -59,7 +59,7 @@ def chunked(tus: Tus, url: str, body: bytes) -> Connection:
 
 
 def overridden(tus: Tus, url: str, body: bytes) -> Connection:
-    """What the Java client sends, which has no PATCH."""
+    """What the Java client sends, as it has no PATCH."""
     return chunked_request("POST", url, body, Upload_Offset=0, X_HTTP_Method_Override="PATCH")
 
 
@@ -160,7 +160,7 @@ def test_a_request_that_waits_ends_with_its_upload(
 
 @contextmanager
 def idle_connections(server: Server) -> Iterator[dict[int, socket.socket]]:
-    """A connection to each of the worker processes, by their ids."""
+    """A connection to each worker process, by process id."""
     workers = server.web_workers()
     found: dict[int, socket.socket] = {}
     with ExitStack() as stack:
@@ -175,7 +175,7 @@ def idle_connections(server: Server) -> Iterator[dict[int, socket.socket]]:
 
 
 def writer_of(server: Server, url: str) -> int:
-    """The process that has an upload's file open, once one has."""
+    """Wait for a process to open the upload's file; its id."""
     while True:
         for worker in server.web_workers():
             if any(id_of(url) in file.path for file in worker.open_files()):
@@ -187,7 +187,7 @@ def writer_of(server: Server, url: str) -> int:
 def request(
     connection: socket.socket, method: str, url: str, body: bytes = b"", **fields: str | int
 ) -> dict[str, str]:
-    """The headers of the answer to a request on a connection that stays open."""
+    """The headers of the answer to a request on a kept connection."""
     head = headers_of(Host="x", Content_Length=len(body), Content_Type=CHUNK_TYPE, **fields)
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
     path = "/" + url.split("/", 3)[3]
@@ -219,7 +219,7 @@ def test_offsets_never_go_down_while_lookups_and_chunks_race(server: Server, tus
 
 
 class Race:
-    """Clients of one upload that know nothing of each other."""
+    """Clients of one upload that do not know of each other."""
 
     def __init__(self, tus: Tus, url: str) -> None:
         self.highest = 0
@@ -233,7 +233,7 @@ class Race:
             self._ask()
 
     def send(self, seed: int) -> None:
-        """Send chunks, of which every other one breaks off in the middle."""
+        """Send chunks, every other one broken off midway."""
         random = Random(seed)
         while (offset := self._ask()) < len(FILE):
             body = FILE[offset : offset + random.randrange(1, 300_000)]
@@ -265,7 +265,7 @@ ON_THE_WAY = 16 * MIB
 
 
 def block(index: int) -> bytes:
-    """A MiB that is like no other one of the file."""
+    """A MiB unlike any other in the file."""
     return index.to_bytes(8, "big") * (MIB // 8)
 
 
@@ -316,7 +316,7 @@ def test_memory_does_not_depend_on_the_size_of_a_chunk(
 
 
 def send_large(tus: Tus, count: int, kind: str) -> None:
-    """So many MiB in one request, with their checksum or without."""
+    """Send that many MiB in one request, with or without a checksum."""
     digest = hashlib.sha256()
     for index in range(count):
         digest.update(block(index))
@@ -337,7 +337,7 @@ def send_large(tus: Tus, count: int, kind: str) -> None:
 
 
 def peak_memory(server: Server) -> int:
-    """The most that a worker process has held, in bytes."""
+    """The peak memory of a worker process in bytes."""
     return max(peak_of(worker.pid) for worker in server.web_workers())
 
 

@@ -1,4 +1,4 @@
-"""/upload with the chunks of six other libraries, and with chunks that nobody knows."""
+"""/upload with the chunks of six other libraries, and with unknown chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.protocols.library_chunks import LIBRARIES, LibraryFile
 LENGTH, CHUNK = 10_500, 1000
 
 ONE_AFTER_THE_OTHER = ["blueimp", "uploady", "plupload", "plupload_by_offset"]
-"""They send nothing that tells two people apart, so that a chunk has to follow the one before."""
+"""They send nothing that identifies a client, so a chunk must follow the one before."""
 
 ANY_ORDER = ["webuploader", "simple_uploader"]
 

@@ -1,4 +1,4 @@
-"""Who runs when more want to than may."""
+"""Which requests run when there are more of them than slots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THREADS, ROUNDS = 6, 40
 
 
 def run_all(work: list[Thread]) -> None:
-    """Start them together, and wait for their ends."""
+    """Run the calls in parallel, and wait for all."""
     for thread in work:
         thread.start()
     for thread in work:

@@ -24,7 +24,7 @@ def timed() -> Iterator[StageClock]:
 
 
 def spend(seconds: float) -> None:
-    """Let time pass; at least so much of it."""
+    """Let at least this much time pass."""
     time.sleep(seconds)
 
 
@@ -72,7 +72,7 @@ def test_a_request_on_the_same_thread_starts_from_zero() -> None:
     with timed() as second:
         pass
     assert second.seconds == {}
-    with stage(Stage.WRITE):  # Behind the request, nothing counts for it.
+    with stage(Stage.WRITE):  # After the request, nothing counts for it.
         pass
     assert second.seconds == {}
 
@@ -95,7 +95,7 @@ def test_work_in_another_thread_counts_only_once_it_is_added() -> None:
         add_seconds(elsewhere)
         add_seconds(elsewhere)
     assert clock.seconds == {Stage.SYNC: 2 * elsewhere.seconds[Stage.SYNC]}
-    add_seconds(elsewhere)  # Outside any request it is nothing.
+    add_seconds(elsewhere)  # Outside a request it does nothing.
 
 
 def test_concurrent_requests_do_not_see_each_other() -> None:
@@ -114,7 +114,7 @@ def test_bytes_are_reported_while_they_arrive_and_none_twice() -> None:
     told: list[int] = []
     with timed() as clock:
         clock.on_arrival = told.append
-        while sum(told) == 0:  # A request that lasts.
+        while sum(told) == 0:  # A long request.
             in_stage(Stage.RECEIVE)()
             note_arrival(10)
         note_arrival(7)

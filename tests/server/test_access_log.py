@@ -1,4 +1,4 @@
-"""What the log says of a request, and how."""
+"""What the access log says about a request, and in which format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_people_get_text_and_programs_json(
 
 
 def entry_of(server: Server, request_id: str) -> dict[str, Any]:
-    """The line of a request, which is written a moment after the answer."""
+    """The log line of a request, which is written a moment after the answer."""
     mark, found = f'"request_id": "{request_id}"', list[str]()
 
     def is_there() -> bool:

@@ -1,4 +1,4 @@
-"""Threads that come with the requests and go after them."""
+"""Threads that start with the requests and end after them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 
 def threads_of_pools() -> set[threading.Thread]:
-    """Those of all pools of this process, of which other tests may have left some."""
+    """The threads of all pools in this process; other tests may have left some."""
     return {thread for thread in threading.enumerate() if thread.name == "request"}
 
 
@@ -27,7 +27,7 @@ def test_consecutive_calls_reuse_a_thread() -> None:
     pool, names = RequestThreads(), set[int]()
     for _ in range(20):
         names.add(pool.submit(threading.get_ident).result(30))
-        time.sleep(0.01)  # An outcome is there a moment before its thread is idle.
+        time.sleep(0.01)  # A result is available a moment before its thread is idle.
     assert len(names) < 10
 
 

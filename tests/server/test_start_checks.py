@@ -1,4 +1,4 @@
-"""What keeps a server from starting is said in words."""
+"""A server that cannot start explains why."""
 
 from __future__ import annotations
 
