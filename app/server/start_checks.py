@@ -66,7 +66,8 @@ def require_own_folders(settings: Settings) -> None:
             found = path.lstat()
             if stat.S_ISLNK(found.st_mode):
                 raise StartRefused(
-                    f"{path} is a symbolic link. Set {PREFIX}{variable} to a folder that is not a link."
+                    f"{path} is a symbolic link. Set {PREFIX}{variable} to a folder that is not a "
+                    "link."
                 )
             if found.st_uid not in {os.geteuid(), 0}:
                 raise StartRefused(

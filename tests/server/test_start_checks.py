@@ -96,7 +96,7 @@ def test_an_address_is_free_until_someone_listens_there(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "2001:db8::1"])
 def test_an_address_of_another_machine_is_refused(host: str) -> None:
-    with pytest.raises(StartRefused, match=f"{host} is not an address of this machine.*SLUICE_HOST"):
+    with pytest.raises(StartRefused, match=f"{host} is not an address of.*SLUICE_HOST"):
         require_free_address(host, free_port(), release_seconds=0)
 
 
