@@ -1,4 +1,4 @@
-"""Fixtures that more than one folder of tests uses."""
+"""Fixtures used by more than one folder of tests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that all tests share; whoever changes its processes starts one of their own."""
+    """A server that all tests share; a test that changes its processes starts its own."""
     with running_server(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers of a test's own, with settings; they stop when the test ends."""
+    """Starts servers with settings for one test; they stop when it ends."""
     with ExitStack() as stack:
 
         def start(**options: str) -> Server:

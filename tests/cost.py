@@ -1,4 +1,4 @@
-"""What reading an input costs, beside an input four times as long."""
+"""The cost of parsing an input, compared with one four times as long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.delivery.http_range import RangeNotSatisfiable
 from app.domain.errors import UploadError
 
 SHORT, LONG = 8_000, 32_000
-"""Characters. gunicorn takes header lines of up to 8190 bytes, and joins repeated ones."""
+"""Characters. gunicorn accepts header lines of up to 8190 bytes, and joins repeated ones."""
 
 HOSTILE = {
     "spaces": " ",
@@ -36,9 +36,9 @@ HOSTILE = {
 
 
 def assert_cost_is_linear(read: Callable[[str], object], head: str, unit: str, tail: str) -> None:
-    """Fail where four times the input costs anything like sixteen times the work.
+    """Fail if four times the input costs close to sixteen times the work.
 
-    Four times as much is what a linear reader needs; ten leave room for a busy machine.
+    A linear parser needs four times as much; ten leaves a margin for a busy machine.
     """
     short = head + unit * (SHORT // len(unit)) + tail
     long = head + unit * (LONG // len(unit)) + tail

@@ -18,13 +18,13 @@ BOUNDARY = "----WebKitFormBoundarySluiceTests0001"
 
 
 def random_bytes(length: int, seed: int = 0) -> bytes:
-    """Bytes that no two offsets share by accident, the same for a seed."""
+    """Random bytes, the same for the same seed."""
     return Random(seed).randbytes(length)
 
 
 @dataclass
 class ChunkedFile:
-    """A file on the client's side, and how it is cut."""
+    """A file to send, and its chunk size."""
 
     content: bytes
     chunk_bytes: int
@@ -103,7 +103,7 @@ def send_all(server: Server, file: ChunkedFile) -> dict[str, Any]:
 
 
 def request_bytes(server: Server, path: str, body: bytes, **headers: str) -> bytes:
-    """A whole POST request as it stands on the wire."""
+    """A whole POST request as raw bytes."""
     lines = {
         "Host": f"127.0.0.1:{server.port}",
         "Content-Length": str(len(body)),
@@ -114,7 +114,7 @@ def request_bytes(server: Server, path: str, body: bytes, **headers: str) -> byt
 
 
 def chunk_request(server: Server, file: ChunkedFile, index: int) -> bytes:
-    """The request of one chunk as it stands on the wire."""
+    """The request of one chunk as raw bytes."""
     return request_bytes(
         server, "/upload", file.body(index), Content_Type=form_headers()["Content-Type"]
     )
@@ -143,7 +143,7 @@ def read_json(connection: socket.socket) -> tuple[int, dict[str, Any]]:
 
 
 def stored_sha256(server: Server, upload_id: str) -> str:
-    """The digest of what the server gives back."""
+    """The SHA-256 of the file that the server returns."""
     response = server.get(f"/media/{upload_id}")
     assert response.status_code == 200, response.text
     return hashlib.sha256(response.content).hexdigest()

@@ -1,4 +1,4 @@
-"""Speaks IETF resumable uploads over bare connections, interim responses and all."""
+"""IETF resumable uploads over raw connections, with interim responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answer:
 
     @property
     def upload_id(self) -> str:
-        """The end of the upload URL."""
+        """The upload's id, from its URL."""
         return self.headers["location"].rpartition("/")[2]
 
     def json(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def request_head(server: Server, method: str, path: str, headers: dict[str, str]
 def request_bytes(
     server: Server, method: str, path: str, body: bytes, headers: dict[str, str]
 ) -> bytes:
-    """A whole request as it stands on the wire."""
+    """A whole request as raw bytes."""
     length = {"Content-Length": str(len(body))}
     return request_head(server, method, path, {**length, **headers}) + body
 
@@ -85,14 +85,14 @@ def read_head(connection: socket.socket) -> tuple[int, dict[str, str]]:
 def send(
     server: Server, method: str, path: str = "/resumable/", body: bytes = b"", **headers: str
 ) -> Answer:
-    """One request on a connection of its own; an underscore in a header's name is a hyphen."""
+    """Send one request on a new connection; `_` in header names stands for `-`."""
     return send_request(server, method, path, body, headers)
 
 
 def send_request(
     server: Server, method: str, path: str, body: bytes, headers: dict[str, str]
 ) -> Answer:
-    """The same with the headers as a mapping."""
+    """`send` with the headers as a mapping."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with server.connect() as connection:
         if named.get("Transfer-Encoding") == "chunked":
@@ -104,7 +104,7 @@ def send_request(
 
 
 def create(server: Server, body: bytes = b"", *, is_last: bool = False, **headers: str) -> Answer:
-    """POST to the resource that takes files."""
+    """POST to the resource that creates uploads."""
     return send(server, "POST", body=body, Upload_Complete=flag(is_last), **headers)
 
 
@@ -127,5 +127,5 @@ def look(server: Server, upload_id: str, **headers: str) -> Answer:
 
 
 def flag(is_true: bool) -> str:
-    """A Boolean of a structured field."""
+    """A boolean as a structured field."""
     return "?1" if is_true else "?0"

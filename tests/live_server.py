@@ -1,4 +1,4 @@
-"""A real Sluice for tests, on a free port and in folders of its own."""
+"""A real Sluice for tests, on a free port, with its own folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STOP_SECONDS = 60
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port that no one listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 
 def receive_exactly(connection: socket.socket, length: int) -> bytes:
-    """`length` bytes, and none of a pipelined answer that may follow them."""
+    """Exactly `length` bytes, and none of a pipelined answer that may follow."""
     received = b""
     while len(received) < length:
         piece = connection.recv(min(length - len(received), 65_536))
@@ -46,7 +46,7 @@ def receive_exactly(connection: socket.socket, length: int) -> bytes:
 class Server:
     """One running instance; `restart` keeps its folders and port.
 
-    `module` is what Python runs, with arguments. With the `certificate` it serves, it is spoken to
+    `module` is what Python runs, with arguments. With a `certificate`, requests are made
     over TLS.
     """
 
@@ -84,7 +84,7 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the server runs with."""
+        """The environment variables of the server."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
         return {
             **inherited,
@@ -139,7 +139,7 @@ class Server:
         self.start()
 
     def processes(self) -> list[psutil.Process]:
-        """The supervisor and all below it."""
+        """The supervisor and its descendants."""
         assert self.process is not None
         top = psutil.Process(self.process.pid)
         return [top, *top.children(recursive=True)]
@@ -169,7 +169,7 @@ class Server:
         return requests.delete(self.url + path, timeout=60, verify=self._verify, **options)
 
     def connect(self) -> socket.socket:
-        """A bare connection."""
+        """A raw connection."""
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.certificate is None:
@@ -184,7 +184,7 @@ class Server:
 
 @contextmanager
 def running_server(folder: Path, **options: str) -> Iterator[Server]:
-    """A server with settings such as `SLUICE_WORKERS="4"`, for the length of a context."""
+    """A server with settings such as `SLUICE_WORKERS="4"`, for the length of the context."""
     server = Server(folder, options)
     server.start()
     try:

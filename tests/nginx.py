@@ -1,4 +1,4 @@
-"""The nginx of `deploy/nginx.conf`, as an ordinary process before a server."""
+"""The nginx of `deploy/nginx.conf`, as an ordinary process in front of a server."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ http {{
 def deployed_nginx(
     folder: Path, target: int, prefix: str = "", *, library: Path | None = None
 ) -> Iterator[str]:
-    """The address of an nginx before the server at a port, under a prefix such as `/videos`.
+    """The URL of an nginx in front of the server at a port, under a prefix such as `/videos`.
 
-    From `library` it sends files itself.
+    It sends the files of `library` itself.
     """
     port = free_port()
     with _nginx(folder, _adapted(port, target, prefix, library), port, prefix) as url:
@@ -65,7 +65,7 @@ def _nginx(folder: Path, site: str, port: int, prefix: str) -> Iterator[str]:
     if program is None:
         pytest.skip("nginx is not installed")
     folder.mkdir()
-    # Started by root it would work as another user, to whom pytest's folders are closed.
+    # Started by root it would run as another user, who cannot read pytest's folders.
     user_line = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(FRAME.format(user_line=user_line, folder=folder))
     (folder / "sluice.conf").write_text(site)
@@ -81,7 +81,7 @@ def _nginx(folder: Path, site: str, port: int, prefix: str) -> Iterator[str]:
 
 
 def _adapted(port: int, target: int, prefix: str, library: Path | None) -> str:
-    """The file as it is shipped, but for the addresses, the prefix and the folder."""
+    """The shipped file with other addresses, another prefix and another folder."""
     changes = {
         "127.0.0.1:8000": f"127.0.0.1:{target}",
         "listen 80;": f"listen 127.0.0.1:{port};",

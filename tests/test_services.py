@@ -1,4 +1,4 @@
-"""What is built from the settings."""
+"""What the services build from the settings."""
 
 from __future__ import annotations
 

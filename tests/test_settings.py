@@ -1,4 +1,4 @@
-"""Settings from the environment: the contract's defaults, and every bad value told at once."""
+"""Settings from the environment: the contract's defaults, and all bad values reported at once."""
 
 import os
 from pathlib import Path

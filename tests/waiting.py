@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere: in another process, or a moment later."""
+"""Waiting for something in another process, or a moment later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TICK_SECONDS = 0.02
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Poll until the condition holds; `what` is what then has happened."""
+    """Poll until the condition holds; `what` describes it in the error."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"

@@ -49,7 +49,7 @@ EXCLUDED = {
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The API's description, and ids under which there is something."""
+    """The API's description, and ids that exist."""
 
     schema: BaseSchema
     ids: list[str]

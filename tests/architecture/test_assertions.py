@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from tests.architecture.sources import ROOT
 
 RAISING = {"raises", "warns", "fail", "raise_for_status"}
-"""Calls that stand for an assertion."""
+"""Calls that count as an assertion."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -1,4 +1,4 @@
-"""The documents lead where they say, and the README stays short."""
+"""Links of the documents lead somewhere, and the README stays short."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def text_of(document: Path) -> str:
-    """Without its code blocks."""
+    """The text of a document without its code blocks."""
     return CODE.sub("", document.read_text(encoding="utf-8"))
 
 
 def anchors(document: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """Anchors of the headings, as GitHub makes them."""
     headings = (heading.lower().replace(" ", "-") for heading in HEADING.findall(text_of(document)))
     return {re.sub(r"[^\w-]", "", heading) for heading in headings}
 

@@ -1,4 +1,4 @@
-"""No module imports itself by way of others; imports in functions and for types count too."""
+"""No module imports itself through others; imports in functions and for types count too."""
 
 import ast
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ print(*sorted(name for name in sys.modules if name.partition(".")[0] in OURS))
 
 
 def loaded_by(*modules: str) -> tuple[set[str], set[str]]:
-    """Top-level packages and modules of ours which a new interpreter holds after the imports."""
+    """Top-level packages, and our modules, that a new interpreter has loaded after the imports."""
     result = subprocess.run(
         [sys.executable, "-c", PROBE, *modules],
         cwd=ROOT,
@@ -62,7 +62,7 @@ def test_the_package_itself_imports_nothing() -> None:
 
 
 def interpreter_packages() -> set[str]:
-    """What an interpreter of this environment holds before it imports anything of ours."""
+    """What an interpreter of this environment has loaded before it imports our code."""
     listing = subprocess.run(
         [sys.executable, "-c", "import sys; print(*sys.modules)"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The maps for newcomers name every room of the tree, and none that is not there."""
+"""The maps for newcomers name every package of the tree, and no other."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The settings table of the docs and the code say the same."""
+"""The settings table of the docs matches the code."""
 
 import re
 from dataclasses import fields
@@ -11,14 +11,14 @@ CLIENT_VARIABLES = {"SLUICE_URL"}
 
 
 def documented() -> dict[str, str]:
-    """Variable to default as in the rows ``| `SLUICE_PORT` | `8000` | meaning |`` of the docs."""
+    """Defaults by variable, from the rows ``| `SLUICE_PORT` | `8000` | meaning |`` of the docs."""
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     rows = {name: default.strip("`") for name, default in ROW.findall(text)}
     return {name: rows[name] for name in rows.keys() - CLIENT_VARIABLES}
 
 
 def declared() -> dict[str, str]:
-    """Variable to default as the code has them; an empty default is written as `empty`."""
+    """Defaults by variable, from the code; an empty default is written as `empty`."""
     return {
         PREFIX + item.name.upper(): item.metadata["default"] or "empty" for item in fields(Settings)
     }

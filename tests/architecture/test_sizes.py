@@ -1,4 +1,4 @@
-"""The tail decides the quality: no function and no file grows beyond what one reads at once."""
+"""No function and no file grows beyond what one reads at once."""
 
 import ast
 from collections.abc import Iterator

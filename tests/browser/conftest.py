@@ -1,4 +1,4 @@
-"""One browser and one server for the tests of the page; each test has a context of its own."""
+"""One browser and one server for the tests of the page; each test has its own context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ expect.set_options(timeout=30_000)
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The one browser process; it ends with this folder, as its event loop is in others' way."""
+    """The browser process; it ends with this folder, as its event loop disturbs other tests."""
     executable = find_browser()
     with sync_playwright() as playwright:
         flags = list(BROWSER_FLAGS)
@@ -37,7 +37,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Films:
 
 @pytest.fixture(scope="package")
 def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With chunks so small that a film of 26 MB has many."""
+    """A server with chunks so small that a film of 26 MB has many."""
     folder = tmp_path_factory.mktemp("pages")
     with running_server(folder, SLUICE_CHUNK_BYTES=str(MIB)) as running:
         yield running
@@ -55,13 +55,13 @@ def site(page_server: Server) -> Server:
 
 @pytest.fixture
 def complaints() -> Complaints:
-    """What the browser complains about in this test."""
+    """The browser's complaints in this test."""
     return Complaints()
 
 
 @pytest.fixture
 def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[..., Any]]:
-    """Makes contexts, each like a browser of its own; any complaint in one fails the test."""
+    """Makes contexts, each like a separate browser; an unexpected complaint fails the test."""
     with ExitStack() as stack:
 
         def make(**options: Any) -> BrowserContext:
@@ -76,5 +76,5 @@ def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[.
 
 @pytest.fixture
 def open_page(new_context: Callable[..., BrowserContext]) -> Callable[..., UploadPage]:
-    """Opens the start page of a server in a context of its own, made with the given options."""
+    """Opens a server's start page in a new context, made with the given options."""
     return lambda server, **options: UploadPage(new_context(**options), server)

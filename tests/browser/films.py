@@ -1,4 +1,4 @@
-"""Real videos, made on the spot: H.264 and AAC in MP4, with the index in front as for the web."""
+"""Real videos, encoded on the spot: H.264 and AAC in MP4, with the index in front."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.browser.tools import find_program
 
 LOOPS_OF_LONG_FILM = 8
-"""Noise costs time to encode, so the long film repeats the middle one, 26 MB each time."""
+"""Noise takes long to encode, so the long film repeats the middle one, 26 MB each time."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def make_films(folder: Path) -> Films:
 
 
 def encode(path: Path, *, size: str, seconds: int, bits_per_second: str) -> None:
-    """A moving test picture with noise, which no encoder makes small, and a tone."""
+    """A moving test picture with noise, which compresses badly, and a tone."""
     picture = f"testsrc2=size={size}:rate=30,noise=c0s=60:c0f=t"
     sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=440"]
     video = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "30"]
@@ -42,7 +42,7 @@ def encode(path: Path, *, size: str, seconds: int, bits_per_second: str) -> None
 
 
 def repeat(source: Path, target: Path, times: int) -> None:
-    """The same film once more and then so many `times`, without encoding anything again."""
+    """The film followed by `times` repetitions, without encoding again."""
     loop = ["-stream_loop", str(times), "-i", str(source)]
     _ffmpeg(*loop, "-c", "copy", "-movflags", "+faststart", str(target))
 
@@ -53,6 +53,6 @@ def _ffmpeg(*arguments: str) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """In hexadecimal."""
+    """SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""A page with one upload library as npm has it, on the origin of a line that may break."""
+"""A page with one upload library from npm, on the origin of a line that may break."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULES = {
     "huge-uploader": "huge-uploader/src/index.js",
     "just-throttle": "just-throttle/index.mjs",
 }
-"""What a bundler would find in the packages' descriptions."""
+"""Entry points that a bundler would read from the packages' descriptions."""
 
 _IMPORTED = re.compile(r'(?<=from ")(\.[^"]+)(?=")')
 
@@ -41,12 +41,12 @@ class LibraryPage:
         self.page.goto(f"{url}/library/page.html")
 
     def upload(self, start: str, path: Path) -> None:
-        """Make the library ready, and choose a file."""
+        """Set the library up, and choose a file."""
         self.page.evaluate(start)
         self.page.set_input_files("#pick", path)
 
     def outcome(self) -> str:
-        """How the library says it ended."""
+        """The outcome that the library reports."""
         self.page.wait_for_function("outcome !== null", timeout=PATIENCE_MILLISECONDS)
         return str(self.page.evaluate("outcome"))
 
@@ -57,7 +57,7 @@ class LibraryPage:
         else:
             file = PACKAGES / path
             text = _IMPORTED.sub(lambda name: _as_a_bundler(file, name[1]), file.read_text())
-            if "@rpldy" in path:  # Two of its modules are left in the old form.
+            if "@rpldy" in path:  # Two of its modules are CommonJS.
                 text = text.replace("module.exports =", "export default")
             route.fulfill(body=text, content_type="text/javascript")
 
@@ -76,7 +76,7 @@ class LibraryPage:
 
 
 def _as_a_bundler(file: Path, name: str) -> str:
-    """The name of a module with the ending that browsers want and packages leave out."""
+    """A module's name with the file extension that browsers need and packages leave out."""
     if (file.parent / name).is_dir():
         return f"{name}/index.js"
     return name if name.endswith(".js") else f"{name}.js"

@@ -1,4 +1,4 @@
-"""A site of its own origin, with a page that loads packages of npm as modules."""
+"""A site of another origin, with a page that loads npm packages as modules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENTRIES = {
     "url-parse": "index.js",
     "wildcard": "index.js",
 }
-"""What a bundler would find in the packages' descriptions."""
+"""Entry points that a bundler would read from the packages' descriptions."""
 
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".json": "application/json"}
 
@@ -56,7 +56,7 @@ def page() -> str:
 
 
 def as_module(text: str) -> str:
-    """A script as a module: one of CommonJS exports what it would have returned to its caller."""
+    """A script as a module: a CommonJS one exports what `require` would return."""
     if not _EXPORTS.search(text):
         return text
     names = sorted(set(_REQUIRED.findall(text)))
@@ -78,7 +78,7 @@ def _with_ending(name: str) -> str:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for the page and the packages."""
+    """Serves the page and the packages."""
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def module_site() -> Iterator[int]:
-    """The site's port, at which it answers to 127.0.0.1 and to localhost: two origins."""
+    """The site's port, on which it answers as 127.0.0.1 and as localhost: two origins."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -1,4 +1,4 @@
-"""What the server has, as it gives it back."""
+"""What the server has stored, as it sends it back."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def _digest(session: requests.Session, url: str) -> str:
 
 
 def open_uploads_of(server: Server) -> list[dict[str, Any]]:
-    """The uploads that the server still waits for."""
+    """The unfinished uploads on the server."""
     uploads: list[dict[str, Any]] = server.get("/api/uploads").json()["uploads"]
     return uploads

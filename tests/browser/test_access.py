@@ -1,4 +1,4 @@
-"""The page for those who use a keyboard, a screen reader, a phone or dark colours."""
+"""The page with a keyboard, a screen reader, a phone or dark mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 OpenPage = Callable[..., UploadPage]
 
 NAMED_ROLES = {"button", "link", "textbox", "progressbar", "dialog", "list", "Video", "image"}
-"""What needs a name; as Chromium writes them."""
+"""Roles that need a name, as Chromium writes them."""
 
 LONG_NAME = "An afternoon in the mountains with everyone who could come, second part, " * 2 + ".mp4"
 
@@ -47,7 +47,7 @@ def test_every_control_has_an_accessible_name(
 
 
 def put_everything(site: Server, films: Films) -> str:
-    """A video, one that no browser plays, one with a long name, an interrupted upload."""
+    """Store a video, one that no browser plays, one with a long name, and an interrupted upload."""
     put(site, "papers.zip", films.small)
     site.post("/api/uploads", json={"name": LONG_NAME, "size": 5_000_000_000})
     put(site, "film.mp4", films.small)
@@ -55,7 +55,7 @@ def put_everything(site: Server, films: Films) -> str:
 
 
 def nameless(page: Page) -> list[str]:
-    """Role of everything that needs a name for people who cannot see it, and has none."""
+    """The role of every control that lacks the name a screen reader needs."""
     tools = page.context.new_cdp_session(page)
     nodes = tools.send("Accessibility.getFullAXTree")["nodes"]
     tools.detach()
@@ -125,7 +125,7 @@ def test_the_focus_moves_on_when_its_element_is_removed(
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Press Tab until the control of that name has the focus, which is always visible."""
+    """Press Tab until the control of that name has the focus, which must always be visible."""
     for _ in range(40):
         page.keyboard.press("Tab")
         focus = page.evaluate(

@@ -1,4 +1,4 @@
-"""The benchmark of the page measures what it says: chunks in forms, and chunks that are bodies."""
+"""The benchmark of the page measures what it claims: chunks in forms and raw chunks."""
 
 from __future__ import annotations
 

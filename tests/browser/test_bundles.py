@@ -1,4 +1,4 @@
-"""Many small files go in few requests, and each has its own fate."""
+"""Many small files are sent in few requests, and each succeeds or fails by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OpenPage = Callable[..., UploadPage]
 
 
 def make_folder(folder: Path, count: int, *, length: int = 50_000) -> dict[str, str]:
-    """A folder with a folder in it; the names its files get on the server, and digests."""
+    """Make a folder with a subfolder; the names its files get on the server, and digests."""
     made = {}
     for number in range(count):
         path = folder / f"day {number % 2}" / f"clip {number:02}.mp4"
@@ -74,7 +74,7 @@ def test_refused_files_say_why_and_the_others_arrive(
     tmp_path: Path,
     complaints: Complaints,
 ) -> None:
-    complaints.allow_failed_requests()  # A file may go by itself, and is then refused with 415.
+    complaints.allow_failed_requests()  # A file sent by itself is refused with 415.
     files = make_folder(tmp_path / "mixed", 12)
     (tmp_path / "mixed" / "notes.txt").write_text("not a video")
     server = start_server(SLUICE_ALLOWED_EXTENSIONS="mp4")

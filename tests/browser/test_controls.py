@@ -16,12 +16,12 @@ from tests.live_server import Server
 pytestmark = pytest.mark.browser
 
 LINE = 5 * MIB
-"""Bytes a second: the film of 26 MB takes five seconds."""
+"""Bytes per second: the film of 26 MB takes five seconds."""
 
 
 @pytest.fixture
 def page(site: Server, open_page: Callable[..., UploadPage]) -> UploadPage:
-    """On a slow line."""
+    """The page, over a slow line."""
     page = open_page(site)
     page.throttle(LINE)
     return page

@@ -1,4 +1,4 @@
-"""Other upload libraries, as their authors ship them, against a real server."""
+"""Other upload libraries, as published, against a real server."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ START_FINE_UPLOADER = """() => {
 
 
 class DialectPage:
-    """A page of the server's origin with one library; `requests` notes what it sends there."""
+    """A page of the server's origin with one library; `requests` lists what it sends."""
 
     def __init__(self, context: BrowserContext, server: Server, library: str) -> None:
         self.requests: list[str] = []
@@ -87,12 +87,12 @@ class DialectPage:
         self.open()
 
     def open(self) -> None:
-        """As if the person came for the first time, or came back."""
+        """Open the page, as a first or a later visit."""
         self.page.goto(f"{self._server.url}/dialect/page.html")
         self.requests.clear()
 
     def start(self, script: str, options: dict[str, object] | None = None) -> None:
-        """Make the library ready."""
+        """Set the library up."""
         self.page.evaluate(script, options or {})
 
     def pick(self, path: Path) -> None:
@@ -100,12 +100,12 @@ class DialectPage:
         self.page.set_input_files("#pick", path)
 
     def wait_for(self, outcome: str) -> None:
-        """Until the library has reported how it ended."""
+        """Wait until the library has reported an outcome."""
         self.page.wait_for_function("outcome !== null", timeout=PATIENCE_MILLISECONDS)
         assert self.page.evaluate("outcome") == outcome
 
     def break_request(self, url: str, method: str, number: int) -> None:
-        """Let the line break at the request of that number, the first being 1."""
+        """Break the connection at the request with that number, counted from 1."""
         seen = 0
 
         def handle(route: Route) -> None:
@@ -119,7 +119,7 @@ class DialectPage:
         self.page.route(url, handle)
 
     def count(self, method: str) -> int:
-        """How many requests of a method it has sent."""
+        """How many requests with a method it has sent."""
         return sum(line.startswith(method) for line in self.requests)
 
     def _serve(self, route: Route) -> None:
@@ -138,13 +138,13 @@ def open_dialect(
 ) -> Callable[[str], DialectPage]:
     """Opens a page with one of the libraries, whose requests may break."""
     complaints.allow_failed_requests()
-    complaints.allow("[Fine Uploader")  # It writes about each of them, too.
+    complaints.allow("[Fine Uploader")  # It logs each of them, too.
     return lambda library: DialectPage(new_context(), site, library)
 
 
 @pytest.fixture
 def film(tmp_path: Path) -> Path:
-    """A file of five chunks and a half, of 1 MiB each."""
+    """A file of five and a half chunks of 1 MiB."""
     path = tmp_path / "Film 影片.mp4"
     path.write_bytes(random_bytes(5 * MIB + 500_001))
     return path
@@ -295,7 +295,7 @@ NOTED_BYTES = """() => Math.max(
   0, ...Object.keys(localStorage).filter((key) => key.startsWith("qq"))
     .map((key) => JSON.parse(localStorage.getItem(key)).loaded)
 )"""
-"""What the page has noted as sent, for a later visit."""
+"""What the page has recorded as sent, for a later visit."""
 
 
 def test_fine_uploader_resumes_in_a_second_visit(
@@ -307,7 +307,7 @@ def test_fine_uploader_resumes_in_a_second_visit(
     page.pick(film)
     wait_until(page, lambda: page.count("POST") > 4 and bytes_of_open_upload(site) == 4 * MIB)
     wait_until(page, lambda: page.page.evaluate(NOTED_BYTES) == 4 * MIB)
-    page.open()  # Before the held requests are let go: the first visit would go on meanwhile.
+    page.open()  # Before the held requests are released: the first visit would continue otherwise.
     page.page.unroute_all(behavior="ignoreErrors")
     page.start(START_FINE_UPLOADER)
     page.pick(film)
@@ -322,6 +322,6 @@ def bytes_of_open_upload(site: Server) -> int:
 
 
 def hold_after(page: DialectPage, route: Route, count: int) -> None:
-    """Leave requests beyond the first ones without an answer."""
+    """Leave all but the first requests unanswered."""
     if page.count("POST") <= count:
         route.continue_()

@@ -1,4 +1,4 @@
-"""Failures are told in words, stop what has no use, and can be tried again where that helps."""
+"""Failures are explained, stop what is pointless, and can be retried where that helps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.live_server import Server
 pytestmark = pytest.mark.browser
 
 CHUNKS = re.compile(r"/upload\?")
-"""The requests that carry them."""
+"""The requests that carry chunks."""
 
 OpenPage = Callable[..., UploadPage]
 

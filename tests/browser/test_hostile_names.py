@@ -1,4 +1,4 @@
-"""File names are the one text that strangers put on the page."""
+"""File names are the only text that strangers can put on the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = [
 ]
 
 SCRIPT_IN_FOLDERS = "x</script><script>window.ran=1</script>.mp4"
-"""A slash cannot be in the name of a file, but in what a client sends."""
+"""A file name cannot contain a slash, but what a client sends can."""
 
 
 def test_names_are_shown_as_plain_text(
@@ -55,7 +55,7 @@ def test_names_are_shown_as_plain_text(
 
 
 def nothing_is_out_of_place(page: UploadPage) -> None:
-    """No script of a name ran, none of its markup is there, and the page is not wider for it."""
+    """Assert that no name ran as a script, became markup or made the page wider."""
     for width in (1280, 360):
         page.page.set_viewport_size({"width": width, "height": 800})
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -97,7 +97,7 @@ def test_a_name_does_not_reverse_the_text_around_it(
 
 
 def left_of(element: Locator, words: str) -> float:
-    """Where on the screen these words of a text begin."""
+    """The left edge of these words on the screen, in pixels."""
     left: float = element.evaluate(
         """(element, words) => {
           const [text] = [...element.childNodes].filter((node) => node.data?.includes(words));

@@ -1,4 +1,4 @@
-"""The server goes away; the browser goes away."""
+"""The server disappears; the browser disappears."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_upload_resumes_by_itself_after_the_server_was_killed(
 def test_a_silent_connection_shows_no_remaining_time(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
-    """One that is said to be lost, and still brings answers, does."""
+    """A line reported as lost that still brings answers shows it."""
     complaints.allow_failed_requests()
     page = open_page(site)
     page.throttle(LINE)

@@ -28,7 +28,7 @@ OpenPage = Callable[..., UploadPage]
 
 
 def put(server: Server, name: str, path: Path) -> str:
-    """Store a file under a name, without a browser; its id."""
+    """Store a file under a name without the browser; its id."""
     with path.open("rb") as file:
         files = {"file": (name, file)}
         answer = requests.post(f"{server.url}/upload", files=files, timeout=60)
@@ -155,7 +155,7 @@ def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
 
 
 def fill_library(server: Server, count: int) -> None:
-    """Records of so many videos, without their bytes."""
+    """Add records of `count` videos, without their bytes."""
     database = Database(f"sqlite:///{server.library.parent}/sluice.db", synced=False)
     UploadRecords(database).add_all([video_record(number) for number in range(1, count + 1)])
     database.close()

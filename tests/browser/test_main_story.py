@@ -16,7 +16,7 @@ from tests.live_server import Server
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 LINE = 40 * MIB
-"""Bytes a second: five seconds for the whole film, enough to interrupt it twice."""
+"""Bytes per second: five seconds for the whole film, enough to interrupt it twice."""
 
 CHUNK_BYTES = 20 * MIB
 
@@ -78,7 +78,7 @@ def length_of(ranges: list[list[int]]) -> int:
 
 
 def missing_ranges(page: UploadPage) -> list[list[int]]:
-    """What the server lacks, once all that was sent is in."""
+    """The missing ranges, once everything that was sent has arrived."""
     seen: list[list[list[int]]] = []
 
     def is_settled() -> bool:
@@ -121,5 +121,5 @@ def the_video_plays_and_seeks(page: UploadPage, upload_id: str) -> None:
 
 
 def first_byte(answer: Response) -> int:
-    """Of the range that was asked for."""
+    """The first byte of the requested range."""
     return int(answer.request.headers["range"].removeprefix("bytes=").split("-")[0])

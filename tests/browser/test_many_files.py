@@ -17,16 +17,16 @@ from tests.live_server import Server
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 FILES = 2000
-"""As many as one may drag out of a camera's card, and a third of a minute on two cores."""
+"""As many as a camera's card may hold; they take 20 s on two cores."""
 
 FEW_ELEMENTS = 12 * FILES
-"""A row of either list has some twenty elements, but only near the part that is in sight."""
+"""A row of either list has about twenty elements, but only rows near the visible part exist."""
 
 FROZEN_SECONDS = 3
-"""A page that draws nothing for so long is frozen on any machine."""
+"""A page that draws nothing for this long is frozen on any machine."""
 
 TIMES_IDLE = 30
-"""A gap is also fine up to so many times the longest one while nothing happens."""
+"""A gap is also fine up to this multiple of the longest one on the idle page."""
 
 COUNT_FRAMES = """() => {
   const frames = (window.frames_ = { count: 0, longestGap: 0 });
@@ -65,7 +65,7 @@ def test_two_thousand_files_arrive_while_the_page_stays_responsive(
 
 
 def make_files(folder: Path) -> Iterator[Path]:
-    """Of a kilobyte, no two alike."""
+    """Make files of a kilobyte, all different."""
     folder.mkdir()
     for number in range(FILES):
         path = folder / f"clip {number:04}.mp4"
@@ -74,7 +74,7 @@ def make_files(folder: Path) -> Iterator[Path]:
 
 
 def frames_each_second(page: UploadPage, is_over: Callable[[], bool]) -> Iterator[int]:
-    """The number of frames drawn so far, until it is over."""
+    """The number of frames drawn so far, each second until the end."""
     patience = 200
     while not is_over():
         yield page.page.evaluate("frames_.count")

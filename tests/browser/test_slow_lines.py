@@ -1,4 +1,4 @@
-"""What people see on slow lines, and what a break of the line costs them."""
+"""What the page shows on slow lines, and what a broken connection costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.live_server import Server
 pytestmark = pytest.mark.browser
 
 CHUNK_BYTES = 20 * MIB
-"""The default: on these lines one such chunk takes from half a minute to ten."""
+"""The default: on these lines such a chunk takes from half a minute to ten minutes."""
 
 FIRST_CHUNK_BYTES = MIB // 2
 
@@ -26,7 +26,7 @@ OpenPage = Callable[..., UploadPage]
 
 @pytest.fixture
 def page(start_server: Callable[..., Server], open_page: OpenPage) -> UploadPage:
-    """Of a server with the default size of chunks."""
+    """The page of a server with the default chunk size."""
     return open_page(start_server(SLUICE_CHUNK_BYTES=str(CHUNK_BYTES)))
 
 

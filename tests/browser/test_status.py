@@ -20,7 +20,7 @@ PATCH = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-
 
 
 class RunningUpload:
-    """Brings 16 KiB twenty times a second until it is let go."""
+    """An upload that sends 16 KiB twenty times a second until released."""
 
     def __init__(self, server: Server) -> None:
         new = {"name": "Holiday, uncut.mov", "size": 200 * MIB}
@@ -40,7 +40,7 @@ class RunningUpload:
         raise requests.ConnectionError("the client goes away")
 
     def end(self) -> None:
-        """As a client does that goes away."""
+        """End it like a client that leaves."""
         self._stop.set()
         self._thread.join()
 

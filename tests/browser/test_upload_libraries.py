@@ -1,4 +1,4 @@
-"""Libraries that send their chunks to /upload, as their authors ship them."""
+"""Libraries that send their chunks to /upload, as published."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def line(site: Server) -> Iterator[BadLine]:
 def open_library(
     line: BadLine, new_context: Callable[..., BrowserContext], complaints: Complaints
 ) -> OpenLibrary:
-    """Opens a page with one of the libraries, in a browser of its own, behind the line."""
+    """Opens a page with one of the libraries, in a separate browser, over the line."""
     complaints.allow_failed_requests()
     complaints.allow("JQMIGRATE")
     return lambda name: LibraryPage(new_context(), line.url, ALL[name].scripts)
@@ -168,7 +168,7 @@ def test_a_chunked_file_arrives_over_a_broken_connection(
 
 
 def cut_in_chunk(number: int) -> Callable[[Line, Request], None]:
-    """Break the connection in the middle of a chunk, once."""
+    """Break the connection within a chunk, once."""
     seen: list[Request] = []
     is_cut = False
 
@@ -184,7 +184,7 @@ def cut_in_chunk(number: int) -> Callable[[Line, Request], None]:
 
 
 def note_first_bytes(line: BadLine) -> list[bytes]:
-    """The first block of each body."""
+    """Record the first block of each body."""
     noted: list[bytes] = []
 
     def note(request: Request, block: bytes) -> bytes:
@@ -197,7 +197,7 @@ def note_first_bytes(line: BadLine) -> list[bytes]:
 
 
 def assert_told_as_in_the_table(name: str, request: Request, body: bytes) -> None:
-    """The chunks that tests/protocols makes by hand have the names that the library sends."""
+    """Assert that the chunks built in tests/protocols have the names that the library sends."""
     fields, headers, _ = LIBRARIES[name](LibraryFile(name, b"x" * 10, 5, "a.mp4"), 0)
     sent = re.findall(rb'form-data; name="([^"]+)"\r\n\r\n', body)
     assert {field.decode() for field in sent} == set(fields)
@@ -224,7 +224,7 @@ def test_simple_uploader_sends_the_missing_chunks_on_a_second_visit(
 
 
 def cut_after(count: int) -> Callable[[Line, Request], None]:
-    """Break the connection in every chunk beyond the first ones."""
+    """Break the connection in every chunk after the first ones."""
     seen: list[Request] = []
 
     def apply(line: Line, request: Request) -> None:

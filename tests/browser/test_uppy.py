@@ -41,7 +41,7 @@ START = """async (options) => {
 
 @dataclass
 class Sites:
-    """A page on one port, a server on another that takes uploads from it, and the way between."""
+    """A page on one port, a server on another that accepts its uploads, and the line between."""
 
     port: int
     server: Server
@@ -75,7 +75,7 @@ def film(tmp_path: Path) -> Path:
 
 
 def upload(context: BrowserContext, site: str, film: Path, **options: Any) -> tuple[Page, Any]:
-    """How the upload of a file ends, on a page of a site."""
+    """The outcome of uploading a file on a page of a site."""
     page = context.new_page()
     page.goto(site)
     page.evaluate(START, options)
@@ -101,8 +101,8 @@ def test_a_page_of_an_allowed_origin_uploads_over_a_broken_connection(
     methods = [request.method for request in sites.line.requests]
     assert methods.count("HEAD") == 1
     assert "OPTIONS" in methods
-    # Chromium repeats a request on its own where a connection that it had used before breaks. The
-    # repeated one is at an offset of the past and refused, and only then does Uppy ask.
+    # Chromium itself repeats a request if a connection breaks that it had used before. The
+    # repeated one has an old offset and is refused, and only then does Uppy ask.
     taken = sum(request.body for request in sites.line.requests if request.status != 409)
     assert taken < film.stat().st_size + MIB
 

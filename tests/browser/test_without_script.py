@@ -1,4 +1,4 @@
-"""The page in a browser that runs no scripts."""
+"""The page in a browser without scripts."""
 
 from __future__ import annotations
 

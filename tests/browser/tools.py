@@ -1,4 +1,4 @@
-"""The programs that these tests need beside Python, and what is said where one is missing."""
+"""The programs that these tests need besides Python, and what happens if one is missing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_browser() -> str:
         do_without("libatomic1")
     for name in BROWSERS:
         path = shutil.which(name)
-        if path is not None and runs(path, "--version"):  # Ubuntu's is a script that wants a snap
+        if path is not None and runs(path, "--version"):  # Ubuntu's is a script that needs a snap
             return path
     if platform.freedesktop_os_release()["ID"] == "ubuntu":
         pytest.skip("Ubuntu's chromium is a snap, which cannot be driven; install Google Chrome")
@@ -42,13 +42,13 @@ def find_browser() -> str:
 
 
 def runs(program: str, *arguments: str) -> bool:
-    """Whether a program starts at all: all its libraries are there."""
+    """Whether a program starts at all: its libraries are installed."""
     ended = subprocess.run([program, *arguments], capture_output=True, check=False, timeout=60)
     return ended.returncode == 0
 
 
 def do_without(package: str) -> NoReturn:
-    """Fails the test where set-up could have installed the package, and skips it elsewhere."""
+    """Fail the test if set-up could have installed the package; otherwise skip it."""
     command = f"apt-get update && apt-get install {package}"
     reason = f"{package} is not installed. On Debian or Ubuntu: {command}"
     if can_set_up_install():

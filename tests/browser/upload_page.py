@@ -12,16 +12,16 @@ from playwright.sync_api import BrowserContext, Locator, Request, expect
 from tests.live_server import Server
 
 PATIENCE_SECONDS = 60
-"""Far beyond what any step takes, so that only a step that never happens fails."""
+"""Far longer than any step takes, so that only a step that never happens fails."""
 
 MIB = 1024 * 1024
 
 SIZES = ("dzchunkbyteoffset", "dzchunksize", "dztotalfilesize")
-"""What a chunk's request says about its place, bytes."""
+"""A chunk's offset and length in its request, in bytes."""
 
 
 class UploadPage:
-    """`chunks` lists the bytes [start, end) of each chunk sent; `requests` every request's path."""
+    """`chunks` lists the bytes [start, end) of each sent chunk; `requests` every request's path."""
 
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self.chunks: list[tuple[int, int]] = []
@@ -31,7 +31,7 @@ class UploadPage:
         self.page = context.new_page()
         self.page.on("request", self._note_request)
         self.page.on("dialog", lambda dialog: dialog.accept())
-        # Playwright begins to catch choosers with the first listener, and a key may be faster.
+        # Playwright starts to catch choosers with the first listener; a key press may be faster.
         self.page.on("filechooser", lambda _: None)
         self._devtools = context.new_cdp_session(self.page)
         self._devtools.send("Network.enable")
@@ -50,18 +50,18 @@ class UploadPage:
     # ---- people --------------------------------------------------------------------------------
 
     def choose(self, *paths: Path) -> None:
-        """Take files with the button."""
+        """Choose files with the button."""
         with self.page.expect_file_chooser() as chooser:
             self.button("Choose files").click()
         chooser.value.set_files(list(paths))
 
     def drop(self, *paths: Path, x: int = 60, y: int = 30) -> None:
-        """Drag files from the desktop and let them fall at a place of the window."""
+        """Drag files from the desktop and drop them at a point of the window."""
         self.hold_over(*paths, x=x, y=y)
         self._drag("drop", paths, x, y)
 
     def hold_over(self, *paths: Path, x: int = 60, y: int = 30) -> None:
-        """Drag files from the desktop, and do not let go yet."""
+        """Drag files from the desktop without dropping them yet."""
         for kind in ("dragEnter", "dragOver"):
             self._drag(kind, paths, x, y)
 
@@ -72,30 +72,30 @@ class UploadPage:
         self._devtools.send("Input.dispatchDragEvent", event)
 
     def confirm(self, answer: str) -> None:
-        """Answer the question that is asked."""
+        """Confirm the dialog."""
         self.page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
 
     def reload(self) -> None:
-        """Leave in the middle and come back."""
+        """Reload the page."""
         self.page.reload()
 
     # ---- the network ---------------------------------------------------------------------------
 
     def throttle(self, bytes_per_second: int) -> None:
-        """Let the line carry so much upwards; -1 for all it can."""
+        """Limit the upload to this many bytes per second; -1 removes the limit."""
         self._upload_rate = bytes_per_second
         self._set_line(is_offline=False)
 
     def go_offline(self) -> None:
-        """Take the line away."""
+        """Take the network away."""
         self._set_line(is_offline=True)
 
     def go_online(self) -> None:
-        """Give it back."""
+        """Bring the network back."""
         self._set_line(is_offline=False)
 
     def lose_probes(self) -> None:
-        """Let the browser say that the line is gone, and the server not answer when asked."""
+        """Make the browser report the network as gone, and the server not answer probes."""
         self.page.route("**/healthz", lambda route: route.abort())
         self.page.evaluate("dispatchEvent(new Event('offline'))")
 
@@ -111,7 +111,7 @@ class UploadPage:
     # ---- what is shown -------------------------------------------------------------------------
 
     def button(self, name: str) -> Locator:
-        """By its accessible name."""
+        """A button, by its accessible name."""
         return self.page.get_by_role("button", name=name, exact=True)
 
     @property
@@ -120,12 +120,12 @@ class UploadPage:
         return self.page.locator("upload-row")
 
     def row(self, path: Path) -> Locator:
-        """The upload of a file."""
+        """The row of a file's upload."""
         return self.rows.filter(has_text=path.name)
 
     @property
     def totals(self) -> Locator:
-        """What is said of all uploads together."""
+        """The summary of all uploads."""
         return self.page.locator(".totals__text")
 
     @property
@@ -140,12 +140,12 @@ class UploadPage:
 
     @property
     def notice(self) -> Locator:
-        """What is said about the connection."""
+        """The notice about the connection."""
         return self.page.locator("connection-notice")
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of all chunks that were sent, those that were lost included."""
+        """Bytes of all sent chunks, including lost ones."""
         return sum(end - start for start, end in self.chunks)
 
     def progress(self, row: Locator) -> float:
@@ -162,7 +162,7 @@ class UploadPage:
     # ---- waiting -------------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Poll while the browser's events come in."""
+        """Poll while the browser's events arrive."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             assert time.monotonic() < deadline, f"never happened: {what}"

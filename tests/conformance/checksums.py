@@ -8,7 +8,7 @@ import zlib
 from tests.conformance.tus_client import base64_of
 
 ALGORITHMS = ("sha1", "md5", "sha256", "sha512", "crc32")
-"""sha1 is the one that every server must have; the others are tried where they are announced."""
+"""Every server must support sha1; the others are tested if they are announced."""
 
 
 def checksum_of(algorithm: str, content: bytes) -> str:

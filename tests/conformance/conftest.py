@@ -1,4 +1,4 @@
-"""Which server is asked, and which of the cases apply to it."""
+"""Which server is tested, and which cases apply to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.live_server import Server
 Stored = Callable[[str], bytes | None]
 
 REDIRECTS = 3
-"""A download is at most so many redirects away from the upload's URL."""
+"""The most redirects from an upload's URL to its download."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A case of the draft runs once in each version, or in those it names."""
+    """A test of the draft runs once per version, or in the versions it names."""
     if "draft" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("versions")
         numbers = mark.args if mark else tuple(VERSIONS)
@@ -40,14 +40,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """Where all tests run, this file is read too late for options: then it is our own server."""
+    """When all tests run, this file is loaded too late for options: our own server is tested."""
     value: str | None = config.getoption(name, default=None)
     return value
 
 
 @pytest.fixture(scope="session")
 def is_own(pytestconfig: pytest.Config) -> bool:
-    """Whether our own server is asked."""
+    """Whether our own server is tested."""
     return not (_option(pytestconfig, "--url") or _option(pytestconfig, "--resumable-url"))
 
 
@@ -65,7 +65,7 @@ def tus(request: pytest.FixtureRequest, is_own: bool) -> Tus:
 
 @pytest.fixture(scope="session")
 def draft_url(request: pytest.FixtureRequest, is_own: bool) -> str:
-    """Where the server of the draft takes uploads."""
+    """The URL at which the server of the draft accepts uploads."""
     if is_own:
         server: Server = request.getfixturevalue("server")
         return f"{server.url}/resumable/"
@@ -77,13 +77,13 @@ def draft_url(request: pytest.FixtureRequest, is_own: bool) -> str:
 
 @pytest.fixture(scope="session")
 def draft_servers(draft_url: str) -> dict[int, Draft]:
-    """The server of the draft, by the version in which it is spoken to."""
+    """Clients of the server of the draft, by version."""
     return {number: Draft(draft_url, version) for number, version in VERSIONS.items()}
 
 
 @pytest.fixture
 def draft(request: pytest.FixtureRequest, draft_servers: dict[int, Draft], is_own: bool) -> Draft:
-    """The server of the draft in one version that it speaks."""
+    """A client of the server of the draft, in one version that it supports."""
     chosen = draft_servers[request.param]
     if not is_own and not chosen.is_spoken:
         pytest.skip(f"not announced: version {request.param}")
@@ -92,7 +92,7 @@ def draft(request: pytest.FixtureRequest, draft_servers: dict[int, Draft], is_ow
 
 @pytest.fixture(autouse=True)
 def _applies(request: pytest.FixtureRequest, is_own: bool) -> None:
-    """Skip what a server does not announce; of ours nothing is skipped, and few cases fail."""
+    """Skip what a server does not announce; ours announces everything, and few cases fail."""
     if request.node.get_closest_marker("own") and not is_own:
         pytest.skip("only our own server promises it")
     remark = OWN.get(request.node.originalname)
@@ -109,7 +109,7 @@ def _applies(request: pytest.FixtureRequest, is_own: bool) -> None:
 
 @pytest.fixture(scope="session")
 def stored(tus: Tus) -> Stored:
-    """The bytes of a complete upload, or None where its URL is no download.
+    """The bytes of a complete upload, or None if its URL is not a download.
 
     tus does not say how a file is read. Most servers answer a GET of the upload's URL.
     """

@@ -1,4 +1,4 @@
-"""A small client of the IETF draft on resumable uploads, in each version that is in the field."""
+"""A small client of the IETF draft on resumable uploads, in each version in the field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Field = str | int | bool | None
 
 @dataclass(frozen=True)
 class Version:
-    """What one interop version has on the wire."""
+    """How one interop version looks on the wire."""
 
     number: int
     draft: str
@@ -39,18 +39,18 @@ VERSIONS = {
     6: Version(6, "-04 and -05"),
     8: Version(8, "-09 to -12"),
 }
-"""The versions that clients in the field speak: iOS 17, 18.0, 18.1 and 26."""
+"""The versions that clients in the field use: iOS 17, 18.0, 18.1 and 26."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A server of the draft, by the URL that uploads are sent to, spoken to in one version."""
+    """A client of a server of the draft, in one version; `url` is where uploads are created."""
 
     url: str
     version: Version
 
     def headers(self, **fields: Field) -> dict[str, str]:
-        """Header fields by their names with `_` for `-`, and the version's number."""
+        """Header fields, given with `_` for `-`, and the version's number."""
         named = {name.replace("_", "-"): value for name, value in fields.items()}
         with_version = {VERSION_HEADER: self.version.number, **named}
         return {name: _text(value) for name, value in with_version.items() if value is not None}
@@ -76,7 +76,7 @@ class Draft:
         return self.location(self.post(body, complete=False, **fields))
 
     def location(self, reply: Reply) -> str:
-        """The URL of an upload resource, which may be told relative to the request's."""
+        """The URL of an upload resource, which may be relative to the request's."""
         assert 200 <= reply.status < 300 or reply.status == 104, reply
         return urljoin(self.url, reply["Location"])
 
@@ -101,14 +101,14 @@ class Draft:
         return self.request("PATCH", url, body, **named)
 
     def post_chunked(self, pieces: Sequence[bytes], *, complete: bool) -> Reply:
-        """The same as `post` with a body whose length is not told."""
+        """As `post`, with a chunked body."""
         headers = self.headers(**self.completeness(complete))
         return exchange_chunked("POST", self.url, headers, pieces)
 
     def patch_chunked(
         self, url: str, offset: int, pieces: Sequence[bytes], *, complete: bool
     ) -> Reply:
-        """The same as `patch` with a body whose length is not told."""
+        """As `patch`, with a chunked body."""
         headers = self.headers(**self.append_fields(offset, complete))
         return exchange_chunked("PATCH", url, headers, pieces)
 
@@ -129,7 +129,7 @@ class Draft:
         return settled(lambda: self.offset(url), wanted)
 
     def is_complete(self, reply: Reply) -> bool | None:
-        """What an answer says of completeness, if it does."""
+        """An answer's completeness, or None."""
         name = "Upload-Incomplete" if self.version.says_incomplete else "Upload-Complete"
         value = reply.get(name)
         assert value in {None, "?0", "?1"}, reply
@@ -154,7 +154,7 @@ class Draft:
 
     @cached_property
     def is_spoken(self) -> bool:
-        """Whether the server answers in this version: its 104 names it."""
+        """Whether the server answers in this version: its 104 has the number."""
         reply = self.post(complete=False)
         return any(
             interim.status == 104 and interim.get(VERSION_HEADER) == str(self.version.number)
@@ -163,7 +163,7 @@ class Draft:
 
 
 def problem_of(reply: Reply) -> dict[str, Any]:
-    """The members of a problem document (RFC 9457); empty where the answer is none."""
+    """The members of a problem document (RFC 9457); empty if the answer is not one."""
     if (reply.get("Content-Type") or "").split(";")[0] != "application/problem+json":
         return {}
     members: dict[str, Any] = json.loads(reply.body)
@@ -171,7 +171,7 @@ def problem_of(reply: Reply) -> dict[str, Any]:
 
 
 def content_of(draft: Draft, url: str, reply: Reply) -> bytes | None:
-    """The bytes of an upload that `reply` completed, or None where the server does not tell.
+    """The bytes of an upload that `reply` completed, or None if they cannot be read.
 
     The draft does not say how a file is read. Ours names it in the answer; some answer to a GET of
     the upload's URL, which by the newest draft tells the offset alone.

@@ -16,12 +16,12 @@ FOLDER = ROOT / ".tools" / "peers"
 START_SECONDS = 30
 
 LARGEST_BYTES = 1 << 30
-"""A limit is set so that the cases of limits run."""
+"""Set so that the cases about limits run."""
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where a running server takes uploads; None for a protocol that it does not speak."""
+    """URLs at which a running server accepts uploads; None for a protocol it does not support."""
 
     tus: str | None
     draft: str | None
@@ -39,7 +39,7 @@ class Peer:
 
     @property
     def version(self) -> str:
-        """What was built; raises `FileNotFoundError` where nothing was."""
+        """The built version; raises `FileNotFoundError` if there is none."""
         return (FOLDER / self.name / "VERSION").read_text().strip()
 
 
@@ -56,7 +56,7 @@ def running(command: list[str], port: int) -> Iterator[None]:
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], port: int) -> None:
-    """Return once somebody takes connections there; raises `RuntimeError` if nobody does."""
+    """Return once a server accepts connections there; raises `RuntimeError` if none does."""
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:

@@ -18,11 +18,11 @@ from tests.live_server import ROOT
 HERE = Path(__file__).parent
 NOT_ANNOUNCED = "not announced"
 EXPECTED_FAILURE = "pytest.xfail"
-"""How a report tells of a case that fails knowingly."""
+"""How a report marks a case that fails on purpose."""
 
 
 class Outcome(StrEnum):
-    """How a case ended; words of the table."""
+    """How a case ended, in the words of the table."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Result:
-    """One case: the module it stands in, its test, its parameters, and how it ended."""
+    """One case: its module, test, parameters and outcome."""
 
     module: str
     test: str
@@ -41,12 +41,12 @@ class Result:
 
     @property
     def sentence(self) -> str:
-        """The test's name as one reads it."""
+        """The test's name as a sentence."""
         return self.test.removeprefix("test_").replace("_", " ")
 
 
 def run(addresses: Addresses | None, folder: Path) -> list[Result]:
-    """The results of all cases against a server, or against ours; raises `RuntimeError`."""
+    """The results of all cases against a server, by default ours; raises `RuntimeError`."""
     report = folder / "results.xml"
     command = [
         sys.executable,
@@ -95,7 +95,7 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 
 
 def tally(results: Iterable[Result]) -> str:
-    """How many ended in which way, as a cell of the table."""
+    """The number of cases by outcome, as a cell of the table."""
     counts = Counter(result.outcome for result in results)
     shown = [one for one in Outcome if counts[one] and one is not Outcome.NOT_ASKED]
     if shown == [Outcome.NOT_ANNOUNCED]:
@@ -104,7 +104,7 @@ def tally(results: Iterable[Result]) -> str:
 
 
 def groups() -> dict[str, str]:
-    """The title of each module that speaks to a server, by its name, in the table's order."""
+    """The title of each module of cases, by its name, in the table's order."""
     titles: dict[str, str] = {}
     for kind in ("test_tus_*.py", "test_draft_*.py"):
         found = {path.stem: _title(path) for path in HERE.glob(kind)}

@@ -49,7 +49,7 @@ def own_version() -> str:
 
 
 def render(columns: Columns, titles: Mapping[str, str]) -> str:
-    """The table, and below it what the servers fail."""
+    """The table, followed by the cases that servers fail."""
     lines = [row(["cases", *columns]), row(["---"] * (len(columns) + 1))]
     for module, title in titles.items():
         cells = [tally(of_module(results, module)) for results in columns.values()]
@@ -78,7 +78,7 @@ def of_titles(results: Iterable[Result], titles: Mapping[str, str]) -> list[Resu
 
 
 def differences(column: str, results: Sequence[Result], titles: Mapping[str, str]) -> list[str]:
-    """What a server fails, test by test, with what is known of it."""
+    """The tests that a server fails, with the known reasons."""
     failed = [result for result in results if result.outcome is Outcome.FAILED]
     if not failed:
         return []
@@ -93,7 +93,7 @@ def differences(column: str, results: Sequence[Result], titles: Mapping[str, str
 
 
 def count(cases: Sequence[Result]) -> str:
-    """The sentence of a test, and how many of its cases failed where it has several."""
+    """The sentence of a test; if it has several cases, how many of them failed."""
     sentence = cases[0].sentence
     failed = sum(case.outcome is Outcome.FAILED for case in cases)
     asked = sum(case.outcome in {Outcome.FAILED, Outcome.PASSED} for case in cases)
@@ -101,7 +101,7 @@ def count(cases: Sequence[Result]) -> str:
 
 
 def put(text: str, table: str) -> str:
-    """`text` with the table between its markers; raises `ValueError` where they are missing."""
+    """`text` with the table between its markers; raises `ValueError` if they are missing."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

@@ -30,7 +30,7 @@ def test_the_answer_to_an_append_has_the_offset(draft: Draft) -> None:
     assert (reply.status, reply["Upload-Offset"]) == (201, "9")
 
 
-# 4.4 Upload Append: the last content completes the upload; what was sent is what is stored.
+# 4.4 Upload Append: the last content completes the upload, which is stored as it was sent.
 def test_the_last_content_completes_the_upload(draft: Draft) -> None:
     url = draft.create(b"hello")
     reply = draft.patch(url, 5, b" world", complete=True)
@@ -132,7 +132,7 @@ def test_a_wrong_media_type_is_refused(draft: Draft, media_type: str | None) -> 
     assert draft.offset(url) == 5
 
 
-# 4.4 Upload Append: there is nothing to append to; before -06 the status is 404.
+# 4.4 Upload Append: an unknown upload; before -06 the status is 404.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b"])
 def test_content_for_an_unknown_upload_is_refused(draft: Draft, name: str) -> None:
     reply = draft.patch(urljoin(draft.url, name), 0, b"hello", complete=False)

@@ -29,7 +29,7 @@ def test_a_cancelled_upload_is_gone(draft: Draft) -> None:
     assert draft.delete(url).status in gone
 
 
-# 4.5 Upload Cancellation: there is nothing to cancel.
+# 4.5 Upload Cancellation: an unknown upload.
 @pytest.mark.parametrize("name", ["0" * 32, "a%00b"])
 def test_cancelling_an_unknown_upload_is_refused(draft: Draft, name: str) -> None:
     assert draft.delete(urljoin(draft.url, name)).status in {404, 410}
@@ -51,7 +51,7 @@ def test_a_cancellation_with_completeness_is_refused(draft: Draft) -> None:
     assert draft.offset(url) == 5
 
 
-# 4.5 Upload Cancellation: ends the one upload.
+# 4.5 Upload Cancellation: of one upload only.
 def test_cancelling_one_upload_leaves_the_others_alone(draft: Draft) -> None:
     first, second = draft.create(b"one"), draft.create(b"three")
     draft.delete(first)

@@ -67,14 +67,14 @@ def test_the_answer_to_a_whole_file_has_the_uploads_url(draft: Draft) -> None:
     assert draft.is_complete(draft.head(draft.location(reply))) is True
 
 
-# 4.1.2 Completeness: completeness SHOULD be told of the answer itself.
+# 4.1.2 Completeness: the answer itself SHOULD have it.
 @pytest.mark.versions(8)
 @pytest.mark.parametrize("is_complete", [True, False], ids=["complete", "incomplete"])
 def test_the_answer_to_a_creation_has_completeness(draft: Draft, is_complete: bool) -> None:
     assert draft.is_complete(draft.post(b"hello", complete=is_complete)) is is_complete
 
 
-# 4.2.2 Upload Creation: each creation makes a resource of its own.
+# 4.2.2 Upload Creation: each creation makes its own resource.
 def test_two_creations_create_two_uploads(draft: Draft) -> None:
     first, second = draft.create(b"one"), draft.create(b"three")
     assert first != second

@@ -22,7 +22,7 @@ def digest_of(content: bytes, name: str = "sha-256") -> str:
 
 @pytest.fixture
 def _checks_content(draft: Draft, is_own: bool) -> None:
-    """Skip where nothing is checked: a server "can" do so, and announces it nowhere."""
+    """Skip if nothing is checked: a server "can" check, and announces it nowhere."""
     reply = draft.post(b"jello", complete=False, Content_Digest=digest_of(b"hello"))
     if not is_own and reply.status < 400:
         pytest.skip("not announced: Content-Digest")
@@ -95,7 +95,7 @@ def test_a_whole_file_that_does_not_match_its_digest_fails(draft: Draft) -> None
     assert reply.status >= 400
 
 
-# RFC 9530, section 2: an algorithm that nobody knows may be ignored; it is no error by itself.
+# RFC 9530, section 2: an unknown algorithm may be ignored; it is not an error by itself.
 def test_a_digest_of_an_unknown_algorithm_is_ignored(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=True, Repr_Digest="unknown=:AAAA:")
     assert 200 <= reply.status < 300

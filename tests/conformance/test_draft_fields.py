@@ -33,7 +33,7 @@ def test_completeness_that_is_not_a_boolean_counts_as_missing(draft: Draft, valu
     assert draft.offset(url) == 5
 
 
-# RFC 9651, section 3.1.2: an Item may have parameters, which mean nothing here.
+# RFC 9651, section 3.1.2: an Item may have parameters, which have no meaning here.
 def test_parameters_of_a_field_are_ignored(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length="11;a=b")
     assert draft.head(url)["Upload-Length"] == "11"

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.e2e
 PIECE = bytes(1_000_000)
 PIECES = 2
 PAUSE_SECONDS = 1.2
-"""Servers tell the progress about once a second."""
+"""Servers report progress about once a second."""
 
 
-# 4.2 Upload Creation: the 104 comes while the content is still to come, with Location.
+# 4.2 Upload Creation: the 104 arrives before the content is sent, with Location.
 def test_the_uploads_url_is_sent_before_the_content_arrives(draft: Draft) -> None:
     with draft.begun(5, complete=False) as connection:
         early = connection.read_one()
@@ -108,7 +108,7 @@ def test_no_progress_is_reported_without_a_version(draft: Draft) -> None:
 
 
 def slow_append(draft: Draft, url: str) -> tuple[Reply, int]:
-    """The answer to an append whose content takes seconds, and the offset behind it."""
+    """The answer to an append whose content takes seconds, and the offset after it."""
     length = PIECES * len(PIECE)
     with draft.half_sent(url, 0, length, PIECE, complete=False) as connection:
         for _ in range(PIECES - 1):

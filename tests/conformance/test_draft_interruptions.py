@@ -38,7 +38,7 @@ def test_an_append_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> No
     assert content_of(draft, url, reply) in (CONTENT, None)
 
 
-# 4.6 Concurrency: the offset that was told "MUST be accepted in a subsequent request".
+# 4.6 Concurrency: the reported offset "MUST be accepted in a subsequent request".
 def test_an_upload_can_resume_after_a_connection_reset(draft: Draft) -> None:
     url = draft.create()
     draft.half_sent(url, 0, len(CONTENT), CONTENT[:HALF], complete=True).abort()

@@ -29,7 +29,7 @@ def test_a_whole_file_may_state_its_length_twice(draft: Draft) -> None:
     assert 200 <= draft.post(b"hello", complete=True, Upload_Length=5).status < 300
 
 
-# 4.1.3 Length: content that reaches beyond the length told with it.
+# 4.1.3 Length: content that is longer than the length sent with it.
 def test_a_first_part_longer_than_the_file_is_refused(draft: Draft) -> None:
     reply = draft.post(b"hello", complete=False, Upload_Length=4)
     assert 400 <= reply.status < 500
@@ -51,7 +51,7 @@ def test_an_upload_cannot_be_completed_before_its_length(draft: Draft, rest: byt
     assert draft.is_complete(draft.head(url)) is False
 
 
-# 4.1.3 Length: the last content MUST NOT end behind the length.
+# 4.1.3 Length: the last content MUST NOT end after the length.
 def test_an_upload_cannot_be_completed_beyond_its_length(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=11)
     assert draft.patch(url, 5, b" world!", complete=True).status in refusals(draft)
@@ -59,7 +59,7 @@ def test_an_upload_cannot_be_completed_beyond_its_length(draft: Draft) -> None:
     assert lookup.status >= 400 or int(lookup["Upload-Offset"]) <= 11
 
 
-# 4.1.3 Length: may be told as soon as it becomes known.
+# 4.1.3 Length: may be sent as soon as it becomes known.
 def test_the_length_may_be_sent_later(draft: Draft) -> None:
     url = draft.create(b"hello")
     draft.patch(url, 5, b" wor", complete=False, Upload_Length=11)
@@ -67,7 +67,7 @@ def test_the_length_may_be_sent_later(draft: Draft) -> None:
     assert 200 <= draft.patch(url, 9, b"ld", complete=True).status < 300
 
 
-# 4.1.3 Length: the last content tells the length of the file.
+# 4.1.3 Length: the last content determines the length of the file.
 def test_the_length_follows_from_the_last_content(draft: Draft) -> None:
     url = draft.create(b"hello")
     draft.patch(url, 5, b" world", complete=True)
@@ -103,7 +103,7 @@ def test_content_beyond_the_length_ends_the_upload(draft: Draft) -> None:
     assert draft.patch(url, 11, complete=True).status >= 400
 
 
-# 4.1.3 Length: a chunked body tells no length that could contradict; the text says nothing of it.
+# 4.1.3 Length: a chunked body has no length to contradict; the text does not mention it.
 @pytest.mark.own
 def test_a_chunked_body_that_is_too_short_does_not_complete_the_upload(draft: Draft) -> None:
     url = draft.create(b"hello", Upload_Length=11)

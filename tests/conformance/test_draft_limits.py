@@ -24,7 +24,7 @@ def test_options_has_the_limits(draft: Draft) -> None:
     assert DICTIONARY.fullmatch(reply["Upload-Limit"])
 
 
-# 4.1.4 Limits: the same for a client that names no version.
+# 4.1.4 Limits: the same for a client that sends no version.
 @pytest.mark.versions(8)
 def test_options_has_the_limits_without_a_version(draft: Draft) -> None:
     reply = exchange("OPTIONS", draft.url)
@@ -40,7 +40,7 @@ def test_the_limits_of_an_upload_are_those_of_options(draft: Draft) -> None:
         assert sign * special[name] >= sign * general[name]
 
 
-# 4.2 Upload Creation: MUST be told with the URL if there are limits.
+# 4.2 Upload Creation: MUST be sent with the URL if there are limits.
 def test_the_answer_to_a_creation_has_the_limits(draft: Draft) -> None:
     assert DICTIONARY.fullmatch(draft.post(complete=False)["Upload-Limit"])
 

@@ -39,7 +39,7 @@ def test_a_lookup_has_the_length_the_client_sent(draft: Draft) -> None:
     assert draft.head(draft.create(b"hello", Upload_Length=11))["Upload-Length"] == "11"
 
 
-# Upload-Length: a length that nobody told is not told.
+# Upload-Length: an unknown length is not sent.
 @pytest.mark.versions(6, 8)
 def test_a_lookup_has_no_length_while_it_is_unknown(draft: Draft) -> None:
     assert "Upload-Length" not in draft.head(draft.create(b"hello"))

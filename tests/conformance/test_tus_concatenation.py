@@ -21,7 +21,7 @@ def part(tus: Tus, content: bytes) -> str:
     return tus.create_with(content, Upload_Concat="partial")
 
 
-# Concatenation: HEAD MUST tell Upload-Offset and Upload-Concat of a partial upload.
+# Concatenation: HEAD MUST have Upload-Offset and Upload-Concat for a partial upload.
 def test_a_partial_upload_is_marked_as_partial(tus: Tus) -> None:
     url = tus.create(5, Upload_Concat="partial")
     tus.patch(url, 0, b"he")
@@ -113,7 +113,7 @@ def test_a_final_upload_has_only_its_own_metadata(tus: Tus) -> None:
     assert tus.head(named)["Upload-Metadata"] == NAME
 
 
-# Concatenation: the same where the final upload has none.
+# Concatenation: the same if the final upload has none.
 def test_a_final_upload_without_metadata_does_not_inherit_that_of_its_parts(tus: Tus) -> None:
     piece = tus.create_with(b"hello", Upload_Concat="partial", Upload_Metadata="piece MQ==")
     assert "piece" not in (
@@ -129,7 +129,7 @@ def test_a_malformed_list_is_refused(tus: Tus, value: str) -> None:
     assert "Location" not in reply
 
 
-# Concatenation: the parts are partial uploads of this server, and nothing else.
+# Concatenation: the parts are partial uploads of this server only.
 @pytest.mark.parametrize(
     "reference",
     ["{url}" + "0" * 32, "/etc/passwd", "../../../etc/passwd", "{url}..%2f..%2fetc%2fpasswd",
@@ -141,7 +141,7 @@ def test_a_part_of_another_server_is_refused(tus: Tus, reference: str) -> None:
     assert "Location" not in reply
 
 
-# Upload-Concat: a list of partial uploads. That other uploads be refused is not asked in so many
+# Upload-Concat: a list of partial uploads. Refusing other uploads is not demanded in so many
 # words; an upload that is complete for its client must not vanish into another one.
 @pytest.mark.own
 def test_an_ordinary_upload_is_refused_as_a_part(tus: Tus, stored: Stored) -> None:
@@ -150,7 +150,7 @@ def test_an_ordinary_upload_is_refused_as_a_part(tus: Tus, stored: Stored) -> No
     assert stored(ordinary) in (b"hello", None)
 
 
-# Concatenation: a part that was ended is none.
+# Concatenation: a terminated part does not count.
 @pytest.mark.extension("termination")
 def test_a_terminated_part_is_refused(tus: Tus) -> None:
     gone = part(tus, b"hello")

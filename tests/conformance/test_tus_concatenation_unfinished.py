@@ -16,7 +16,7 @@ def parts_of(tus: Tus, *lengths: int) -> list[str]:
 
 
 # Concatenation: the request MAY come "while the partial uploads are still in progress"; HEAD
-# SHOULD NOT tell an offset until it is done, and MUST tell a length that can be calculated.
+# SHOULD NOT have an offset until it is done, and MUST have a length that can be calculated.
 def test_a_final_upload_may_be_created_before_its_parts_are_complete(tus: Tus) -> None:
     first, second = parts_of(tus, 5, 6)
     url = tus.location(tus.concatenate(first, second))
@@ -61,7 +61,7 @@ def test_an_incomplete_final_upload_accepts_no_bytes(tus: Tus) -> None:
     assert tus.offset(unfinished) == 0
 
 
-# Concatenation: the length is told once it can be calculated.
+# Concatenation: the length is sent once it can be calculated.
 @pytest.mark.extension("creation-defer-length")
 def test_the_length_is_known_once_those_of_all_parts_are(tus: Tus, stored: Stored) -> None:
     known, deferred = tus.create(5, Upload_Concat="partial"), tus.create(Upload_Concat="partial")

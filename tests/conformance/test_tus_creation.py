@@ -24,7 +24,7 @@ def test_an_upload_is_created_without_a_content_length(tus: Tus) -> None:
     assert tus.offset(tus.location(reply)) == 0
 
 
-# Creation: each request makes a resource of its own.
+# Creation: each request makes its own resource.
 def test_two_requests_create_two_uploads(tus: Tus) -> None:
     first, second = tus.create(5), tus.create(5)
     assert first != second

@@ -22,13 +22,13 @@ def test_a_known_length_is_not_marked_as_deferred(tus: Tus) -> None:
     assert "Upload-Defer-Length" not in tus.head(tus.create(5))
 
 
-# Creation, POST: 400 for any other value than 1.
+# Creation, POST: 400 for any value but 1.
 @pytest.mark.parametrize("value", ["", "0", "2", "-1", "true", "01", "1.0"])
 def test_any_value_but_1_is_refused(tus: Tus, value: str) -> None:
     assert tus.post(Upload_Defer_Length=value).status == 400
 
 
-# Creation, POST: bytes may come while the length is not known.
+# Creation, POST: bytes may arrive while the length is unknown.
 def test_the_length_stays_deferred_until_it_is_sent(tus: Tus) -> None:
     url = tus.create()
     assert tus.patch(url, 0, b"hello")["Upload-Offset"] == "5"
@@ -48,7 +48,7 @@ def test_the_length_may_come_with_the_last_bytes(tus: Tus, stored: Stored) -> No
     assert stored(url) in (b"hello world", None)
 
 
-# Creation, POST: the length may be told before the last bytes.
+# Creation, POST: the length may arrive before the last bytes.
 def test_the_length_may_come_before_the_last_bytes(tus: Tus) -> None:
     url = tus.create()
     tus.patch(url, 0, b"hello", Upload_Length=11)
@@ -57,7 +57,7 @@ def test_the_length_may_come_before_the_last_bytes(tus: Tus) -> None:
     assert "Upload-Defer-Length" not in reply
 
 
-# Creation, POST: a PATCH request without bytes may bring the length.
+# Creation, POST: a PATCH request without bytes may have the length.
 def test_the_length_may_come_after_the_last_bytes(tus: Tus, stored: Stored) -> None:
     url = tus.create()
     tus.patch(url, 0, b"hello")
@@ -76,7 +76,7 @@ def test_the_length_cannot_be_changed(tus: Tus) -> None:
     assert (reply["Upload-Length"], reply["Upload-Offset"]) == ("11", "5")
 
 
-# Creation, POST: a length below what is there already is none.
+# Creation, POST: a length below the received bytes is invalid.
 def test_a_length_below_the_offset_is_refused(tus: Tus) -> None:
     url = tus.create()
     tus.patch(url, 0, b"hello")
@@ -94,7 +94,7 @@ def test_a_late_length_that_is_not_a_number_is_refused(tus: Tus, length: str) ->
     assert (reply["Upload-Defer-Length"], reply["Upload-Offset"]) == ("1", "0")
 
 
-# Tus-Max-Size: holds whenever the length is told; the status is fixed for creation alone.
+# Tus-Max-Size: holds whenever the length is sent; the status is fixed only for creation.
 def test_a_late_length_beyond_the_largest_size_is_refused(tus: Tus) -> None:
     largest = tus.options.get("Tus-Max-Size")
     if largest is None:

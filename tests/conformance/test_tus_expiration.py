@@ -15,13 +15,13 @@ from tests.live_server import running_server
 pytestmark = [pytest.mark.e2e, pytest.mark.extension("expiration")]
 
 HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
-"""The one form that may be written (RFC 9110, section 5.6.7)."""
+"""The only format that may be sent (RFC 9110, section 5.6.7)."""
 
 PATIENCE_SECONDS = 10
-"""A server whose uploads live longer is not waited for."""
+"""Tests do not wait for a server whose uploads live longer."""
 
 LAG_SECONDS = 10
-"""An upload may outlive its time by as much: "the Server MAY remove unfinished uploads"."""
+"""An upload may outlive its expiry by this: "the Server MAY remove unfinished uploads"."""
 
 
 def expiry_of(reply: Reply) -> datetime:
@@ -34,7 +34,7 @@ def expiry_of(reply: Reply) -> datetime:
 
 @pytest.fixture(scope="module")
 def forgetful(tus: Tus, is_own: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tus]:
-    """A server whose uploads live for seconds: one of ours so configured, or the one named."""
+    """A server whose uploads live for seconds: ours configured so, or the given one."""
     if not is_own:
         if "expiration" not in tus.extensions:
             pytest.skip("not announced: expiration")

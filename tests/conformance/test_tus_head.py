@@ -58,7 +58,7 @@ def test_a_lookup_is_not_cached(tus: Tus) -> None:
     assert "no-store" in tus.head(tus.create(5)).items("Cache-Control")
 
 
-# Core, HEAD: 404, 410 or 403 without Upload-Offset for what is not there. Deployed servers answer
+# Core, HEAD: 404, 410 or 403 without Upload-Offset for an unknown upload. Deployed servers answer
 # 500 to some of these.
 @pytest.mark.parametrize("name", STRANGE_NAMES.values(), ids=list(STRANGE_NAMES))
 def test_an_unknown_upload_has_no_offset(tus: Tus, name: str) -> None:
@@ -67,7 +67,7 @@ def test_an_unknown_upload_has_no_offset(tus: Tus, name: str) -> None:
     assert "Upload-Offset" not in reply
 
 
-# RFC 9110, section 9.3.2: no content, and the connection is in order behind it.
+# RFC 9110, section 9.3.2: no content, and the connection is usable afterwards.
 def test_two_lookups_can_share_a_connection(tus: Tus) -> None:
     url = tus.create(5)
     with Connection(url) as connection:

@@ -24,7 +24,7 @@ def test_a_connection_that_breaks_keeps_every_byte_that_arrived(tus: Tus, stored
     assert stored(url) in (CONTENT, None)
 
 
-# Core, PATCH: bytes may be lost in a reset, but what the server tells is what it has.
+# Core, PATCH: bytes may be lost in a reset, but the server has what it reports.
 def test_an_upload_can_resume_after_a_connection_reset(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(CONTENT))
     tus.half_sent(url, 0, len(CONTENT), CONTENT[:HALF]).abort()
@@ -47,7 +47,7 @@ def test_the_last_chunk_cut_short_does_not_complete_the_upload(tus: Tus) -> None
 
 
 # Core, HEAD: "MUST always include the Upload-Offset header", also while another request is open. A
-# client that is told "locked" here begins again at 0.
+# client that gets "locked" here starts again at 0.
 def test_a_lookup_is_answered_while_a_request_stalls(tus: Tus) -> None:
     url = tus.create(len(CONTENT))
     with tus.half_sent(url, 0, len(CONTENT), CONTENT[:HALF]):
@@ -56,7 +56,7 @@ def test_a_lookup_is_answered_while_a_request_stalls(tus: Tus) -> None:
     assert int(reply["Upload-Offset"]) <= HALF
 
 
-# Core, PATCH: the offset that HEAD told is the current one, whatever became of the older request.
+# Core, PATCH: the offset from HEAD is the current one, whatever became of the older request.
 def test_an_upload_can_resume_while_an_older_request_stalls(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(CONTENT))
     with tus.half_sent(url, 0, len(CONTENT), CONTENT[:HALF]):
@@ -79,7 +79,7 @@ def test_late_bytes_of_an_older_request_change_nothing(tus: Tus, stored: Stored)
     assert stored(url) in (CONTENT, None)
 
 
-# Termination: DELETE frees what an open request holds.
+# Termination: DELETE frees what a running request holds.
 @pytest.mark.extension("termination")
 def test_an_upload_can_be_terminated_while_a_request_stalls(tus: Tus) -> None:
     url = tus.create(len(CONTENT))

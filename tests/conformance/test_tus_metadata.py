@@ -66,7 +66,7 @@ def test_a_value_never_becomes_a_header(tus: Tus, key: str) -> None:
         assert reply.status == 400
 
 
-# Upload-Metadata: a file's name is no path.
+# Upload-Metadata: a file's name is not a path.
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "/etc/passwd", "..", "a/b", "C:\\x", "\0"])
 def test_a_strange_file_name_does_no_harm(tus: Tus, name: str) -> None:
     reply = tus.post(Upload_Length=5, Upload_Metadata=f"filename {base64_of(name)}")

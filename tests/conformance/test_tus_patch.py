@@ -34,7 +34,7 @@ def test_an_upload_may_arrive_in_many_requests(tus: Tus, stored: Stored) -> None
     assert stored(url) in (b"hello world", None)
 
 
-# Core, PATCH: what comes is what is stored.
+# Core, PATCH: bytes are stored as they were sent.
 def test_a_large_body_arrives_unchanged(tus: Tus, stored: Stored) -> None:
     url = tus.create(len(LARGE))
     middle = 3_000_001
@@ -56,7 +56,7 @@ def test_a_wrong_offset_is_a_conflict_and_changes_nothing(
     assert stored(url) in (b"hello", None)
 
 
-# Core, PATCH: 409 also where nothing is missing.
+# Core, PATCH: 409 even if nothing is missing.
 def test_an_earlier_offset_of_a_complete_upload_is_a_conflict(tus: Tus, stored: Stored) -> None:
     url = tus.create_with(b"hello")
     assert tus.patch(url, 0, b"HELLO").status == 409
@@ -100,7 +100,7 @@ def test_a_wrong_content_type_is_refused_with_415(tus: Tus, content_type: str | 
     assert tus.offset(url) == 0
 
 
-# RFC 9110, section 8.3.1: media types do not depend on case.
+# RFC 9110, section 8.3.1: media types are case-insensitive.
 def test_the_content_type_is_case_insensitive(tus: Tus) -> None:
     reply = tus.patch(tus.create(5), 0, b"hello", Content_Type=CHUNK_TYPE.title())
     assert reply.status == 204
@@ -112,7 +112,7 @@ def test_bytes_for_an_unknown_upload_are_refused_with_404(tus: Tus, name: str) -
     assert tus.patch(urljoin(tus.url, name), 0, b"hello").status in {404, 410}
 
 
-# Core, PATCH: zero bytes are no error.
+# Core, PATCH: zero bytes are not an error.
 def test_a_patch_without_bytes_keeps_the_offset(tus: Tus) -> None:
     url = tus.create(5)
     tus.patch(url, 0, b"he")
@@ -127,7 +127,7 @@ def test_a_body_longer_than_the_upload_is_refused(tus: Tus) -> None:
     assert tus.offset(url) <= 5
 
 
-# Core, PATCH: the same where the length of the body is not told (RFC 9112, section 7.1).
+# Core, PATCH: the same for a body of unknown length (RFC 9112, section 7.1).
 def test_a_chunked_body_never_moves_the_offset_beyond_the_length(tus: Tus) -> None:
     url = tus.create(5)
     fields = headers_of(Upload_Offset=0, Content_Type=CHUNK_TYPE)

@@ -41,13 +41,13 @@ def test_a_terminated_upload_is_gone(tus: Tus, content: bytes) -> None:
     assert tus.delete(url).status in {404, 410}
 
 
-# Termination, DELETE: there is nothing to end.
+# Termination, DELETE: an unknown upload.
 @pytest.mark.parametrize("name", ["0" * 32, "%2e%2e", "a%00b"])
 def test_terminating_an_unknown_upload_is_refused(tus: Tus, name: str) -> None:
     assert tus.delete(urljoin(tus.url, name)).status in {403, 404, 405, 410}
 
 
-# Termination: an upload whose length is not known yet is one like any other.
+# Termination: an upload of unknown length too.
 @pytest.mark.extension("creation-defer-length")
 def test_an_upload_of_unknown_length_is_terminated(tus: Tus) -> None:
     url = tus.create()
@@ -73,7 +73,7 @@ def test_a_final_upload_is_terminated(tus: Tus) -> None:
     assert tus.head(url).status in GONE
 
 
-# Termination: ends the one upload.
+# Termination: of one upload only.
 def test_terminating_one_upload_leaves_the_others_alone(tus: Tus, stored: Stored) -> None:
     first, second = tus.create_with(b"first"), tus.create_with(b"other")
     tus.delete(first)

@@ -19,7 +19,7 @@ NEEDS = {
     "checksum-trailer": "checksum",
     "concatenation-unfinished": "concatenation",
 }
-"""Extensions that mean nothing without another one."""
+"""Extensions that depend on another one."""
 
 
 # Core, OPTIONS: 204 or 200, with Tus-Version.
@@ -40,7 +40,7 @@ def test_extensions_are_listed_without_spaces(tus: Tus) -> None:
     assert re.fullmatch(r"[a-z-]+(,[a-z-]+)*", tus.options["Tus-Extension"])
 
 
-# Creation With Upload: MUST NOT be offered without Creation; the others build on theirs likewise.
+# Creation With Upload: MUST NOT be offered without Creation; likewise for the others.
 @pytest.mark.parametrize(("extension", "base"), NEEDS.items())
 def test_an_extension_comes_with_the_one_it_builds_on(tus: Tus, extension: str, base: str) -> None:
     assert extension not in tus.extensions or base in tus.extensions

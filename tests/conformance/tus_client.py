@@ -14,14 +14,14 @@ from tests.conformance.wire import Connection, Reply, exchange
 VERSION = "1.0.0"
 CHUNK_TYPE = "application/offset+octet-stream"
 GONE = {403, 404, 410}
-"""What an upload that is not there is answered with (core protocol, HEAD)."""
+"""Statuses for an unknown upload (core protocol, HEAD)."""
 
 SETTLE_SECONDS = 15
-"""A server may take a moment to notice that a client is gone."""
+"""A server may take this long to notice that a client is gone."""
 
 
 def base64_of(value: bytes | str) -> str:
-    """As metadata and checksums are written."""
+    """Base64, the way metadata and checksums are written."""
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
@@ -33,17 +33,17 @@ class Tus:
 
     @cached_property
     def options(self) -> Reply:
-        """What the server tells of itself."""
+        """The server's answer to OPTIONS."""
         return exchange("OPTIONS", self.url)
 
     @property
     def extensions(self) -> list[str]:
-        """Names of the extensions it announces."""
+        """Names of the announced extensions."""
         return self.options.items("Tus-Extension")
 
     @property
     def algorithms(self) -> list[str]:
-        """Names of the checksum algorithms it announces."""
+        """Names of the announced checksum algorithms."""
         return self.options.items("Tus-Checksum-Algorithm")
 
     def request(
@@ -75,7 +75,7 @@ class Tus:
         return self.post(Upload_Concat="final;" + " ".join(parts), **fields)
 
     def location(self, reply: Reply) -> str:
-        """The URL of the upload that was created, which may be told relative to the request's."""
+        """The URL of the created upload, which may be relative to the request's."""
         assert reply.status == 201, reply
         return urljoin(self.url, reply["Location"])
 
@@ -115,7 +115,7 @@ class Tus:
 
 
 def settled(ask: Callable[[], int], wanted: int) -> int:
-    """What `ask` tells once it is `wanted`, or whatever it tells after a while."""
+    """The result of `ask` once it is `wanted`, or whatever it is after a while."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while (value := ask()) != wanted and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -123,7 +123,7 @@ def settled(ask: Callable[[], int], wanted: int) -> int:
 
 
 def headers_of(**fields: str | int | None) -> dict[str, str]:
-    """Header fields by their names with `_` for `-`; `Tus-Resumable` is there unless None."""
+    """Header fields, given with `_` for `-`; `Tus-Resumable` is added unless it is None."""
     defaults: dict[str, str | int | None] = {"Tus_Resumable": VERSION}
     return {
         name.replace("_", "-"): str(value)

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection that hides nothing: interim responses, broken bodies, trailers."""
+"""One raw HTTP/1.1 connection: interim responses, broken bodies, trailers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import IO, Self
 from urllib.parse import urlsplit
 
 REPLY_SECONDS = 20
-"""No server needs longer for any answer; beyond it the case fails."""
+"""The longest that any server needs for an answer; after this the case fails."""
 
 TAKEN_UP_SECONDS = 0.2
-"""After it a server handles the request whose head and first bytes it has."""
+"""After this a server is handling a request whose head and first bytes it has."""
 
 Headers = Mapping[str, str]
 
@@ -76,24 +76,24 @@ class Connection:
         self.send("\r\n".join([*lines, "", ""]).encode("utf-8"))
 
     def send(self, piece: bytes) -> None:
-        """Send bytes as they are; a server that has hung up may still have answered."""
+        """Send raw bytes; a server that has hung up may still have answered."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(piece)
 
     def send_and_stall(self, piece: bytes) -> None:
-        """Send bytes, and leave the server time to take them up."""
+        """Send bytes, and give the server time to read them."""
         self.send(piece)
         time.sleep(TAKEN_UP_SECONDS)
 
     def send_chunks(self, pieces: Sequence[bytes], trailers: Headers | None = None) -> None:
-        """Send a body in the chunked transfer coding, with trailer fields behind it."""
+        """Send a body in the chunked transfer coding, followed by trailer fields."""
         for piece in pieces:
             self.send(b"%x\r\n%s\r\n" % (len(piece), piece))
         fields = "".join(f"{name}: {value}\r\n" for name, value in (trailers or {}).items())
         self.send(b"0\r\n" + fields.encode() + b"\r\n")
 
     def read_one(self) -> Reply:
-        """The next response, interim or final; raises `ConnectionError` where none comes."""
+        """The next response, interim or final; raises `ConnectionError` if there is none."""
         line = self._incoming.readline()
         if not line:
             raise ConnectionError("the server closed the connection without an answer")
@@ -112,7 +112,7 @@ class Connection:
         return Reply(reply.status, reply.headers, reply.body, interim)
 
     def outcome(self) -> int | None:
-        """The status of the final response; None where the server hung up without one."""
+        """The status of the final response; None if the server hung up without one."""
         try:
             return self.read().status
         except ConnectionError:
@@ -146,7 +146,7 @@ class Connection:
 
 
 def exchange(method: str, url: str, headers: Headers | None = None, body: bytes = b"") -> Reply:
-    """The answer to one request, whose `Content-Length` is added where it has a body."""
+    """The answer to one request; `Content-Length` is added if it has a body."""
     fields = dict(headers or {})
     if body or method in {"POST", "PATCH", "PUT"}:
         fields.setdefault("Content-Length", str(len(body)))
@@ -164,7 +164,7 @@ def exchange_chunked(
     *,
     trailers: Headers | None = None,
 ) -> Reply:
-    """The answer to a request whose body has no length; trailer fields are announced."""
+    """The answer to a request with a chunked body; trailer fields are announced."""
     fields = {**headers, "Transfer-Encoding": "chunked"}
     if trailers:
         fields["Trailer"] = ", ".join(trailers)

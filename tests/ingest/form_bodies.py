@@ -53,7 +53,7 @@ def blocks_of(body: bytes, size: int) -> list[bytes]:
 
 
 def events_of(pieces: Iterable[bytes], boundary: bytes = BOUNDARY) -> Iterator[Event]:
-    """All events up to End, every piece fed in one reused buffer that is spoilt after use."""
+    """All events up to End; every piece is fed in one reused buffer that is then overwritten."""
     scanner = MultipartScanner(boundary)
     pieces = iter(pieces)
     while True:

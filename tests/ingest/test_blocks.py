@@ -1,4 +1,4 @@
-"""Blocks that the requests of a process share."""
+"""Blocks shared by the requests of a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.ingest.blocks import (
 
 @pytest.fixture(autouse=True)
 def pool(monkeypatch: pytest.MonkeyPatch) -> BlockPool:
-    """No blocks from elsewhere."""
+    """A fresh pool of blocks."""
     pool = BlockPool(BLOCK_BYTES, kept=KEPT_BLOCKS)
     monkeypatch.setattr(blocks, "_blocks", pool)
     return pool

@@ -1,4 +1,4 @@
-"""Sums over bytes, against the vectors their authors published."""
+"""Checksums, against published test vectors."""
 
 import errno
 import hashlib

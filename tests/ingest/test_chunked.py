@@ -42,7 +42,7 @@ MALFORMED = [
 
 
 def decode(decoder: ChunkedDecoder, data: bytes, steps: list[int]) -> bytes:
-    """The payload, with the data fed in pieces of these lengths, over and over."""
+    """The payload, with the data fed in pieces of these lengths, repeated."""
     payload, number = b"", 0
     buffer = memoryview(bytearray(7))
     while data:
@@ -121,7 +121,7 @@ def test_a_body_that_breaks_off_has_not_ended(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", MALFORMED)
 def test_a_broken_decoder_stays_broken(body: bytes) -> None:
-    """What follows the fault could pass for the end of the body, and the rest for a request."""
+    """What follows the error could look like the end of the body, and the rest like a request."""
     decoder = ChunkedDecoder()
     buffer = memoryview(bytearray(7))
     with pytest.raises(MalformedBody):

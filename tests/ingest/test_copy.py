@@ -1,4 +1,4 @@
-"""The loop between the network and the file: its blocks, its limits, where it stands."""
+"""The loop from the network to the file: its blocks, limits and position."""
 
 import os
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ STRICT = BodyLimits(idle_seconds=5.0, minimum_bytes_per_second=100.0)
 
 
 def nothing() -> None:
-    """A watch that sees nothing."""
+    """A watch that does nothing."""
 
 
 class Clock:
-    """Time that passes when the test says so."""
+    """Time that only passes when the test says so."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class TimedSource(PiecesSource):
-    """A body that brings `count` bytes, or a tick, after so many seconds; then over again."""
+    """A body that yields `count` bytes, or a tick, after so many seconds, repeatedly."""
 
     def __init__(
         self, clock: Clock, length: int, rhythm: list[tuple[float, int | None]], **names: bool

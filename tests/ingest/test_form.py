@@ -17,7 +17,7 @@ from tests.storage.sources import PiecesSource, pattern
 BOUNDARY = b"the-boundary"
 PATIENT = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 TRICKY = b"\r\n--the-boundar" + pattern(0, 300) + b"\n--the-boundary\r\n--" + b"\r" * 9
-"""A payload with everything that looks like a delimiter."""
+"""A payload full of things that look like a delimiter."""
 
 
 def field(name: str, value: bytes) -> bytes:
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_read_is_skipped() -> None:
 
 
 class Asked(PiecesSource):
-    """Notes how much each read asks for."""
+    """Records how much each read asks for."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -169,7 +169,7 @@ class Asked(PiecesSource):
 def test_a_payload_is_scanned_in_large_reads_and_what_follows_in_small_ones(
     is_taken: bool,
 ) -> None:
-    payload = bytes(FIELDS_READ_BYTES + 2 * READ_BYTES - 200)  # And about 100 bytes of headers.
+    payload = bytes(FIELDS_READ_BYTES + 2 * READ_BYTES - 200)  # Plus about 100 bytes of headers.
     body = Asked(file_part(payload) + field("after", bytes(FIELDS_READ_BYTES)) + END)
     for part in FormReader(body, BOUNDARY, PATIENT).parts():
         if is_taken and isinstance(part, FilePart):

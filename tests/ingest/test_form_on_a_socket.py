@@ -1,4 +1,4 @@
-"""A form whose client pauses in the middle of it: what has come is read, and nothing waited for."""
+"""A form whose client pauses midway: what has arrived is read without waiting."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Ends = tuple[Connection, socket.socket]
 
 PATIENT = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 PAYLOADS = [bytes([number]) * 12_000 for number in range(4)]
-"""All of them fit into the socket at once."""
+"""All of them fit into the socket's buffer."""
 
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """A server's connection and the client's socket; TCP, as only that has a low-water mark."""
+    """A server's connection and the client's socket; TCP, as only TCP has a low-water mark."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         theirs = socket.create_connection(listener.getsockname())
         ours, _ = listener.accept()
@@ -48,7 +48,7 @@ class CountedTurns(Slots):
 
 
 def arrived(connection: Connection, client: socket.socket, rest: int) -> FormReader:
-    """A form of which the files and the next delimiter are there, and `rest` bytes are not."""
+    """A form whose files and next delimiter have arrived, and `rest` bytes have not."""
     form = body_of(*map(file, PAYLOADS)).removesuffix(b"--\r\n") + b"\r\n"
     request = post(form, length=len(form) + rest)
     client.sendall(request)
@@ -57,7 +57,7 @@ def arrived(connection: Connection, client: socket.socket, rest: int) -> FormRea
 
 
 def copy_of(source: BodySource, path: Path) -> bytes:
-    """What a file holds that the source was copied to."""
+    """The content of a file that the source was copied to."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
         span = ByteRange(0, source.remaining or 0)

@@ -1,4 +1,4 @@
-"""Chunked bodies through the pinned gunicorn's socket: the private names, and what comes after."""
+"""Chunked bodies on the pinned gunicorn's socket: its private names, and what follows a body."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def ends() -> Iterator[Ends]:
 
 
 def chunked_source(connection: Connection, length: int | None = None) -> GunicornChunkedSource:
-    """The next request's body, which must be possible to take over."""
+    """The next request's body, taken over from gunicorn."""
     source = take_over(connection.next_request(), length)
     assert isinstance(source, GunicornChunkedSource)
     return source
 
 
 def read(source: GunicornChunkedSource) -> bytes:
-    """What comes until the end, or a tick without anything."""
+    """Everything until the end, or until a tick without bytes."""
     buffer, body = memoryview(bytearray(1000)), b""
     while count := source.readinto(buffer):
         body += buffer[:count]

@@ -38,19 +38,19 @@ class Connection:
         return dict(environ)
 
     def take_over(self) -> GunicornSocketSource:
-        """The next request's body, which must be possible to take over."""
+        """The next request's body, taken over from gunicorn."""
         source = take_over(self.next_request())
         assert isinstance(source, GunicornSocketSource)
         return source
 
     def can_be_reused(self) -> bool:
-        """What gthread asks before it keeps the connection."""
+        """Whether gthread would keep the connection."""
         return bool(self.parser.finish_body())
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Connection, socket.socket]]:
-    """A server's connection and the client's socket; TCP, as only that has a low-water mark."""
+    """A server's connection and the client's socket; TCP, as only TCP has a low-water mark."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         theirs = socket.create_connection(listener.getsockname())
         ours, _ = listener.accept()
@@ -59,13 +59,13 @@ def ends() -> Iterator[tuple[Connection, socket.socket]]:
 
 
 def post(body: bytes, length: int | None = None, path: str = "/") -> bytes:
-    """A request on the wire."""
+    """A request as raw bytes."""
     declared = len(body) if length is None else length
     return b"POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (path.encode(), declared) + body
 
 
 def read_all(source: BodySource) -> bytes:
-    """The body to its end."""
+    """The rest of the body."""
     buffer, body = memoryview(bytearray(1000)), b""
     while count := source.readinto(buffer):
         body += buffer[:count]

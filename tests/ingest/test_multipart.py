@@ -1,4 +1,4 @@
-"""What the scanner accepts, what it refuses, and what it hands on without touching it."""
+"""What the scanner accepts, what it refuses, and what it passes on unchanged."""
 
 from collections.abc import Iterator
 

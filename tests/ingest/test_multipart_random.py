@@ -1,4 +1,4 @@
-"""Random bodies survive any cutting, and hostile ones cost no more than their size."""
+"""Random bodies survive any splitting, and hostile ones cost no more than their size."""
 
 import itertools
 import time
@@ -47,7 +47,7 @@ def wire_of(part: Part) -> bytes:
 
 
 def is_plain(part: Part) -> bool:
-    """Whether names and content come back as they are: nothing in them looks like an escape."""
+    """Whether names and content stay the same: nothing in them looks like an escape."""
     if isinstance(part, Field):
         return "%22" not in part.name and DELIMITER not in part.value.encode()
     return "%22" not in part[0].name + part[0].filename
@@ -102,7 +102,7 @@ HOSTILE = {
 
 
 def seconds_to_scan(body: bytes, block: int) -> float:
-    """The best of three, so that a busy machine does not count."""
+    """The best of three, so that a busy machine does not matter."""
     blocks = blocks_of(body, block)
     return min(_seconds_once(blocks) for _ in range(3))
 

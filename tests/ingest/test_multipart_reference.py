@@ -1,4 +1,4 @@
-"""The scanner against the simplest thing that could be right: look at the body as a whole."""
+"""The scanner against the simplest correct parser, which looks at the whole body."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_body_may_arrive_byte_by_byte(payload: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"\r", b"\r\n", DELIMITER[:-1], b"x"]), max_size=200))
 def test_a_block_makes_one_event_per_piece_of_payload(units: list[bytes]) -> None:
-    """Bytes that look like the start of a delimiter do not cut the payload into crumbs."""
+    """Bytes that look like the start of a delimiter do not split the payload into tiny pieces."""
     scanner = MultipartScanner(BOUNDARY)
     scanner.receive_data(DELIMITER + FILE_HEADERS)
     while scanner.next_event() is not NEED_DATA:

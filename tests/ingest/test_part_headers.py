@@ -1,4 +1,4 @@
-"""Names, headers and boundaries as clients write them, and as they must not."""
+"""Names, headers and boundaries as clients write them, and invalid ones."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from app.ingest.splice import Pipe, empty_pipe
 
 @pytest.fixture(autouse=True)
 def idle(monkeypatch: pytest.MonkeyPatch) -> deque[Pipe]:
-    """No pipes from elsewhere."""
+    """A fresh list of idle pipes."""
     idle = deque[Pipe]()
     monkeypatch.setattr(splice, "_idle", idle)
     return idle

@@ -1,4 +1,4 @@
-"""Interim responses on a socket: whole ones at once, or none."""
+"""Interim responses on a socket: sent whole at once, or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def environ_of(connection: object, **changed: str) -> dict[str, Any]:
-    """What gunicorn hands the application."""
+    """The environment that gunicorn passes to the application."""
     return {"gunicorn.socket": connection, "SERVER_PROTOCOL": "HTTP/1.1", **changed}
 
 
