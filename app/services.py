@@ -8,26 +8,22 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from app.ingest.copy import BodyLimits
 from app.records.engine import Database
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
-from app.storage.base import Durability, Inspectable
-from app.storage.boot_marker import after_restart_of_machine
-from app.storage.folder import disk_errors, make_private_folder
-from app.storage.idle_clock import IdleClock
+from app.storage.base import Durability, Inspection, Store
 from app.storage.local import LocalStore
+from app.storage.local.folder import disk_errors, make_private_folder
+from app.storage.machine import IdleClock, after_restart_of_machine
+from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
 from app.uploads.completion import Completion
+from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
-from app.uploads.receiver import Receiver
 from app.uploads.service import UploadService
-from app.uploads.whole import WholeFiles
-
-R = TypeVar("R", bound=Receiver)
 
 BOOT_MARKER = "boot"
 """A file of every data folder that a server has used."""
@@ -42,11 +38,12 @@ class Services:
 
     settings: Settings
     uploads: UploadService
+    chunks: Chunks
     client_uploads: ClientUploads
     whole_files: WholeFiles
     library: VideoLibrary
     housekeeping: Housekeeping
-    store: Inspectable
+    inspection: Inspection
     records: UploadRecords
     database: Database
 
@@ -64,49 +61,68 @@ class Services:
 
 def build_services(settings: Settings, on_upload: Listener = no_listener) -> Services:
     """All services for `settings`; `on_upload` is told of the steps that uploads take."""
-    durability = Durability(settings.durability)
-    database = Database(
-        settings.database_url,
-        # A finished file that no record tells of is as good as lost.
-        synced=durability is not Durability.NONE,
-        connections=settings.threads,
-    )
-    records = UploadRecords(database, on_upload)
-    store = LocalStore(settings.staging_dir, settings.library_dir, durability)
-    completion = Completion(records, store, policy=settings.policy, clock=_now)
+    policy = settings.policy
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
-
-    def receiver(kind: type[R]) -> R:
-        return kind(
-            records,
-            store,
-            completion,
-            policy=settings.policy,
-            limits=limits,
-            clock=_now,
-            new_id=_new_id,
-        )
-
-    uploads = receiver(UploadService)
-    library = VideoLibrary(records, store, policy=settings.policy, clock=_now)
+    database = _database(settings)
+    records = UploadRecords(database, on_upload)
+    store = _store(settings)
+    completion = Completion(records, store, policy=policy, clock=_now)
+    uploads = UploadService(
+        records, store, completion=completion, policy=policy, clock=_now, new_id=_new_id
+    )
+    chunks = Chunks(
+        records, store.staging, completion=completion, policy=policy, limits=limits, clock=_now
+    )
+    library = VideoLibrary(
+        records,
+        store.library,
+        policy=policy,
+        clock=_now,
+        let_group_read=store.library.let_group_read,
+    )
     return Services(
         settings=settings,
         uploads=uploads,
-        client_uploads=ClientUploads(uploads, library),
-        whole_files=receiver(WholeFiles),
-        library=library,
-        housekeeping=Housekeeping(
+        chunks=chunks,
+        client_uploads=ClientUploads(uploads, chunks, library),
+        whole_files=WholeFiles(
             records,
             store,
-            store,
-            completion,
+            completion=completion,
+            policy=policy,
+            limits=limits,
             clock=_now,
-            idle_clock=IdleClock(settings.data_dir / "clock"),
-            expiry=timedelta(seconds=settings.expiry_seconds),
+            new_id=_new_id,
         ),
-        store=store,
+        library=library,
+        housekeeping=_housekeeping(settings, records, store, completion),
+        inspection=store.inspection,
         records=records,
         database=database,
+    )
+
+
+def _database(settings: Settings) -> Database:
+    # A finished file that no record tells of is as good as lost.
+    synced = Durability(settings.durability) is not Durability.NONE
+    return Database(settings.database_url, synced=synced, connections=settings.threads)
+
+
+def _store(settings: Settings) -> LocalStore:
+    durability = Durability(settings.durability)
+    return LocalStore(settings.staging_dir, settings.library_dir, durability)
+
+
+def _housekeeping(
+    settings: Settings, records: UploadRecords, store: Store, completion: Completion
+) -> Housekeeping:
+    return Housekeeping(
+        records,
+        store,
+        completion=completion,
+        clock=_now,
+        idle_clock=IdleClock(settings.data_dir / "clock"),
+        expiry=timedelta(seconds=settings.expiry_seconds),
     )
 
 

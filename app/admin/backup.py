@@ -72,7 +72,7 @@ class Backup:
     def _copy_library(self, known: set[str]) -> set[str]:
         """Bring the files that are not `known`; all names of the library now, and those known."""
         self._library.mkdir(mode=0o700, exist_ok=True)
-        names = set(self.services.store.published())
+        names = set(self.services.inspection.published())
         for name in sorted(names - known):
             with suppress(FileNotFoundError):  # Deleted since.
                 self._take(self.services.settings.library_dir / name, self._library / name)

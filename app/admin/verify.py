@@ -57,7 +57,7 @@ class Verification:
             finding = self._check(video)
             if finding is not None and self._is_still_there(video.id):
                 yield finding
-        for name in self.services.store.published():
+        for name in self.services.inspection.published():
             if name not in known and not self._is_still_there(name):
                 yield Finding(name, Difference.NO_RECORD, "the file has no record")
 

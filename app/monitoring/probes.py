@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from app.http.context import current_owner, current_services
 from app.monitoring.instruments import Instruments
 from app.monitoring.reading import Snapshot, all_counts, start_time
-from app.storage.room import free_bytes
+from app.storage.local.folder import free_bytes
 
 health = Blueprint("health", __name__)
 metrics = Blueprint("metrics", __name__)
@@ -37,7 +37,7 @@ def ready() -> tuple[Response, int]:
     """Whether uploads can be taken, and what is wrong with the folders where they cannot."""
     services = current_services()
     services.uploads.active(current_owner(), 1)
-    problems = services.store.problems()
+    problems = services.inspection.problems()
     is_ready = not any(problem.is_fatal for problem in problems)
     document = {
         "status": "ready" if is_ready else "not ready",

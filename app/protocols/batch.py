@@ -40,7 +40,7 @@ from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
-from app.uploads.whole import Kept, ReceivedFile
+from app.uploads.files import Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)
 

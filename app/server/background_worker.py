@@ -19,7 +19,7 @@ from app.server.access_log import configure_logging
 from app.server.child_processes import end_with_supervisor
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
-from app.storage.idle_clock import COUNTED_GAP
+from app.storage.machine import COUNTED_GAP
 
 DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""

@@ -110,7 +110,7 @@ def _prepare(settings: Settings) -> None:
 
 def _report_folders(settings: Settings) -> None:
     """Say at the start what would make uploads fail later."""
-    problems = build_services(settings).store.problems()
+    problems = build_services(settings).inspection.problems()
     for problem in problems:
         severity = "error" if problem.is_fatal else "warning"
         sys.stderr.write(f"{severity}: {problem.detail}\n")

@@ -1,4 +1,4 @@
-"""What the rest of the program asks of a store."""
+"""What the rest of the program asks of a store. Keys are upload ids, whose form was checked."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class RangeWriter(Protocol):
         ...
 
 
-class UploadStore(Protocol):
-    """The core every store has. Keys are upload ids: the caller has checked their form."""
+class Staging(Protocol):
+    """Files that are still being received."""
 
     def reserve(self, key: str, length: int) -> None:
-        """Make room for a file of `length` bytes, or raise `NoRoom`. Repeating it is harmless."""
+        """Make room for a file of `length` bytes, or raise `NoRoom`. Repeatable."""
         ...
 
     def enlarge(self, key: str, length: int) -> None:
         """Make more room for a file that is there; raises `NoRoom`, `BytesLost`. Repeatable."""
         ...
 
-    def exclusive(
+    def writer(
         self, key: str, span: ByteRange, limits: BodyLimits
     ) -> AbstractContextManager[RangeWriter]:
         """Become the one writer of `span`; an older one is told to stop and waited for.
@@ -76,24 +76,45 @@ class UploadStore(Protocol):
         """
         ...
 
-    def settle(self, key: str, position: int) -> None:
+    def wait_for_writer(self, key: str, position: int) -> None:
         """Return once nobody writes the byte at `position`.
 
         A writer that is about to end is given a moment, any other is told to stop. Raises as
-        `exclusive` does.
+        `writer` does.
         """
         ...
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Take all of `source`, but no more than `limit` bytes, as a new file; its length.
 
-        For a key that nobody else knows yet. The file is durable after `harden`, and not before.
+        For a key that nobody else knows yet. The file is durable after `sync`, and not before.
         Raises what `RangeWriter.write` raises.
         """
         ...
 
-    def harden(self, keys: Sequence[str]) -> None:
-        """Make unpublished files durable, waiting for the disk about once; raises `BytesLost`."""
+    def sync(self, keys: Sequence[str]) -> None:
+        """Make files durable, waiting for the disk about once; raises `BytesLost`."""
+        ...
+
+    def open(self, key: str) -> RawIOBase:
+        """A file from its start, unbuffered; raises `BytesLost`."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Remove what is there of the file. Repeatable."""
+        ...
+
+
+class Library(Protocol):
+    """Files that are complete: how they get there, are read, and go."""
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Fill the room under `key` with files, published or not, given with lengths in bytes.
+
+        They stay as they are, and their bytes do not pass through the program. Repeatable; does
+        nothing where the file is published already. Raises `BytesLost` where one of them, or the
+        room, is not there.
+        """
         ...
 
     def publish(self, key: str, length: int) -> None:
@@ -105,7 +126,7 @@ class UploadStore(Protocol):
         ...
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
-        """Publish several hardened files, given with their lengths, as `publish` does each.
+        """Publish several synced files, given with their lengths, as `publish` does each.
 
         Where it raises, some of them may be published.
         """
@@ -115,32 +136,8 @@ class UploadStore(Protocol):
         """A published file, unbuffered, standing at `span.start`; `FileNotFoundError` if none."""
         ...
 
-    def open_staged(self, key: str) -> RawIOBase:
-        """An unpublished file from its start, unbuffered; raises `BytesLost`."""
-        ...
-
     def delete(self, key: str) -> None:
         """Remove whatever there is under the key, published or not. Repeatable."""
-        ...
-
-
-class ConcatenatingStore(UploadStore, Protocol):
-    """Capability: files are put together without their bytes passing through the program."""
-
-    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Fill the room under `key` with files, published or not, given with lengths in bytes.
-
-        They stay as they are. Repeatable; does nothing where the file is published already.
-        Raises `BytesLost` where one of them, or the room, is not there.
-        """
-        ...
-
-
-class SharingStore(UploadStore, Protocol):
-    """Capability: another program on the machine can read published files by their key."""
-
-    def let_group_read(self, key: str) -> None:
-        """Open a published file to the group it belongs to; `FileNotFoundError` if none."""
         ...
 
 
@@ -161,25 +158,40 @@ class Problem:
     is_fatal: bool
 
 
-class Inspectable(Protocol):
-    """Capability: what housekeeping and health checks ask of a store."""
+class Inspection(Protocol):
+    """What housekeeping, the commands and health checks ask of a store."""
 
     def staged(self) -> Iterator[StagedFile]:
         """Unpublished files."""
-        ...
-
-    def shift_activity(self, later: timedelta) -> None:
-        """Move the time at which each unpublished file was written, but not beyond now."""
         ...
 
     def published(self) -> Iterator[str]:
         """Keys of published files."""
         ...
 
-    def remove_staged(self, key: str) -> None:
-        """Remove what is there of an unpublished file. Repeatable."""
+    def shift_activity(self, later: timedelta) -> None:
+        """Move the time at which each unpublished file was written, but not beyond now."""
         ...
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the folders now; empty when all is well."""
+        """What is wrong with the store now; empty when all is well."""
+        ...
+
+
+class Store(Protocol):
+    """Where the bytes of uploads are kept."""
+
+    @property
+    def staging(self) -> Staging:
+        """Files that are still being received."""
+        ...
+
+    @property
+    def library(self) -> Library:
+        """Files that are complete."""
+        ...
+
+    @property
+    def inspection(self) -> Inspection:
+        """What is there, and what is wrong with it."""
         ...

@@ -13,6 +13,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.request.slots import without_slot
+from app.uploads.chunks import Chunks
 from app.uploads.library import VideoLibrary
 from app.uploads.service import NewUpload, UploadService
 
@@ -47,8 +48,9 @@ class Chunk:
 class ClientUploads:
     """Finds, creates and removes uploads for clients that choose their own keys."""
 
-    def __init__(self, uploads: UploadService, library: VideoLibrary) -> None:
+    def __init__(self, uploads: UploadService, chunks: Chunks, library: VideoLibrary) -> None:
         self._uploads = uploads
+        self._chunks = chunks
         self._library = library
 
     def called(self, owner: str, key: str) -> Upload:
@@ -71,7 +73,7 @@ class ClientUploads:
             )
             return self._uploads.create(new)[0]
         if upload.length is None:
-            return self._uploads.declare_length(upload, chunk.total)
+            return self._chunks.declare_length(upload, chunk.total)
         return upload
 
     def of_restartable_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:

@@ -18,7 +18,7 @@ from app.ingest.checksum import FileTooShort, digest_of
 from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
 from app.request.stages import Stage, StageClock, add_seconds, stage, timed_by
-from app.storage.base import BytesLost, ConcatenatingStore
+from app.storage.base import BytesLost, Store
 from app.uploads.concatenation import Concatenation
 
 ANSWER_WITHIN_SECONDS = 20.0
@@ -49,7 +49,7 @@ class Completion:
     def __init__(
         self,
         records: UploadRecords,
-        store: ConcatenatingStore,
+        store: Store,
         *,
         policy: UploadPolicy,
         clock: Callable[[], datetime],
@@ -93,7 +93,7 @@ class Completion:
                 self._concatenation.assemble(upload)
             self._check_digest(upload)
             with stage(Stage.PUBLISH):
-                self._store.publish(upload.id, upload.known_length)
+                self._store.library.publish(upload.id, upload.known_length)
         except (BytesLost, FileTooShort):
             self.give_up(upload)
         try:
@@ -106,7 +106,7 @@ class Completion:
         return published
 
     def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
-        """What became of each of several hardened uploads in `verifying`, for the price of one.
+        """What became of each of several synced uploads in `verifying`, for the price of one.
 
         As with `finish`, an upload as it stands where that takes long.
         """
@@ -121,14 +121,16 @@ class Completion:
         """End an upload whose bytes the store has lost, so that its client starts afresh."""
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.EXPIRED, self._clock())
-            self._store.delete(upload.id)
+            self._store.library.delete(upload.id)
         self._records.get(upload.id).require_present()
         raise UploadGone("The server has lost the bytes of this upload.")
 
     def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
         try:
             with stage(Stage.PUBLISH):
-                self._store.publish_all([(upload.id, upload.known_length) for upload in uploads])
+                self._store.library.publish_all(
+                    [(upload.id, upload.known_length) for upload in uploads]
+                )
             upload_ids = [upload.id for upload in uploads]
             published = self._records.move_all(upload_ids, UploadState.COMPLETE, self._clock())
         except (BytesLost, IllegalTransition, UploadError):
@@ -174,7 +176,7 @@ class Completion:
             return
         algorithm, _, expected = upload.repr_digest.partition(":")
         try:
-            file = self._store.open_staged(upload.id)
+            file = self._store.staging.open(upload.id)
         except BytesLost:
             return  # Published by another, who has checked; or lost, and publishing says so.
         with file:
@@ -187,13 +189,13 @@ class Completion:
     def _refuse(self, upload: Upload, reason: str) -> NoReturn:
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
-            self._store.delete(upload.id)
+            self._store.library.delete(upload.id)
         raise DigestMismatch(reason)
 
     def _published_by_another(self, upload: Upload) -> Upload:
         current = self._records.get(upload.id)
         if current.state is not UploadState.COMPLETE:
-            self._store.delete(upload.id)
+            self._store.library.delete(upload.id)
         return current.require_present()
 
 

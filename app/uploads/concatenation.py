@@ -11,7 +11,7 @@ from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Part, Upload, UploadId
 from app.records.uploads import UploadRecords
-from app.storage.base import ConcatenatingStore
+from app.storage.base import Store
 
 
 def made_before(records: UploadRecords, owner: str, parts: Sequence[Part]) -> list[Upload]:
@@ -30,7 +30,7 @@ class Concatenation:
     def __init__(
         self,
         records: UploadRecords,
-        store: ConcatenatingStore,
+        store: Store,
         *,
         policy: UploadPolicy,
         clock: Callable[[], datetime],
@@ -55,17 +55,17 @@ class Concatenation:
             return self._waiting(upload, states)
         length = sum(length for _, length in sources)
         self._policy.check_length(length)  # Which some parts may have told only lately.
-        self._store.reserve(upload.id, length)
+        self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())
         except (UploadGone, UploadNotFound):
-            self._store.delete(upload.id)
+            self._store.library.delete(upload.id)
             raise
 
     def assemble(self, upload: Upload) -> None:
         """Put the bytes of the parts into the upload; raises `BytesLost` where some are gone."""
         sources = self._sources(upload, self._part_states(upload))
-        self._store.concatenate(upload.id, sources or self._lengths(upload))
+        self._store.library.concatenate(upload.id, sources or self._lengths(upload))
 
     def release(self, upload: Upload) -> None:
         """Let the parts of a published upload expire, but for those that others wait for."""
@@ -73,7 +73,7 @@ class Concatenation:
             if not self._records.waiting_for(part.id):
                 with suppress(IllegalTransition, UploadNotFound):
                     self._records.move(part.id, UploadState.EXPIRED, self._clock())
-                    self._store.delete(part.id)
+                    self._store.library.delete(part.id)
 
     def _sources(
         self, upload: Upload, states: set[UploadState | None]

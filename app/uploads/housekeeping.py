@@ -14,8 +14,8 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import digest_of
 from app.records.uploads import UploadRecords
-from app.storage.base import Inspectable, UploadStore
-from app.storage.idle_clock import IdleClock
+from app.storage.base import Store
+from app.storage.machine import IdleClock
 from app.uploads.completion import Completion
 
 BATCH = 100
@@ -34,20 +34,18 @@ log = logging.getLogger(__name__)
 class Housekeeping:
     """Each method does one job once; the background worker repeats them."""
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+    def __init__(
         self,
         records: UploadRecords,
-        store: UploadStore,
-        inspectable: Inspectable,
-        completion: Completion,
+        store: Store,
         *,
+        completion: Completion,
         clock: Callable[[], datetime],
         idle_clock: IdleClock,
         expiry: timedelta,
     ) -> None:
         self._records = records
         self._store = store
-        self._inspectable = inspectable
         self._completion = completion
         self._clock = clock
         self._idle_clock = idle_clock
@@ -85,7 +83,7 @@ class Housekeeping:
                 "the clock was set, or the server was off: %+.0f s do not count as idle time",
                 uncounted.total_seconds(),
             )
-            self._inspectable.shift_activity(uncounted)
+            self._store.inspection.shift_activity(uncounted)
         self._records.shift_activity(max(uncounted, timedelta(0)), reading.wall)
         self._idle_clock.keep(reading)
         return reading.wall
@@ -127,7 +125,7 @@ class Housekeeping:
         Raises `UploadNotFound`, and `IllegalTransition` where it is not under way.
         """
         self._records.move(upload_id, UploadState.EXPIRED, self._clock(), idle_since=idle_since)
-        self._store.delete(upload_id)
+        self._store.library.delete(upload_id)
         log.info("upload expired", extra={"upload_id": upload_id})
 
     def finish_stuck(self, now: datetime | None = None) -> None:
@@ -145,11 +143,11 @@ class Housekeeping:
         A file of which there is no record at all may belong to another server that shares the
         folder: it goes only when it has not been written for the expiry time.
         """
-        idle = {file.key: file.idle_seconds for file in self._inspectable.staged()}
+        idle = {file.key: file.idle_seconds for file in self._store.inspection.staged()}
         for key, state in self._states(idle):
             is_foreign = state is None and idle[key] <= self._expiry.total_seconds()
             if state not in ACTIVE and not is_foreign:
-                self._inspectable.remove_staged(key)
+                self._store.staging.remove(key)
                 log.info("orphan removed", extra={"upload_id": key})
 
     def remove_deleted(self) -> None:
@@ -170,9 +168,9 @@ class Housekeeping:
         self._remove_published(ACTIVE)
 
     def _remove_published(self, states: frozenset[UploadState]) -> None:
-        for key, state in self._states(self._inspectable.published()):
+        for key, state in self._states(self._store.inspection.published()):
             if state in states:
-                self._store.delete(key)
+                self._store.library.delete(key)
 
     def forget(self, now: datetime | None = None) -> None:
         """Drop the records of uploads that ended long ago."""
@@ -189,7 +187,7 @@ class Housekeeping:
 
     def _digest_one(self, upload: Upload) -> None:
         try:
-            with self._store.open(upload.id, ByteRange(0, upload.known_length)) as file:
+            with self._store.library.open(upload.id, ByteRange(0, upload.known_length)) as file:
                 digest = digest_of(file, "sha256", upload.known_length)
         except (OSError, StorageFailed) as error:
             log.error("video cannot be read: %s", error, extra={"upload_id": upload.id})

@@ -15,7 +15,7 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList
 from app.records.uploads import UploadRecords
-from app.storage.base import SharingStore
+from app.storage.base import Library
 
 MAX_PAGE = 200
 """Most videos on one page; more are cut to it."""
@@ -39,15 +39,17 @@ class VideoLibrary:
     def __init__(
         self,
         records: UploadRecords,
-        store: SharingStore,
+        store: Library,
         *,
         policy: UploadPolicy,
         clock: Callable[[], datetime],
+        let_group_read: Callable[[str], None],
     ) -> None:
         self._records = records
         self._store = store
         self._policy = policy
         self._clock = clock
+        self._let_group_read = let_group_read
 
     def page(
         self,
@@ -96,7 +98,7 @@ class VideoLibrary:
     def hand_over(self, upload: Upload) -> None:
         """Let a server of this program's group read the file itself; raises `UploadGone`."""
         try:
-            self._store.let_group_read(upload.id)
+            self._let_group_read(upload.id)
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 

@@ -1,9 +1,11 @@
-"""Uploads from their creation to the last byte."""
+"""Uploads from their creation to their end, but for the bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from app.domain.errors import (
     InvalidRequest,
@@ -13,12 +15,13 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
-from app.domain.policy import UNNAMED, check_client_key, check_fingerprint
+from app.domain.policy import UNNAMED, UploadPolicy, check_client_key, check_fingerprint
 from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import new_checksum
-from app.uploads.append import Appender
+from app.records.uploads import UploadRecords
+from app.storage.base import Store
+from app.uploads.completion import Completion
 from app.uploads.concatenation import made_before
-from app.uploads.receiver import derived_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,25 @@ class NewUpload:
     repr_digest: str | None = None
 
 
-class UploadService(Appender):
-    """Everything a protocol does to an upload under way."""
+class UploadService:
+    """What clients do to uploads besides sending bytes: that is for `Chunks` and `WholeFiles`."""
+
+    def __init__(
+        self,
+        records: UploadRecords,
+        store: Store,
+        *,
+        completion: Completion,
+        policy: UploadPolicy,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._store = store
+        self._completion = completion
+        self._policy = policy
+        self._clock = clock
+        self._new_id = new_id
 
     def create(self, new: NewUpload) -> tuple[Upload, bool]:
         """The upload for a file, with its room reserved, and whether it is a new one.
@@ -88,23 +108,6 @@ class UploadService(Appender):
         known = [length for length in lengths if length is not None]
         return sum(known) if len(known) == len(lengths) else None
 
-    def declare_length(self, upload: Upload, length: int) -> Upload:
-        """The upload, created without a length, with its room reserved; complete if that was all.
-
-        Raises `UploadConflict` where it has another length, `ChunkMismatch` where more bytes are
-        there already, `TooLarge`, `NoRoom`, `UploadGone`.
-        """
-        if upload.kind is UploadKind.CONCATENATION:
-            raise UploadConflict("The upload gets its length from other uploads.")
-        self._policy.check_length(length)
-        self._check_type(upload)
-        if upload.length is None:
-            upload.with_length(length, self._clock())  # Whether it may be; nothing is kept yet.
-            self._enlarge(upload, length)
-        return self._finish_if_covered(
-            self._records.declare_length(upload.id, length, self._clock())
-        )
-
     def rename(self, upload: Upload, filename: str) -> Upload:
         """The upload, created without a name; raises what `create` has against the name."""
         return self._records.rename(upload.id, self._policy.check_filename(filename))
@@ -150,7 +153,7 @@ class UploadService(Appender):
         except IllegalTransition as error:
             self.get(owner, upload_id)
             raise UploadComplete("The upload is complete: delete its video.") from error
-        self._store.delete(upload.id)
+        self._store.library.delete(upload.id)
 
     def _find_file(self, new: NewUpload) -> Upload | None:
         if new.fingerprint is None or new.length is None:
@@ -199,10 +202,19 @@ class UploadService(Appender):
 
     def _reserve_or_forget(self, upload: Upload) -> None:
         try:
-            self._store.reserve(upload.id, upload.length or 0)
+            self._store.staging.reserve(upload.id, upload.length or 0)
         except BaseException:
             self._records.remove(upload.id)
             raise
+
+
+def derived_key(purpose: str, *facts: object) -> str:
+    """A client key made of what tells a file from all others of its owner.
+
+    The records give a key to one upload only, so of several requests at once one makes it.
+    """
+    text = "\0".join(str(fact) for fact in facts)
+    return f"{purpose}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _key_of(new: NewUpload, upload_id: UploadId) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.ingest.splice import empty_pipe
-from app.storage.writeback import begin_writeback
+from app.storage.local.range_writer import begin_writeback
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table

@@ -50,7 +50,7 @@ class Operator:
         """Publish a file, with its digest; its path. The file's name is the id."""
         upload = self.begin(filename, len(content))
         source = StreamSource(_Bytes(content), len(content))
-        upload = self.services.uploads.append(upload, 0, source)
+        upload = self.services.chunks.append(upload, 0, source)
         assert upload.state is UploadState.COMPLETE
         self.services.housekeeping.digest()
         return self.services.settings.library_dir / upload.id

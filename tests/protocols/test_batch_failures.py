@@ -16,7 +16,7 @@ from app.protocols import batch
 from app.protocols.batch import GROUP_FILES
 from app.services import Services, build_services
 from app.settings import Settings
-from app.uploads.whole import ReceivedFile
+from app.uploads.files import ReceivedFile
 from tests.dropzone_client import form_body, form_headers
 
 
@@ -69,7 +69,7 @@ def test_files_after_a_group_that_failed_unexpectedly_are_kept(
     fail_once(services, RuntimeError("nobody expects this"), monkeypatch)
     assert post(services, count).status_code == 500
     assert names(services) == [f"{number:03}.mp4" for number in range(GROUP_FILES, count)]
-    assert [file.key for file in services.store.staged()] == []
+    assert [file.key for file in services.inspection.staged()] == []
 
 
 def test_a_group_without_space_says_so_and_others_are_stored(

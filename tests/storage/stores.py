@@ -26,19 +26,19 @@ def ignore(_span: ByteRange) -> None:
 def fill(store: LocalStore, key: str, start: int, end: int) -> int:
     """Write the test's bytes from `start` to `end`; where they end."""
     span = ByteRange(start, end)
-    with store.exclusive(key, span, LIMITS) as writer:
+    with store.staging.writer(key, span, LIMITS) as writer:
         return writer.write(span, body(start, end), ignore)
 
 
 def staged(store: LocalStore, key: str, length: int, *, room: int | None = None) -> None:
     """A staged file of `length` bytes, complete, in room for more where `room` says so."""
-    store.reserve(key, length if room is None else room)
+    store.staging.reserve(key, length if room is None else room)
     fill(store, key, 0, length)
 
 
 def content(store: LocalStore, key: str, start: int = 0) -> bytes:
     """A published file from `start` on."""
-    with store.open(key, ByteRange(start, start)) as file:
+    with store.library.open(key, ByteRange(start, start)) as file:
         return file.read()
 
 

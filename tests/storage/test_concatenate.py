@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.errors import NoRoom
 from app.domain.ranges import ByteRange
-from app.storage import folder, local
 from app.storage.base import BytesLost
+from app.storage.local import folder, library
 from tests.storage.conftest import Place
 from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, names, staged
@@ -21,45 +21,45 @@ def stage_parts(place: Place) -> None:
     """The parts, with the bytes of the test's file from its start."""
     position = 0
     for key, length in PARTS:
-        place.store.reserve(key, length)
+        place.store.staging.reserve(key, length)
         span = ByteRange(0, length)
-        with place.store.exclusive(key, span, LIMITS) as writer:
+        with place.store.staging.writer(key, span, LIMITS) as writer:
             writer.write(span, body(position, position + length), lambda _: None)
         position += length
 
 
 def test_the_bytes_of_the_parts_follow_each_other(place: Place) -> None:
     stage_parts(place)
-    place.store.reserve(KEY, 1000)
-    place.store.concatenate(KEY, PARTS)
-    place.store.publish(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
+    place.store.library.concatenate(KEY, PARTS)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
     assert names(place.staging) == {key for key, _ in PARTS}, "they stay as they are"
 
 
 def test_it_can_be_repeated(place: Place) -> None:
     stage_parts(place)
-    place.store.reserve(KEY, 1000)
-    place.store.concatenate(KEY, PARTS[:2])
-    place.store.concatenate(KEY, PARTS)
-    place.another().concatenate(KEY, PARTS)
-    place.store.publish(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
+    place.store.library.concatenate(KEY, PARTS[:2])
+    place.store.library.concatenate(KEY, PARTS)
+    place.another().library.concatenate(KEY, PARTS)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_where_it_is_published_already_nothing_is_done(place: Place) -> None:
     stage_parts(place)
     staged(place.store, KEY, 1000)
-    place.store.publish(KEY, 1000)
-    place.store.concatenate(KEY, PARTS[1:])
+    place.store.library.publish(KEY, 1000)
+    place.store.library.concatenate(KEY, PARTS[1:])
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_a_part_longer_than_what_is_wanted_gives_its_beginning(place: Place) -> None:
     stage_parts(place)
-    place.store.reserve(KEY, 60)
-    place.store.concatenate(KEY, [(PARTS[0][0], 60)])
-    place.store.publish(KEY, 60)
+    place.store.staging.reserve(KEY, 60)
+    place.store.library.concatenate(KEY, [(PARTS[0][0], 60)])
+    place.store.library.publish(KEY, 60)
     assert content(place.store, KEY) == pattern(0, 60)
 
 
@@ -67,27 +67,27 @@ def test_a_part_longer_than_what_is_wanted_gives_its_beginning(place: Place) -> 
 def test_what_is_missing_is_lost(place: Place, problem: str) -> None:
     stage_parts(place)
     if problem != "no room":
-        place.store.reserve(KEY, 1000)
+        place.store.staging.reserve(KEY, 1000)
     if problem == "no part":
-        place.store.delete(PARTS[1][0])
+        place.store.library.delete(PARTS[1][0])
     if problem == "short part":
         os.truncate(place.staging / PARTS[1][0], 249)
     with pytest.raises(BytesLost):
-        place.store.concatenate(KEY, PARTS)
+        place.store.library.concatenate(KEY, PARTS)
     assert not (place.library / KEY).exists()
 
 
 def test_an_older_writer_of_the_file_is_waited_for(place: Place) -> None:
     stage_parts(place)
-    place.store.reserve(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
     is_done = threading.Event()
 
     def concatenate() -> None:
-        place.another().concatenate(KEY, PARTS)
+        place.another().library.concatenate(KEY, PARTS)
         is_done.set()
 
     thread = threading.Thread(target=concatenate)
-    with place.store.exclusive(KEY, ByteRange(0, 10), LIMITS):
+    with place.store.staging.writer(KEY, ByteRange(0, 10), LIMITS):
         thread.start()
         assert not is_done.wait(0.1)
     thread.join(30)
@@ -97,9 +97,9 @@ def test_an_older_writer_of_the_file_is_waited_for(place: Place) -> None:
 def test_a_published_file_is_never_replaced(place: Place) -> None:
     """Room that somebody made too late has the name of the file, and zeros in it."""
     staged(place.store, KEY, 1000)
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     (place.staging / KEY).write_bytes(bytes(1000))
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
     assert names(place.staging) == set()
     assert names(place.library) == {KEY}
@@ -107,8 +107,8 @@ def test_a_published_file_is_never_replaced(place: Place) -> None:
 
 def test_no_room_is_made_for_what_is_published(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    place.store.publish(KEY, 1000)
-    place.store.reserve(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
     assert names(place.staging) == set()
     assert names(place.library) == {KEY}
     assert content(place.store, KEY) == pattern(0, 1000)
@@ -116,31 +116,31 @@ def test_no_room_is_made_for_what_is_published(place: Place) -> None:
 
 def test_room_grows_and_the_bytes_stay(place: Place) -> None:
     staged(place.store, KEY, 300)
-    place.store.enlarge(KEY, 1000)
+    place.store.staging.enlarge(KEY, 1000)
     assert (place.staging / KEY).stat().st_size == 1000
-    place.store.enlarge(KEY, 500)
+    place.store.staging.enlarge(KEY, 500)
     assert (place.staging / KEY).stat().st_size == 1000, "it never shrinks"
     fill(place.store, KEY, 300, 1000)
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
     assert names(place.library) == {KEY}
 
 
 def test_room_that_grew_is_held_where_the_file_will_be(place: Place) -> None:
     staged(place.store, KEY, 300)
-    place.store.enlarge(KEY, 1 << 20)
+    place.store.staging.enlarge(KEY, 1 << 20)
     where = place.staging / KEY if place.is_one_file_system else place.library / f".{KEY}.incoming"
     assert where.stat().st_blocks * 512 >= 1 << 20
 
 
 def test_only_a_file_that_is_there_can_grow(place: Place) -> None:
     with pytest.raises(BytesLost):
-        place.store.enlarge(KEY, 1000)
+        place.store.staging.enlarge(KEY, 1000)
     assert names(place.staging) == set()
     staged(place.store, OTHER_KEY, 10)
-    place.store.delete(OTHER_KEY)
+    place.store.library.delete(OTHER_KEY)
     with pytest.raises(BytesLost):
-        place.store.enlarge(OTHER_KEY, 1000)
+        place.store.staging.enlarge(OTHER_KEY, 1000)
     assert names(place.staging) | names(place.library) == set()
 
 
@@ -149,10 +149,10 @@ def test_without_room_to_grow_the_bytes_stay(place: Place, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
         with pytest.raises(NoRoom):
-            place.store.enlarge(KEY, 1000)
+            place.store.staging.enlarge(KEY, 1000)
         with pytest.raises(NoRoom):
-            place.store.reserve(KEY, 1000)
-    place.store.publish(KEY, 300)
+            place.store.staging.reserve(KEY, 1000)
+    place.store.library.publish(KEY, 300)
     assert content(place.store, KEY) == pattern(0, 300)
 
 
@@ -160,15 +160,15 @@ def test_a_disk_that_fills_up_meanwhile_is_no_room(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage_parts(place)
-    place.store.reserve(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
 
     def fail(*_: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(local, "copy_range", fail)
+        patch.setattr(library, "copy_range", fail)
         with pytest.raises(NoRoom):
-            place.store.concatenate(KEY, PARTS)
-    place.store.concatenate(KEY, PARTS)
-    place.store.publish(KEY, 1000)
+            place.store.library.concatenate(KEY, PARTS)
+    place.store.library.concatenate(KEY, PARTS)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)

@@ -19,14 +19,14 @@ BLOCK = 512
 
 
 def test_reserved_room_is_really_allocated(place: Place) -> None:
-    place.store.reserve(KEY, 3 * MIB)
+    place.store.staging.reserve(KEY, 3 * MIB)
     found = (place.staging / KEY).stat()
     assert found.st_size == 3 * MIB
     assert found.st_blocks * BLOCK >= 3 * MIB
 
 
 def test_room_is_held_where_the_file_will_be_published_too(place: Place) -> None:
-    place.store.reserve(KEY, 3 * MIB)
+    place.store.staging.reserve(KEY, 3 * MIB)
     incoming = place.library / f".{KEY}.incoming"
     if place.is_one_file_system:
         assert not incoming.exists()
@@ -36,36 +36,36 @@ def test_room_is_held_where_the_file_will_be_published_too(place: Place) -> None
 
 def test_reserving_again_keeps_the_bytes(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    place.store.reserve(KEY, 1000)
-    place.store.publish(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_reserving_again_may_ask_for_more(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    place.store.reserve(KEY, 2000)
+    place.store.staging.reserve(KEY, 2000)
     fill(place.store, KEY, 1000, 2000)
-    place.store.publish(KEY, 2000)
+    place.store.library.publish(KEY, 2000)
     assert content(place.store, KEY) == pattern(0, 2000)
 
 
 def test_files_and_folders_are_the_owners_alone(place: Place) -> None:
-    place.store.reserve(KEY, 10)
+    place.store.staging.reserve(KEY, 10)
     assert place.staging.stat().st_mode & 0o077 == 0
     assert (place.staging / KEY).stat().st_mode & 0o077 == 0
 
 
 def test_ranges_may_come_in_any_order(place: Place) -> None:
-    place.store.reserve(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
     for start in (600, 0, 800, 200, 400):
         assert fill(place.store, KEY, start, start + 200) == start + 200
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_publishing_moves_the_file_out_of_staging(place: Place) -> None:
     staged(place.store, KEY, 5000)
-    place.store.publish(KEY, 5000)
+    place.store.library.publish(KEY, 5000)
     assert names(place.staging) == set()
     assert names(place.library) == {KEY}
     assert content(place.store, KEY) == pattern(0, 5000)
@@ -74,20 +74,20 @@ def test_publishing_moves_the_file_out_of_staging(place: Place) -> None:
 @pytest.mark.parametrize("length", [0, 1, 2 * MIB + 3])
 def test_files_of_any_length_are_published_whole(place: Place, length: int) -> None:
     staged(place.store, KEY, length)
-    place.store.publish(KEY, length)
+    place.store.library.publish(KEY, length)
     assert content(place.store, KEY) == pattern(0, length)
 
 
 def test_publishing_twice_is_harmless(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    place.store.publish(KEY, 1000)
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_publishing_gives_back_room_beyond_the_length(place: Place) -> None:
     staged(place.store, KEY, 1000, room=4 * MIB)
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     found = (place.library / KEY).stat()
     assert found.st_size == 1000
     assert found.st_blocks * BLOCK < MIB
@@ -95,22 +95,22 @@ def test_publishing_gives_back_room_beyond_the_length(place: Place) -> None:
 
 def test_publishing_what_was_never_there_is_a_loss(place: Place) -> None:
     with pytest.raises(BytesLost):
-        place.store.publish(KEY, 0)
+        place.store.library.publish(KEY, 0)
 
 
 def test_publishing_more_than_is_there_is_a_loss(place: Place) -> None:
     staged(place.store, KEY, 1000)
     with pytest.raises(BytesLost):
-        place.store.publish(KEY, 1001)
+        place.store.library.publish(KEY, 1001)
     assert names(place.library) <= {f".{KEY}.incoming"}
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_a_published_file_is_opened_where_it_is_asked_for(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    place.store.publish(KEY, 1000)
-    with place.store.open(KEY, ByteRange(990, 995)) as file:
+    place.store.library.publish(KEY, 1000)
+    with place.store.library.open(KEY, ByteRange(990, 995)) as file:
         assert file.tell() == 990
         assert file.read(5) == pattern(990, 995)
 
@@ -118,19 +118,19 @@ def test_a_published_file_is_opened_where_it_is_asked_for(place: Place) -> None:
 def test_an_unpublished_file_cannot_be_opened_as_a_published_one(place: Place) -> None:
     staged(place.store, KEY, 1000)
     with pytest.raises(FileNotFoundError):
-        place.store.open(KEY, ByteRange(0, 1))
+        place.store.library.open(KEY, ByteRange(0, 1))
 
 
 def test_a_staged_file_is_opened_from_its_start(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    with place.store.open_staged(KEY) as file:
+    with place.store.staging.open(KEY) as file:
         assert file.read(7) == pattern(0, 7)
 
 
 def test_lost_files_are_told_apart_from_other_errors(place: Place) -> None:
     with pytest.raises(BytesLost):
-        place.store.open_staged(KEY)
-    with pytest.raises(BytesLost), place.store.exclusive(KEY, ByteRange(0, 1), LIMITS):
+        place.store.staging.open(KEY)
+    with pytest.raises(BytesLost), place.store.staging.writer(KEY, ByteRange(0, 1), LIMITS):
         pytest.fail("there is no room reserved")
 
 
@@ -139,63 +139,63 @@ def test_deleting_leaves_nothing_and_may_be_repeated(place: Place, is_published:
     staged(place.store, KEY, 1000)
     staged(place.store, OTHER_KEY, 1000)
     if is_published:
-        place.store.publish(KEY, 1000)
-    place.store.delete(KEY)
-    place.store.delete(KEY)
+        place.store.library.publish(KEY, 1000)
+    place.store.library.delete(KEY)
+    place.store.library.delete(KEY)
     left = names(place.staging) | names(place.library)
     assert left - {f".{OTHER_KEY}.incoming"} == {OTHER_KEY}
 
 
 def test_removing_a_staged_file_keeps_the_published_one(place: Place) -> None:
     staged(place.store, KEY, 1000)
-    place.store.publish(KEY, 1000)
-    place.store.remove_staged(KEY)
+    place.store.library.publish(KEY, 1000)
+    place.store.staging.remove(KEY)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
 def test_staged_and_published_files_are_listed_apart(place: Place) -> None:
     staged(place.store, KEY, 10)
     staged(place.store, OTHER_KEY, 10)
-    place.store.publish(OTHER_KEY, 10)
+    place.store.library.publish(OTHER_KEY, 10)
     os.utime(place.staging / KEY, (0, 0))
-    [file] = place.store.staged()
+    [file] = place.store.inspection.staged()
     assert file.key == KEY
     assert file.idle_seconds > 1_000_000
-    assert list(place.store.published()) == [OTHER_KEY]
+    assert list(place.store.inspection.published()) == [OTHER_KEY]
 
 
 def test_two_may_list_at_once(place: Place) -> None:
     keys = {f"{number:032x}" for number in range(20)}
     for key in keys:
-        place.store.reserve(key, 1)
-    first = place.store.staged()
+        place.store.staging.reserve(key, 1)
+    first = place.store.inspection.staged()
     begun = next(first)
-    assert {file.key for file in place.store.staged()} == keys
+    assert {file.key for file in place.store.inspection.staged()} == keys
     assert {begun.key, *(file.key for file in first)} == keys
 
 
 def test_folders_and_links_are_not_listed(place: Place) -> None:
-    place.store.reserve(KEY, 1)
+    place.store.staging.reserve(KEY, 1)
     (place.staging / "folder").mkdir()
     (place.staging / "link").symlink_to(place.staging / KEY)
-    assert [file.key for file in place.store.staged()] == [KEY]
+    assert [file.key for file in place.store.inspection.staged()] == [KEY]
 
 
 def test_a_link_in_place_of_a_staged_file_is_refused(place: Place, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    place.store.reserve(OTHER_KEY, 1)
+    place.store.staging.reserve(OTHER_KEY, 1)
     (place.staging / KEY).symlink_to(victim)
     with pytest.raises(StorageFailed):
-        place.store.reserve(KEY, 1000)
+        place.store.staging.reserve(KEY, 1000)
     (place.staging / KEY).unlink(missing_ok=True)
     (place.staging / KEY).symlink_to(victim)
-    with pytest.raises(StorageFailed), place.store.exclusive(KEY, ByteRange(0, 1), LIMITS):
+    with pytest.raises(StorageFailed), place.store.staging.writer(KEY, ByteRange(0, 1), LIMITS):
         pytest.fail("a link was followed")
     with pytest.raises(StorageFailed):
-        place.store.publish(KEY, 4)
+        place.store.library.publish(KEY, 4)
     with pytest.raises(StorageFailed):
-        place.store.open_staged(KEY)
+        place.store.staging.open(KEY)
     assert victim.read_bytes() == b"precious"
 
 
@@ -203,22 +203,22 @@ def test_a_link_in_place_of_a_published_file_is_not_followed(place: Place, tmp_p
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
     staged(place.store, OTHER_KEY, 1)
-    place.store.publish(OTHER_KEY, 1)
+    place.store.library.publish(OTHER_KEY, 1)
     (place.library / KEY).symlink_to(secret)
     with pytest.raises(OSError, match="a link stands in its place"):
-        place.store.open(KEY, ByteRange(0, 1))
-    assert set(place.store.published()) == {OTHER_KEY}
+        place.store.library.open(KEY, ByteRange(0, 1))
+    assert set(place.store.inspection.published()) == {OTHER_KEY}
 
 
 def test_a_staging_folder_that_was_cleaned_away_is_made_again(place: Place) -> None:
-    place.store.reserve(KEY, 10)
+    place.store.staging.reserve(KEY, 10)
     (place.staging / KEY).unlink()
     place.staging.rmdir()
     with pytest.raises(BytesLost):
-        place.store.open_staged(KEY)
-    place.store.reserve(KEY, 10)
+        place.store.staging.open(KEY)
+    place.store.staging.reserve(KEY, 10)
     fill(place.store, KEY, 0, 10)
-    place.store.publish(KEY, 10)
+    place.store.library.publish(KEY, 10)
     assert content(place.store, KEY) == pattern(0, 10)
 
 
@@ -230,8 +230,8 @@ def test_nothing_is_opened_or_made_before_it_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("durability", Durability)
 def test_every_durability_stores_the_same_bytes(tmp_path: Path, durability: Durability) -> None:
     store = LocalStore(tmp_path / "staging", tmp_path / "library", durability)
-    store.reserve(KEY, 1000)
-    with store.exclusive(KEY, ByteRange(0, 1000), LIMITS) as writer:
+    store.staging.reserve(KEY, 1000)
+    with store.staging.writer(KEY, ByteRange(0, 1000), LIMITS) as writer:
         assert writer.write(ByteRange(0, 1000), body(0, 1000, 7, None), ignore) == 1000
-    store.publish(KEY, 1000)
+    store.library.publish(KEY, 1000)
     assert content(store, KEY) == pattern(0, 1000)

@@ -14,7 +14,7 @@ def store(tmp_path: Path) -> LocalStore:
     store = local_store(tmp_path / "staging", tmp_path / "library")
     for key in (KEY, OTHER_KEY):
         staged(store, key, 100)
-        store.publish(key, 100)
+        store.library.publish(key, 100)
     return store
 
 
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 def test_files_are_the_services_own_until_it_shares_them(store: LocalStore, tmp_path: Path) -> None:
     library = tmp_path / "library"
     assert (mode(library), mode(library / KEY)) == (0o700, 0o600)
-    store.let_group_read(KEY)
+    store.library.let_group_read(KEY)
     assert (mode(library), mode(library / KEY)) == (0o750, 0o640)
     assert mode(library / OTHER_KEY) == 0o600
 
@@ -34,27 +34,27 @@ def test_the_group_may_pass_through_the_folder_around_the_library(tmp_path: Path
     data = tmp_path / "data"
     store = local_store(tmp_path / "staging", data / "library")
     staged(store, KEY, 100)
-    store.publish(KEY, 100)
+    store.library.publish(KEY, 100)
     assert mode(data) == 0o700, "made with the library, and no more open than that"
-    store.let_group_read(KEY)
+    store.library.let_group_read(KEY)
     assert mode(data) == 0o710
 
 
 def test_rights_that_an_operator_gave_besides_stay(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "library").chmod(0o2755)
     (tmp_path / "library" / KEY).chmod(0o604)
-    store.let_group_read(KEY)
+    store.library.let_group_read(KEY)
     assert mode(tmp_path / "library") == 0o2755
     assert mode(tmp_path / "library" / KEY) == 0o644
 
 
 def test_what_is_not_published_is_not_shared(store: LocalStore, tmp_path: Path) -> None:
-    store.delete(KEY)
+    store.library.delete(KEY)
     with pytest.raises(FileNotFoundError):
-        store.let_group_read(KEY)
+        store.library.let_group_read(KEY)
     staged(store, KEY, 100)
     with pytest.raises(FileNotFoundError):
-        store.let_group_read(KEY)
+        store.library.let_group_read(KEY)
     assert mode(tmp_path / "staging" / KEY) == 0o600
 
 
@@ -65,5 +65,5 @@ def test_a_link_leads_nowhere(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "library" / KEY).unlink()
     (tmp_path / "library" / KEY).symlink_to(secret)
     with pytest.raises(FileNotFoundError, match="a link"):
-        store.let_group_read(KEY)
+        store.library.let_group_read(KEY)
     assert mode(secret) == 0o600

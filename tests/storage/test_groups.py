@@ -18,7 +18,7 @@ FILES = list(zip(KEYS, LENGTHS, strict=True))
 
 def receive(store: LocalStore, key: str, length: int) -> None:
     source = PiecesSource(pattern(0, length), (1000,), is_told=False)
-    store.receive(key, source, 1 << 20, LIMITS)
+    store.staging.receive(key, source, 1 << 20, LIMITS)
 
 
 def received(store: LocalStore) -> None:
@@ -28,8 +28,8 @@ def received(store: LocalStore) -> None:
 
 def test_several_are_published_whole(place: Place) -> None:
     received(place.store)
-    place.store.harden(KEYS)
-    place.store.publish_all(FILES)
+    place.store.staging.sync(KEYS)
+    place.store.library.publish_all(FILES)
     assert names(place.staging) == set()
     assert names(place.library) == set(KEYS)
     assert [content(place.store, key) for key in KEYS] == [pattern(0, n) for n in LENGTHS]
@@ -37,28 +37,28 @@ def test_several_are_published_whole(place: Place) -> None:
 
 def test_publishing_several_again_is_harmless(place: Place) -> None:
     received(place.store)
-    place.store.harden(KEYS)
-    place.store.publish(*FILES[3])
-    place.store.publish_all(FILES)
-    place.another().publish_all(FILES)
+    place.store.staging.sync(KEYS)
+    place.store.library.publish(*FILES[3])
+    place.store.library.publish_all(FILES)
+    place.another().library.publish_all(FILES)
     assert names(place.library) == set(KEYS)
 
 
 def test_one_that_is_lost_is_told(place: Place) -> None:
     received(place.store)
-    place.store.delete(KEYS[5])
+    place.store.library.delete(KEYS[5])
     with pytest.raises(BytesLost):
-        place.store.harden(KEYS)
+        place.store.staging.sync(KEYS)
     with pytest.raises(BytesLost):
-        place.store.publish_all(FILES)
+        place.store.library.publish_all(FILES)
     for key, length in FILES[:5] + FILES[6:]:
-        place.store.publish(key, length)
+        place.store.library.publish(key, length)
     assert names(place.library) == set(KEYS) - {KEYS[5]}
 
 
 def test_an_empty_group_is_published(place: Place) -> None:
-    place.store.harden([])
-    place.store.publish_all([])
+    place.store.staging.sync([])
+    place.store.library.publish_all([])
     assert names(place.library) == set()
 
 
@@ -82,10 +82,10 @@ def test_files_are_on_the_disk_before_their_names_are_and_the_folder_waits_once(
     received(store)
     note("fdatasync")
     note("fsync")
-    store.harden(KEYS)
-    hardened = {str(place.staging / key) for key in KEYS}
-    assert set(synced) == (set() if durability is Durability.NONE else hardened)
-    store.publish_all(FILES)
+    store.staging.sync(KEYS)
+    expected = {str(place.staging / key) for key in KEYS}
+    assert set(synced) == (set() if durability is Durability.NONE else expected)
+    store.library.publish_all(FILES)
     assert synced.count(str(place.library)) == (0 if durability is Durability.NONE else 1)
-    with store.open(KEYS[4], ByteRange(0, 0)) as file:
+    with store.library.open(KEYS[4], ByteRange(0, 0)) as file:
         assert file.read() == pattern(0, LENGTHS[4])

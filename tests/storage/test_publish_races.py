@@ -12,7 +12,7 @@ import pytest
 from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
-from app.storage.range_writer import LocalRangeWriter
+from app.storage.local.range_writer import LocalRangeWriter
 from tests.storage.conftest import Place
 from tests.storage.processes import publish
 from tests.storage.sources import pattern
@@ -35,7 +35,7 @@ def test_threads_that_publish_at_once_all_succeed(place: Place) -> None:
     def run(_number: int) -> None:
         store = place.another()
         barrier.wait()
-        store.publish(KEY, LENGTH)
+        store.library.publish(KEY, LENGTH)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(8)))
@@ -71,16 +71,16 @@ def test_nothing_partial_is_ever_visible(place: Place) -> None:
     watcher = Thread(target=look, daemon=True)
     watcher.start()
     assert has_looked.wait(30)
-    place.store.publish(KEY, LENGTH)
+    place.store.library.publish(KEY, LENGTH)
     watcher.join(30)
     assert seen == {LENGTH}
 
 
 def test_publishing_waits_for_a_writer(place: Place) -> None:
-    place.store.reserve(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
     fill(place.store, KEY, 0, 500)
-    publisher = Thread(target=place.another().publish, args=(KEY, 1000))
-    with place.store.exclusive(KEY, ByteRange(500, 1000), LIMITS):
+    publisher = Thread(target=place.another().library.publish, args=(KEY, 1000))
+    with place.store.staging.writer(KEY, ByteRange(500, 1000), LIMITS):
         publisher.start()
         publisher.join(0.05)
         assert names(place.library) <= {f".{KEY}.incoming"}
@@ -97,13 +97,13 @@ def test_a_file_that_vanishes_while_publishing_waits_is_lost(place: Place) -> No
 
     def run() -> None:
         try:
-            place.another().publish(KEY, 1000)
+            place.another().library.publish(KEY, 1000)
             outcomes.append(None)
         except BytesLost as error:
             outcomes.append(error)
 
     publisher = Thread(target=run)
-    with place.store.exclusive(KEY, ByteRange(0, 1000), LIMITS) as writer:
+    with place.store.staging.writer(KEY, ByteRange(0, 1000), LIMITS) as writer:
         publisher.start()
         while not is_waited_for(writer):
             publisher.join(0.005)
@@ -122,12 +122,12 @@ def test_a_file_deleted_in_the_middle_of_publishing_is_lost_or_whole(
     def delete_then_sync(descriptor: int) -> None:
         calls.append(descriptor)
         if len(calls) == step:
-            place.another().delete(KEY)
+            place.another().library.delete(KEY)
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", delete_then_sync)
     with suppress(BytesLost):
-        place.store.publish(KEY, 1000)
+        place.store.library.publish(KEY, 1000)
     left = names(place.library) | names(place.staging)
     assert left in (set(), {KEY})
     assert not left or content(place.store, KEY) == pattern(0, 1000)
@@ -149,8 +149,8 @@ def test_publishing_can_be_repeated_after_a_kill_at_any_step(
     with monkeypatch.context() as patch:
         patch.setattr(os, call, lambda *_, **__: kill())
         with suppress(Killed):
-            place.store.publish(KEY, LENGTH)
-    place.another().publish(KEY, LENGTH)
+            place.store.library.publish(KEY, LENGTH)
+    place.another().library.publish(KEY, LENGTH)
     assert digest_of(place) == DIGEST
     assert names(place.library) == {KEY}
     assert names(place.staging) == set()

@@ -15,8 +15,8 @@ import pytest
 
 from app.domain.errors import ServerBusy, WriterSuperseded
 from app.domain.ranges import ByteRange
-from app.storage import range_lock
-from app.storage.range_lock import is_knocked, lock_range
+from app.storage.local import range_lock
+from app.storage.local.range_lock import is_takeover_requested, lock_range
 from tests.storage.processes import hold, hold_deaf
 
 SPAN = ByteRange(1000, 2000)
@@ -71,7 +71,7 @@ def test_a_locked_range_is_not_free_until_it_is_closed(path: Path) -> None:
     with opened(path) as descriptor:
         lock_range(descriptor, SPAN)
         assert not locks_at_once(path, SPAN)
-        assert not is_knocked(descriptor, SPAN)
+        assert not is_takeover_requested(descriptor, SPAN)
     assert locks_at_once(path, SPAN)
 
 
@@ -106,21 +106,21 @@ def test_an_empty_range_locks_too(path: Path) -> None:
 def test_a_newer_thread_gets_the_range_when_the_older_one_hears_it(path: Path) -> None:
     is_locked, order = Event(), list[str]()
 
-    def hold_until_knocked() -> None:
+    def hold_until_asked() -> None:
         with opened(path) as descriptor:
             lock_range(descriptor, SPAN)
             is_locked.set()
-            while not is_knocked(descriptor, SPAN):
+            while not is_takeover_requested(descriptor, SPAN):
                 Event().wait(0.002)
             order.append("older lets go")
 
-    older = Thread(target=hold_until_knocked)
+    older = Thread(target=hold_until_asked)
     older.start()
     assert is_locked.wait(WAIT)
     with opened(path) as descriptor:
         lock_range(descriptor, SPAN)
         order.append("newer has it")
-        assert not is_knocked(descriptor, SPAN)
+        assert not is_takeover_requested(descriptor, SPAN)
     older.join(WAIT)
     assert order == ["older lets go", "newer has it"]
 
@@ -132,7 +132,7 @@ def test_a_newer_process_gets_the_range_when_the_older_one_hears_it(path: Path) 
         assert pipe.recv() == "let go"
 
 
-def test_others_ranges_are_not_knocked_at(path: Path) -> None:
+def test_a_request_for_a_range_is_none_for_its_neighbours(path: Path) -> None:
     neighbour = ByteRange(2000, 3000)
     with (
         holder(path, SPAN),
@@ -141,7 +141,7 @@ def test_others_ranges_are_not_knocked_at(path: Path) -> None:
     ):
         lock_range(undisturbed, neighbour)
         lock_range(newer, SPAN)
-        assert not is_knocked(undisturbed, neighbour)
+        assert not is_takeover_requested(undisturbed, neighbour)
 
 
 def test_a_killed_holder_leaves_nothing(path: Path) -> None:
@@ -150,18 +150,15 @@ def test_a_killed_holder_leaves_nothing(path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
         with opened(path) as descriptor:
             lock_range(descriptor, SPAN)
-            assert not is_knocked(descriptor, SPAN)
+            assert not is_takeover_requested(descriptor, SPAN)
 
 
-def test_a_holder_that_does_not_stop_makes_the_newcomer_give_up(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_lock, "HAND_OVER_SECONDS", 0.05)
+def test_a_holder_that_does_not_stop_makes_the_newcomer_give_up(path: Path) -> None:
     with opened(path) as older:
         lock_range(older, SPAN)
         with opened(path) as newer, pytest.raises(ServerBusy):
-            lock_range(newer, SPAN)
-        assert not is_knocked(older, SPAN), "who gave up knocks no more"
+            lock_range(newer, SPAN, takeover_seconds=0.05)
+        assert not is_takeover_requested(older, SPAN), "the newcomer has withdrawn its request"
 
 
 def test_of_many_at_once_each_has_its_turn_alone_or_gives_way(path: Path) -> None:
@@ -220,7 +217,7 @@ def test_of_two_who_wait_the_newer_one_gets_the_range(path: Path) -> None:
         older = Thread(target=wait, args=("older",))
         older.start()
         older_waits.wait()
-        while not is_knocked(holder, SPAN):
+        while not is_takeover_requested(holder, SPAN):
             sleep(0.001)
         newer = Thread(target=wait, args=("newer",))
         newer.start()

@@ -13,9 +13,8 @@ import pytest
 from app.domain.errors import NoRoom, StorageFailed
 from app.domain.ranges import ByteRange
 from app.ingest.source import Watch, no_watch
-from app.storage import folder
 from app.storage.base import Durability
-from app.storage.local import LocalStore
+from app.storage.local import LocalStore, folder, inspection
 from tests.storage.processes import reserve_beyond_limit
 from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, local_store, names
@@ -46,17 +45,17 @@ def test_a_full_staging_disk_is_found_before_a_byte_is_sent(
 ) -> None:
     store = local_store(small_disk / "staging", tmp_path / "library")
     with pytest.raises(NoRoom):
-        store.reserve(KEY, SMALL_DISK + 1)
+        store.staging.reserve(KEY, SMALL_DISK + 1)
     assert names(small_disk / "staging") == set()
     assert names(tmp_path / "library") == set()
 
 
 def test_a_file_of_unknown_length_does_not_take_the_room_of_the_records(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
-    store.reserve(KEY, 0)
+    store.staging.reserve(KEY, 0)
     recorded: list[ByteRange] = []
     span = ByteRange(0, SMALL_DISK)
-    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
+    with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
         writer.write(span, body(0, SMALL_DISK), recorded.append)
     assert recorded[0].end >= SMALL_DISK - folder.KEPT_FREE_BYTES - MIB, "what there was room for"
     assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB
@@ -65,13 +64,13 @@ def test_a_file_of_unknown_length_does_not_take_the_room_of_the_records(small_di
 def test_a_whole_file_does_not_take_the_room_of_the_records(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     with pytest.raises(NoRoom):
-        store.receive(KEY, body(0, SMALL_DISK), SMALL_DISK, LIMITS)
+        store.staging.receive(KEY, body(0, SMALL_DISK), SMALL_DISK, LIMITS)
     assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB
 
 
 def test_reserved_room_may_be_filled_on_a_full_disk(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
-    store.reserve(KEY, 4 * MIB)
+    store.staging.reserve(KEY, 4 * MIB)
     other = small_disk / "other"
     with other.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, _free(small_disk))
@@ -88,31 +87,31 @@ def test_a_full_library_disk_is_found_before_a_byte_is_sent(
 ) -> None:
     store = local_store(tmp_path / "staging", small_disk / "library")
     with pytest.raises(NoRoom):
-        store.reserve(KEY, SMALL_DISK + 1)
+        store.staging.reserve(KEY, SMALL_DISK + 1)
     assert names(tmp_path / "staging") == set()
     assert names(small_disk / "library") == set()
 
 
 def test_what_was_reserved_before_the_disk_filled_up_can_be_stored(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
-    store.reserve(KEY, 6 * MIB)
+    store.staging.reserve(KEY, 6 * MIB)
     with pytest.raises(NoRoom):
-        store.reserve(OTHER_KEY, 3 * MIB)
+        store.staging.reserve(OTHER_KEY, 3 * MIB)
     fill(store, KEY, 0, 6 * MIB)
-    store.publish(KEY, 6 * MIB)
+    store.library.publish(KEY, 6 * MIB)
     assert content(store, KEY, 6 * MIB - 9) == pattern(6 * MIB - 9, 6 * MIB)
 
 
 def test_a_disk_that_fills_up_in_the_middle_keeps_what_arrived(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
-    store.reserve(KEY, 0)
+    store.staging.reserve(KEY, 0)
     told: list[ByteRange] = []
     span = ByteRange(0, SMALL_DISK + 2 * MIB)
-    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
+    with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
         writer.write(span, EndlessSource(), told.append)
     assert told
     end = told[-1].end
-    with store.open_staged(KEY) as file:
+    with store.staging.open(KEY) as file:
         assert file.read(end) == b"x" * end
 
 
@@ -129,7 +128,7 @@ def test_a_folder_that_cannot_be_made_is_a_failure_of_the_storage(tmp_path: Path
     (tmp_path / "file").touch()
     store = local_store(tmp_path / "file" / "staging", tmp_path / "library")
     with pytest.raises(StorageFailed):
-        store.reserve(KEY, 1)
+        store.staging.reserve(KEY, 1)
 
 
 def test_a_link_in_place_of_the_staging_folder_is_refused(tmp_path: Path) -> None:
@@ -137,7 +136,7 @@ def test_a_link_in_place_of_the_staging_folder_is_refused(tmp_path: Path) -> Non
     (tmp_path / "staging").symlink_to(tmp_path / "elsewhere")
     store = local_store(tmp_path / "staging", tmp_path / "library")
     with pytest.raises(StorageFailed):
-        store.reserve(KEY, 1)
+        store.staging.reserve(KEY, 1)
     assert names(tmp_path / "elsewhere") == set()
 
 
@@ -147,13 +146,13 @@ def test_a_staging_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path / "staging", 12345, -1)
     store = local_store(tmp_path / "staging", tmp_path / "library")
     with pytest.raises(StorageFailed, match="another user"):
-        store.reserve(KEY, 1)
+        store.staging.reserve(KEY, 1)
 
 
 def problems_of(staging: Path, library: Path) -> dict[str, bool]:
     """Codes of the problems, and whether each is fatal."""
     store = LocalStore(staging, library, Durability.CHUNK)
-    return {problem.code: problem.is_fatal for problem in store.problems()}
+    return {problem.code: problem.is_fatal for problem in store.inspection.problems()}
 
 
 def problems_of_any_machine(staging: Path, library: Path) -> dict[str, bool]:
@@ -183,7 +182,7 @@ def test_a_staging_folder_in_memory_is_a_warning(memory_folder: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     ("free", "is_fatal"),
-    [(folder.NO_ROOM_BYTES - 1, True), (folder.LOW_ROOM_BYTES - 1, False)],
+    [(inspection.NO_ROOM_BYTES - 1, True), (inspection.LOW_ROOM_BYTES - 1, False)],
 )
 def test_little_room_is_a_warning_and_none_is_fatal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, is_fatal: bool

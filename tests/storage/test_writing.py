@@ -12,9 +12,9 @@ from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, 
 from app.domain.ranges import ByteRange, RangeSet
 from app.ingest import blocks
 from app.ingest.blocks import BLOCK_BYTES, BlockPool
-from app.storage import range_writer, writeback
 from app.storage.base import BytesLost, Durability
-from app.storage.local import LocalStore
+from app.storage.local import LocalStore, range_writer
+from app.storage.local.range_writer import Checkpoints
 from tests.storage.conftest import Place
 from tests.storage.sources import PiecesSource, StallingSource, SteadySource, body, pattern
 from tests.storage.stores import KEY, LIMITS, content, fill, ignore
@@ -22,15 +22,21 @@ from tests.storage.stores import KEY, LIMITS, content, fill, ignore
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    store = LocalStore(tmp_path / "staging", tmp_path / "library", Durability.CHUNK)
-    store.reserve(KEY, 4 * MIB)
+def store_with(folder: Path, checkpoints: Checkpoints) -> LocalStore:
+    """One with room for a file."""
+    staging, library = folder / "staging", folder / "library"
+    store = LocalStore(staging, library, Durability.CHUNK, checkpoints=checkpoints)
+    store.staging.reserve(KEY, 4 * MIB)
     return store
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return store_with(tmp_path, Checkpoints())
+
+
 def staged_bytes(store: LocalStore, start: int, end: int) -> bytes:
-    with store.open_staged(KEY) as file:
+    with store.staging.open(KEY) as file:
         file.seek(start)
         return file.read(end - start)
 
@@ -40,7 +46,7 @@ def test_bytes_land_at_their_offset_however_they_arrive(
     store: LocalStore, pieces: tuple[int | None, ...]
 ) -> None:
     start, end = 100, 100 + BLOCK_BYTES + 777
-    with store.exclusive(KEY, ByteRange(start, end), LIMITS) as writer:
+    with store.staging.writer(KEY, ByteRange(start, end), LIMITS) as writer:
         assert writer.write(ByteRange(start, end), body(start, end, *pieces), ignore) == end
     assert staged_bytes(store, start, end) == pattern(start, end)
     assert staged_bytes(store, 0, start) == bytes(start)
@@ -52,7 +58,7 @@ def test_a_cut_connection_leaves_exactly_what_arrived(store: LocalStore, cut_at:
     told: list[ByteRange] = []
     span = ByteRange(50, 50 + 3 * BLOCK_BYTES)
     source = body(span.start, span.end, 40_000, None, cut_at=cut_at)
-    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(BodyTruncated):
+    with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(BodyTruncated):
         writer.write(span, source, told.append)
     arrived = ByteRange(50, 50 + cut_at)
     assert RangeSet.of(told) == RangeSet.of([arrived])
@@ -60,64 +66,55 @@ def test_a_cut_connection_leaves_exactly_what_arrived(store: LocalStore, cut_at:
     assert staged_bytes(store, arrived.end, span.end + 9) == bytes(span.end + 9 - arrived.end)
 
 
-def test_checkpoints_come_as_bytes_do_and_never_twice(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", BLOCK_BYTES)
+def test_checkpoints_come_as_bytes_do_and_never_twice(tmp_path: Path) -> None:
+    store = store_with(tmp_path, Checkpoints(every_bytes=BLOCK_BYTES))
     told: list[ByteRange] = []
     span = ByteRange(0, 3 * BLOCK_BYTES)
-    with store.exclusive(KEY, span, LIMITS) as writer:
+    with store.staging.writer(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), told.append)
     ends = [0, *(item.end for item in told)]
     assert [item.start for item in told] == ends[:-1]
     assert len(told) >= 2
 
 
-def test_a_slow_body_is_checkpointed_by_time(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(range_writer, "_timed_checkpoints", range_writer._TimedCheckpoints())
+def test_a_slow_body_is_checkpointed_by_time(tmp_path: Path) -> None:
+    store = store_with(tmp_path, Checkpoints(every_seconds=0.0))
     told: list[ByteRange] = []
     span = ByteRange(0, 2 * BLOCK_BYTES)
-    with store.exclusive(KEY, span, LIMITS) as writer:
+    with store.staging.writer(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), told.append)
     assert told[0] == ByteRange(0, BLOCK_BYTES)
 
 
-def test_what_a_checkpoint_tells_is_in_the_file_already(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", 1)
+def test_what_a_checkpoint_tells_is_in_the_file_already(tmp_path: Path) -> None:
+    store = store_with(tmp_path, Checkpoints(every_bytes=1))
     seen: list[bool] = []
 
     def compare(span: ByteRange) -> None:
         seen.append(staged_bytes(store, span.start, span.end) == pattern(span.start, span.end))
 
     span = ByteRange(0, 2 * BLOCK_BYTES + 5)
-    with store.exclusive(KEY, span, LIMITS) as writer:
+    with store.staging.writer(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), compare)
     assert seen
     assert all(seen)
 
 
-def test_a_checkpoint_that_raises_ends_the_writing(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", 1)
+def test_a_checkpoint_that_raises_ends_the_writing(tmp_path: Path) -> None:
+    store = store_with(tmp_path, Checkpoints(every_bytes=1))
 
     def refuse(_span: ByteRange) -> None:
         raise UploadGone("cancelled meanwhile")
 
     span, source = ByteRange(0, 3 * BLOCK_BYTES), body(0, 3 * BLOCK_BYTES)
-    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(UploadGone):
+    with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(UploadGone):
         writer.write(span, source, refuse)
     assert source.position == BLOCK_BYTES
 
 
 def test_no_more_is_taken_than_the_range_holds(store: LocalStore) -> None:
     source = body(0, 1000)
-    with store.exclusive(KEY, ByteRange(0, 600), LIMITS) as writer:
+    with store.staging.writer(KEY, ByteRange(0, 600), LIMITS) as writer:
         assert writer.write(ByteRange(0, 600), source, ignore) == 600
     assert source.position == 600
     assert staged_bytes(store, 600, 1000) == bytes(400)
@@ -125,14 +122,14 @@ def test_no_more_is_taken_than_the_range_holds(store: LocalStore) -> None:
 
 def test_a_source_of_untold_length_ends_where_it_ends(store: LocalStore) -> None:
     source = PiecesSource(pattern(0, 700), (3, None), is_told=False)
-    with store.exclusive(KEY, ByteRange(0, 1000), LIMITS) as writer:
+    with store.staging.writer(KEY, ByteRange(0, 1000), LIMITS) as writer:
         assert writer.write(ByteRange(0, 1000), source, ignore) == 700
     assert staged_bytes(store, 0, 1000) == pattern(0, 700) + bytes(300)
 
 
 def test_skipped_bytes_are_dropped_and_the_rest_lands_in_place(store: LocalStore) -> None:
     source = body(0, 300, 7, None)
-    with store.exclusive(KEY, ByteRange(0, 300), LIMITS) as writer:
+    with store.staging.writer(KEY, ByteRange(0, 300), LIMITS) as writer:
         writer.skip(100, source)
         assert source.position == 100
         assert writer.write(ByteRange(100, 200), source, ignore) == 200
@@ -143,19 +140,19 @@ def test_skipped_bytes_are_dropped_and_the_rest_lands_in_place(store: LocalStore
 
 def test_skipping_nothing_reads_nothing(store: LocalStore) -> None:
     source = body(0, 10)
-    with store.exclusive(KEY, ByteRange(0, 10), LIMITS) as writer:
+    with store.staging.writer(KEY, ByteRange(0, 10), LIMITS) as writer:
         writer.skip(0, source)
     assert source.position == 0
 
 
 def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) -> None:
-    place.store.reserve(KEY, 1000)
+    place.store.staging.reserve(KEY, 1000)
     span, told, errors = ByteRange(0, 1000), list[ByteRange](), list[Exception]()
     source = StallingSource(pattern(0, 1000), before=400)
 
     def write_slowly() -> None:
         try:
-            with place.store.exclusive(KEY, span, LIMITS) as writer:
+            with place.store.staging.writer(KEY, span, LIMITS) as writer:
                 writer.write(span, source, told.append)
         except WriterSuperseded as error:
             errors.append(error)
@@ -163,13 +160,13 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
     older = Thread(target=write_slowly)
     older.start()
     assert source.is_stalled.wait(30)
-    with place.another().exclusive(KEY, span, LIMITS) as writer:
+    with place.another().staging.writer(KEY, span, LIMITS) as writer:
         older.join(30)
         assert not older.is_alive()
         assert told == [ByteRange(0, 400)]
         assert len(errors) == 1
         writer.write(span, body(0, 1000), ignore)
-    place.store.publish(KEY, 1000)
+    place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
@@ -178,13 +175,14 @@ def test_a_writer_whose_client_never_pauses_looks_up_all_the_same(
     place: Place, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
 ) -> None:
     monkeypatch.setattr(blocks, "_blocks", BlockPool(1000, kept=1))
-    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 60.0)  # It looks then in any case.
-    place.store.reserve(KEY, 4 * MIB)
+    seldom = Checkpoints(every_seconds=60.0)  # It looks then in any case.
+    store = LocalStore(place.staging, place.library, Durability.CHUNK, checkpoints=seldom)
+    store.staging.reserve(KEY, 4 * MIB)
     span, source, errors = ByteRange(0, 4 * MIB), SteadySource(), list[Exception]()
 
     def write() -> None:
         try:
-            with place.store.exclusive(KEY, span, LIMITS) as writer:
+            with store.staging.writer(KEY, span, LIMITS) as writer:
                 writer.write(span, source, ignore)
         except (WriterSuperseded, BytesLost) as error:
             errors.append(error)
@@ -193,9 +191,9 @@ def test_a_writer_whose_client_never_pauses_looks_up_all_the_same(
     older.start()
     assert source.is_flowing.wait(30)
     if reason is BytesLost:
-        place.store.remove_staged(KEY)
+        place.store.staging.remove(KEY)
     else:
-        with place.another().exclusive(KEY, span, LIMITS):
+        with place.another().staging.writer(KEY, span, LIMITS):
             pass
     older.join(30)
     assert [type(error) for error in errors] == [reason]
@@ -208,7 +206,7 @@ def test_a_skipping_writer_can_be_superseded_too(store: LocalStore, tmp_path: Pa
 
     def skip_slowly() -> None:
         try:
-            with store.exclusive(KEY, span, LIMITS) as writer:
+            with store.staging.writer(KEY, span, LIMITS) as writer:
                 writer.skip(1000, source)
         except WriterSuperseded as error:
             errors.append(error)
@@ -226,7 +224,7 @@ def test_neighbours_write_at_the_same_time(store: LocalStore) -> None:
     results: list[int] = []
 
     def write_slowly() -> None:
-        with store.exclusive(KEY, ByteRange(0, 500), LIMITS) as writer:
+        with store.staging.writer(KEY, ByteRange(0, 500), LIMITS) as writer:
             results.append(writer.write(ByteRange(0, 500), source, ignore))
 
     slow = Thread(target=write_slowly)
@@ -246,7 +244,7 @@ def test_a_source_error_is_not_mistaken_for_one_of_the_disk(store: LocalStore) -
 
     span = ByteRange(0, 10)
     with (
-        store.exclusive(KEY, span, LIMITS) as writer,
+        store.staging.writer(KEY, span, LIMITS) as writer,
         pytest.raises(NoRoom, match="said by the source"),
     ):
         writer.write(span, FullSource(b"x" * 10), ignore)
@@ -265,7 +263,7 @@ def test_a_failed_sync_is_not_followed_by_one_that_is_believed(
     monkeypatch.setattr(os, "fdatasync", failing)
     told: list[ByteRange] = []
     span = ByteRange(0, 100)
-    with store.exclusive(KEY, span, LIMITS) as writer, pytest.raises(StorageFailed):
+    with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(StorageFailed):
         writer.write(span, PiecesSource(pattern(0, 100), (100,)), told.append)
     assert told == []
 
@@ -274,27 +272,24 @@ def test_bytes_begin_their_way_to_the_disk_while_others_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[ByteRange] = []
-    monkeypatch.setattr(writeback, "WRITEBACK_BYTES", 2 * BLOCK_BYTES)
+    monkeypatch.setattr(range_writer, "WRITEBACK_BYTES", 2 * BLOCK_BYTES)
     monkeypatch.setattr(
-        writeback,
+        range_writer,
         "begin_writeback",
         lambda _, start, length: begun.append(ByteRange(start, start + length)),
     )
     span = ByteRange(0, 7 * BLOCK_BYTES)
     for durability in Durability:
         store = LocalStore(tmp_path / durability / "staging", tmp_path / "library", durability)
-        store.reserve(KEY, span.end)
-        with store.exclusive(KEY, span, LIMITS) as writer:
+        store.staging.reserve(KEY, span.end)
+        with store.staging.writer(KEY, span, LIMITS) as writer:
             writer.write(span, body(0, span.end), ignore)
     once = [ByteRange(n * BLOCK_BYTES, (n + 2) * BLOCK_BYTES) for n in (0, 2, 4)]
     assert begun == once * 2, "for chunk and file, and not where the kernel decides"
 
 
-def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(range_writer, "_timed_checkpoints", range_writer._TimedCheckpoints())
+def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(tmp_path: Path) -> None:
+    store = store_with(tmp_path, Checkpoints(every_seconds=0.0))
     told: list[ByteRange] = []
     span = ByteRange(0, 4 * BLOCK_BYTES)
 
@@ -302,9 +297,9 @@ def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(
         told.append(span)
         time.sleep(0.5)
 
-    with store.exclusive(KEY, span, LIMITS) as writer:
+    with store.staging.writer(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), record_slowly)
     assert told == [ByteRange(0, BLOCK_BYTES)]
-    with store.exclusive(KEY, span, LIMITS) as writer:
+    with store.staging.writer(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), told.append)
     assert len(told) == 1, "nor by another upload"

@@ -32,7 +32,7 @@ def send_parts(folder: Path, barrier: Barrier, rounds: list[tuple[str, int]]) ->
             part = world.service.get(ME, UploadId(part_id))
             source = body(number * PART, (number + 1) * PART)
             barrier.wait()
-            world.service.append_at_offset(part, 0, source)
+            world.chunks.append_at_offset(part, 0, source)
 
 
 def concatenate(folder: Path, barrier: Barrier, rounds: list[list[str]], first_id: int) -> None:

@@ -30,14 +30,14 @@ def test_chunks_in_any_order_make_the_file(world: World) -> None:
 
 def test_an_empty_file_is_complete_with_its_empty_chunk(world: World) -> None:
     upload = world.create(0)
-    done = world.service.append(upload, 0, body(0, 0))
+    done = world.chunks.append(upload, 0, body(0, 0))
     assert done.state is UploadState.COMPLETE
     assert world.content(done) == b""
 
 
 def test_an_empty_chunk_of_a_longer_file_changes_nothing(world: World) -> None:
     upload = world.create(10)
-    after = world.service.append(upload, 5, body(5, 5))
+    after = world.chunks.append(upload, 5, body(5, 5))
     assert after.received.total == 0
     assert after.state is UploadState.RECEIVING
 
@@ -54,18 +54,18 @@ def test_a_duplicate_of_other_bytes_does_not_change_what_was_acknowledged(world:
     upload = world.create(1000)
     current = world.send(upload, 200, 600)
     liar = PiecesSource(b"\xff" * 400)
-    world.service.append(current, 200, liar)
+    world.chunks.append(current, 200, liar)
     assert liar.remaining == 0, "the body was read to its end, for the connection's sake"
     assert liar.is_finished
     around = PiecesSource(pattern(0, 200) + b"\xff" * 400 + pattern(600, 1000), (7,))
-    done = world.service.append(current, 0, around)
+    done = world.chunks.append(current, 0, around)
     assert world.content(done) == pattern(0, 1000)
 
 
 def test_a_duplicate_sent_with_knowledge_from_before_is_not_written_either(world: World) -> None:
     stale = world.create(1000)
     world.send(stale, 0, 400)
-    world.service.append(stale, 0, PiecesSource(b"\xff" * 400))
+    world.chunks.append(stale, 0, PiecesSource(b"\xff" * 400))
     assert world.staged_bytes(stale.id, 0, 400) == pattern(0, 400)
 
 
@@ -77,7 +77,7 @@ def test_the_last_chunk_again_after_completion_is_answered_with_the_video(
     stale = world.send(world.create(1000), 0, known)
     world.send(stale, 0, 400)
     done = world.send(stale, 400, 1000)
-    again = world.service.append(stale, 400, PiecesSource(b"\xff" * 600))
+    again = world.chunks.append(stale, 400, PiecesSource(b"\xff" * 600))
     assert (again.state, again.id) == (UploadState.COMPLETE, done.id)
     assert world.content(done) == pattern(0, 1000)
     assert world.files() == {done.id}
@@ -87,7 +87,7 @@ def test_the_last_chunk_again_after_completion_is_answered_with_the_video(
 def test_a_cut_chunk_keeps_exactly_what_arrived(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(BodyTruncated):
-        world.service.append(upload, 100, body(100, 900, 50, None, cut_at=333))
+        world.chunks.append(upload, 100, body(100, 900, 50, None, cut_at=333))
     after = world.service.get(ME, upload.id)
     assert list(after.received) == [ByteRange(100, 433)]
     assert world.staged_bytes(upload.id, 100, 433) == pattern(100, 433)
@@ -97,7 +97,7 @@ def test_a_cut_after_the_last_byte_of_a_gap_keeps_the_gap(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 500, 900)
     with pytest.raises(BodyTruncated):
-        world.service.append(upload, 0, body(0, 1000, 100, cut_at=700))
+        world.chunks.append(upload, 0, body(0, 1000, 100, cut_at=700))
     after = world.service.get(ME, upload.id)
     assert list(after.received) == [ByteRange(0, 900)]
 
@@ -107,7 +107,7 @@ def test_a_cut_behind_the_last_missing_byte_completes_the_upload(world: World) -
     current = world.send(upload, 600, 1000)
     cut = body(0, 1000, 100, cut_at=700)
     with pytest.raises(BodyTruncated):
-        world.service.append(current, 0, cut)
+        world.chunks.append(current, 0, cut)
     done = world.service.get(ME, upload.id)
     assert done.state is UploadState.COMPLETE
     assert world.content(done) == pattern(0, 1000)
@@ -116,7 +116,7 @@ def test_a_cut_behind_the_last_missing_byte_completes_the_upload(world: World) -
 def test_a_cut_source_of_untold_length_simply_ends(world: World) -> None:
     upload = world.create(1000)
     source = PiecesSource(pattern(0, 300), (100,), is_told=False)
-    after = world.service.append(upload, 0, source)
+    after = world.chunks.append(upload, 0, source)
     assert list(after.received) == [ByteRange(0, 300)]
 
 
@@ -124,7 +124,7 @@ def test_a_cut_source_of_untold_length_simply_ends(world: World) -> None:
 def test_a_chunk_beyond_the_end_is_refused_unread(world: World, start: int, end: int) -> None:
     upload, source = world.create(1000), body(start, end)
     with pytest.raises(ChunkMismatch):
-        world.service.append(upload, start, source)
+        world.chunks.append(upload, start, source)
     assert source.position == 0
     assert (world.staging / upload.id).stat().st_size == 1000
 
@@ -133,7 +133,7 @@ def test_a_chunk_of_an_unknown_upload_is_not_found(world: World) -> None:
     upload = world.create(10)
     world.records.remove(upload.id)
     with pytest.raises(UploadNotFound):
-        world.service.append(upload, 0, body(0, 10))
+        world.chunks.append(upload, 0, body(0, 10))
 
 
 def digest_of(data: bytes) -> bytes:
@@ -143,7 +143,7 @@ def digest_of(data: bytes) -> bytes:
 def test_a_chunk_of_the_right_digest_is_kept(world: World) -> None:
     upload = world.create(1000)
     source = DigestSource(body(0, 1000, 99), "sha256", digest_of(pattern(0, 1000)))
-    assert world.service.append(upload, 0, source).state is UploadState.COMPLETE
+    assert world.chunks.append(upload, 0, source).state is UploadState.COMPLETE
 
 
 def test_a_chunk_of_another_digest_keeps_nothing(world: World) -> None:
@@ -151,7 +151,7 @@ def test_a_chunk_of_another_digest_keeps_nothing(world: World) -> None:
     world.send(upload, 300, 500)
     source = DigestSource(PiecesSource(b"\xff" * 1000), "sha256", digest_of(pattern(0, 1000)))
     with pytest.raises(DigestMismatch):
-        world.service.append(upload, 0, source)
+        world.chunks.append(upload, 0, source)
     after = world.service.get(ME, upload.id)
     assert list(after.received) == [ByteRange(300, 500)]
     assert world.staged_bytes(upload.id, 300, 500) == pattern(300, 500)
@@ -163,7 +163,7 @@ def test_a_cut_chunk_with_a_digest_keeps_nothing(world: World) -> None:
     upload = world.create(1000)
     source = DigestSource(body(0, 1000, cut_at=600), "sha256", digest_of(pattern(0, 1000)))
     with pytest.raises(BodyTruncated):
-        world.service.append(upload, 0, source)
+        world.chunks.append(upload, 0, source)
     assert list(world.service.get(ME, upload.id).received) == []
 
 
@@ -172,7 +172,7 @@ def test_a_duplicate_must_have_the_digest_too(world: World) -> None:
     current = world.send(upload, 0, 500)
     source = DigestSource(PiecesSource(b"\xff" * 500), "sha256", digest_of(pattern(0, 500)))
     with pytest.raises(DigestMismatch):
-        world.service.append(current, 0, source)
+        world.chunks.append(current, 0, source)
     assert list(world.service.get(ME, upload.id).received) == [ByteRange(0, 500)]
 
 
@@ -185,7 +185,7 @@ def test_a_late_chunk_of_a_cancelled_upload_is_gone_and_leaves_nothing(
         before = world.send(before, 0, 100)
     world.service.cancel(ME, before.id)
     with pytest.raises(UploadGone):
-        world.service.append(before, 100, body(100, 200))
+        world.chunks.append(before, 100, body(100, 200))
     assert world.files() == set()
 
 
@@ -199,7 +199,7 @@ def test_cancelling_in_the_middle_of_a_chunk_ends_it(world: World) -> None:
             return super().readinto(buffer)
 
     with pytest.raises(UploadGone):
-        world.service.append(upload, 0, CancellingSource(pattern(0, 1000), (500,)))
+        world.chunks.append(upload, 0, CancellingSource(pattern(0, 1000), (500,)))
     assert world.files() == set()
 
 
@@ -227,7 +227,7 @@ def test_lost_bytes_that_this_request_did_not_know_of_are_not_taken_for_there(
     world.send(stale, 0, 400)
     (world.staging / stale.id).unlink()
     with pytest.raises(UploadGone):
-        world.service.append(stale, 400, body(400, 1000))
+        world.chunks.append(stale, 400, body(400, 1000))
     assert world.records.get(stale.id).state is UploadState.EXPIRED
 
 

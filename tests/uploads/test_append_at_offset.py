@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -24,7 +25,8 @@ from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
 from app.ingest.source import BodySource, DigestSource, StreamSource
-from app.storage import folder, range_writer
+from app.storage.local import folder
+from app.storage.local.range_writer import Checkpoints
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import MAX_LENGTH, ME, World
@@ -68,7 +70,7 @@ def test_any_other_offset_is_refused_unread_with_both_numbers(world: World, offs
     upload = world.send_next(world.create(1000), 0, 400)
     source = body(0, 10)
     with pytest.raises(OffsetMismatch) as caught:
-        world.service.append_at_offset(upload, offset, source)
+        world.chunks.append_at_offset(upload, offset, source)
     assert (caught.value.expected, caught.value.provided) == (400, offset)
     assert source.position == 0
     assert world.service.get(ME, upload.id) == upload
@@ -79,7 +81,7 @@ def test_an_offset_that_was_right_when_the_request_came_may_be_wrong_now(world: 
     stale = world.create(1000)
     world.send_next(stale, 0, 400)
     with pytest.raises(OffsetMismatch) as caught:
-        world.service.append_at_offset(stale, 0, PiecesSource(b"\xff" * 400))
+        world.chunks.append_at_offset(stale, 0, PiecesSource(b"\xff" * 400))
     assert (caught.value.expected, caught.value.provided) == (400, 0)
     assert world.staged_bytes(stale.id, 0, 400) == pattern(0, 400)
 
@@ -96,7 +98,7 @@ def test_a_chunk_over_a_range_that_is_there_does_not_change_it(world: World) -> 
     upload = world.create(1000)
     world.send(upload, 200, 600)
     liar = PiecesSource(pattern(0, 200) + b"\xff" * 400 + pattern(600, 1000), (70,))
-    done = world.service.append_at_offset(world.service.get(ME, upload.id), 0, liar)
+    done = world.chunks.append_at_offset(world.service.get(ME, upload.id), 0, liar)
     assert world.content(done) == pattern(0, 1000)
 
 
@@ -104,10 +106,10 @@ def test_a_mismatch_is_found_after_the_older_request_has_ended(world: World) -> 
     """The older one had brought more than its record said; it is ended first."""
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
-    thread, outcomes = in_background(lambda: world.service.append_at_offset(upload, 0, source))
+    thread, outcomes = in_background(lambda: world.chunks.append_at_offset(upload, 0, source))
     assert source.is_stalled.wait(30)
     with pytest.raises(OffsetMismatch) as caught:
-        world.service.append_at_offset(upload, 0, body(0, 1000))
+        world.chunks.append_at_offset(upload, 0, body(0, 1000))
     thread.join(30)
     assert (caught.value.expected, caught.value.provided) == (400, 0)
     assert [type(outcome) for outcome in outcomes] == [WriterSuperseded]
@@ -120,12 +122,12 @@ def test_an_older_request_of_any_order_goes_on_as_the_newer_ones_success(world: 
     """Plain appends wait for what the newer request achieves."""
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
-    thread, outcomes = in_background(lambda: world.service.append(upload, 0, source))
+    thread, outcomes = in_background(lambda: world.chunks.append(upload, 0, source))
     assert source.is_stalled.wait(30)
-    settled = world.service.settle(upload)
+    settled = world.chunks.wait_for_writer(upload)
     assert settled.offset == 400
     source.goes_on.set()
-    done = world.service.append_at_offset(settled, 400, body(400, 1000))
+    done = world.chunks.append_at_offset(settled, 400, body(400, 1000))
     thread.join(30)
     assert [o.state for o in outcomes if isinstance(o, Upload)] == [UploadState.COMPLETE]
     assert world.content(done) == pattern(0, 1000)
@@ -136,7 +138,7 @@ def test_a_complete_upload_takes_no_more_bytes(world: World, remaining: str) -> 
     done = world.completed(1000)
     source = body(0, 5) if remaining == "told" else untold(0, 5)
     with pytest.raises(UploadComplete):
-        world.service.append_at_offset(done, 1000, source)
+        world.chunks.append_at_offset(done, 1000, source)
     assert source.position <= 1, "nobody waits for what is not wanted"
     assert world.content(done) == pattern(0, 1000)
 
@@ -146,13 +148,13 @@ def test_a_request_without_bytes_at_the_end_is_answered_with_the_video(
     world: World, source: BodySource
 ) -> None:
     done = world.completed(1000)
-    assert world.service.append_at_offset(done, 1000, source) == done
+    assert world.chunks.append_at_offset(done, 1000, source) == done
 
 
 def test_a_complete_upload_at_another_offset_is_a_mismatch(world: World) -> None:
     done = world.completed(1000)
     with pytest.raises(OffsetMismatch):
-        world.service.append_at_offset(done, 0, body(0, 1000))
+        world.chunks.append_at_offset(done, 0, body(0, 1000))
 
 
 def test_a_part_that_has_its_bytes_is_held_and_takes_no_more(world: World) -> None:
@@ -160,21 +162,21 @@ def test_a_part_that_has_its_bytes_is_held_and_takes_no_more(world: World) -> No
     assert (part.state, part.offset) == (UploadState.HELD, 100)
     assert world.events == []
     with pytest.raises(UploadComplete):
-        world.service.append_at_offset(part, 100, body(100, 101))
-    assert world.service.append_at_offset(part, 100, body(0, 0)).state is UploadState.HELD
+        world.chunks.append_at_offset(part, 100, body(100, 101))
+    assert world.chunks.append_at_offset(part, 100, body(0, 0)).state is UploadState.HELD
     assert world.staged_bytes(part.id, 0, 100) == pattern(0, 100)
 
 
 def test_an_empty_file_is_complete_with_its_empty_request(world: World) -> None:
     upload = world.create(0)
-    done = world.service.append_at_offset(upload, 0, body(0, 0))
+    done = world.chunks.append_at_offset(upload, 0, body(0, 0))
     assert (done.state, world.content(done)) == (UploadState.COMPLETE, b"")
 
 
 def test_an_empty_request_to_a_longer_file_is_activity_and_nothing_else(world: World) -> None:
     upload = world.send_next(world.create(10), 0, 5)
     world.later(hours=1)
-    after = world.service.append_at_offset(upload, 5, body(5, 5))
+    after = world.chunks.append_at_offset(upload, 5, body(5, 5))
     assert after == replace(upload, active_at=world.now)
 
 
@@ -182,7 +184,7 @@ def test_a_chunk_beyond_the_end_is_refused_unread(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 900)
     source = body(900, 1001)
     with pytest.raises(ChunkMismatch):
-        world.service.append_at_offset(upload, 900, source)
+        world.chunks.append_at_offset(upload, 900, source)
     assert source.position == 0
 
 
@@ -200,17 +202,17 @@ class Stream:
 def test_an_untold_body_that_fits_ends_where_it_ends(world: World) -> None:
     upload = world.create(1000)
     source = StreamSource(Stream(pattern(0, 300)), None)
-    assert world.service.append_at_offset(upload, 0, source).offset == 300
+    assert world.chunks.append_at_offset(upload, 0, source).offset == 300
     source = StreamSource(Stream(pattern(300, 1000)), None)
     current = world.service.get(ME, upload.id)
-    done = world.service.append_at_offset(current, 300, source)
+    done = world.chunks.append_at_offset(current, 300, source)
     assert world.content(done) == pattern(0, 1000)
 
 
 def test_an_untold_body_that_exceeds_the_file_does_not_complete_it(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(ChunkMismatch):
-        world.service.append_at_offset(upload, 0, StreamSource(Stream(pattern(0, 1001)), None))
+        world.chunks.append_at_offset(upload, 0, StreamSource(Stream(pattern(0, 1001)), None))
     assert world.state(upload) is UploadState.RECEIVING
     assert (world.staging / upload.id).stat().st_size == 1000
 
@@ -219,7 +221,7 @@ def test_a_file_of_unknown_length_grows_with_its_chunks(world: World) -> None:
     upload = of_unknown_length(world)
     assert world.send_next(upload, 0, 300).offset == 300
     assert (world.staging / upload.id).stat().st_size == 300, "room is made before bytes come"
-    after = world.service.append_at_offset(world.service.get(ME, upload.id), 300, untold(300, 500))
+    after = world.chunks.append_at_offset(world.service.get(ME, upload.id), 300, untold(300, 500))
     assert (after.offset, after.length, after.state) == (500, None, UploadState.RECEIVING)
     assert world.staged_bytes(upload.id, 0, 500) == pattern(0, 500)
 
@@ -227,9 +229,9 @@ def test_a_file_of_unknown_length_grows_with_its_chunks(world: World) -> None:
 def test_a_file_of_unknown_length_stays_below_the_limit(world: World) -> None:
     upload = of_unknown_length(world)
     with pytest.raises(TooLarge):
-        world.service.append_at_offset(upload, 0, body(0, MAX_LENGTH + 1))
+        world.chunks.append_at_offset(upload, 0, body(0, MAX_LENGTH + 1))
     with pytest.raises(TooLarge):
-        world.service.append_at_offset(upload, 0, untold(0, MAX_LENGTH + 1))
+        world.chunks.append_at_offset(upload, 0, untold(0, MAX_LENGTH + 1))
 
 
 def test_without_room_for_a_chunk_of_unknown_length_what_is_there_stays(
@@ -240,7 +242,7 @@ def test_without_room_for_a_chunk_of_unknown_length_what_is_there_stays(
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
         with pytest.raises(NoRoom):
-            world.service.append_at_offset(upload, 300, source)
+            world.chunks.append_at_offset(upload, 300, source)
     assert source.position == 0, "it is refused before the bytes come"
     assert world.staged_bytes(upload.id, 0, 300) == pattern(0, 300)
     assert world.send_next(upload, 300, 600).offset == 600
@@ -259,7 +261,7 @@ def test_a_late_chunk_of_unknown_length_makes_no_room_for_what_has_ended(world: 
     stale = world.send_next(of_unknown_length(world), 0, 300)
     world.service.cancel(ME, stale.id)
     with pytest.raises(UploadGone):
-        world.service.append_at_offset(stale, 300, body(300, 600))
+        world.chunks.append_at_offset(stale, 300, body(300, 600))
     assert world.files() == set()
 
 
@@ -273,16 +275,14 @@ def test_a_length_told_while_bytes_arrive_bounds_them(world: World) -> None:
             return super().readinto(buffer)
 
     with pytest.raises(ChunkMismatch):
-        world.service.append_at_offset(upload, 0, Telling(pattern(0, 100), (50,)))
+        world.chunks.append_at_offset(upload, 0, Telling(pattern(0, 100), (50,)))
     after = world.service.get(ME, upload.id)
     assert (after.length, after.state) == (60, UploadState.RECEIVING)
     assert after.received.end <= 60
 
 
-def test_progress_tells_of_bytes_that_are_recorded_and_never_goes_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_BYTES", 100)
+def test_progress_tells_of_bytes_that_are_recorded_and_never_goes_back(tmp_path: Path) -> None:
+    world = World(tmp_path, checkpoints=Checkpoints(every_bytes=100))
     upload = world.create(1000)
     world.send(upload, 400, 600)
     told: list[int] = []
@@ -293,16 +293,14 @@ def test_progress_tells_of_bytes_that_are_recorded_and_never_goes_back(
 
     source = body(0, 1000, 50, None)
     current = world.service.get(ME, upload.id)
-    world.service.append_at_offset(current, 0, source, progress=note)
+    world.chunks.append_at_offset(current, 0, source, progress=note)
     assert told == sorted(told)
     assert len(set(told)) > 1
     assert 0 < told[0] < told[-1] <= 1000
 
 
-def test_progress_is_told_before_the_body_has_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
+def test_progress_is_told_before_the_body_has_ended(tmp_path: Path) -> None:
+    world = World(tmp_path, checkpoints=Checkpoints(every_seconds=0.0))
     upload, told = world.create(1000), list[int]()
     source = StallingSource(pattern(0, 1000), before=400)
 
@@ -310,14 +308,14 @@ def test_progress_is_told_before_the_body_has_ended(
         told.append(offset)
         source.goes_on.set()
 
-    world.service.append_at_offset(upload, 0, source, progress=note)
+    world.chunks.append_at_offset(upload, 0, source, progress=note)
     assert told[0] == 400
 
 
 def test_a_cut_body_keeps_and_tells_what_arrived(world: World) -> None:
     upload, told = world.create(1000), list[int]()
     with pytest.raises(BodyTruncated):
-        world.service.append_at_offset(
+        world.chunks.append_at_offset(
             upload, 0, body(0, 1000, 50, cut_at=333), progress=told.append
         )
     assert told == [333]
@@ -330,11 +328,11 @@ def test_another_digest_keeps_nothing_and_tells_nothing(world: World, algorithm:
     expected = hashlib.new(algorithm, pattern(200, 1000)).digest()
     source = DigestSource(PiecesSource(b"\xff" * 800, (50,)), algorithm, expected)
     with pytest.raises(DigestMismatch):
-        world.service.append_at_offset(upload, 200, source, progress=told.append)
+        world.chunks.append_at_offset(upload, 200, source, progress=told.append)
     assert told == []
     assert list(world.service.get(ME, upload.id).received) == [ByteRange(0, 200)]
     right = DigestSource(body(200, 1000), algorithm, expected)
-    done = world.service.append_at_offset(world.service.get(ME, upload.id), 200, right)
+    done = world.chunks.append_at_offset(world.service.get(ME, upload.id), 200, right)
     assert world.content(done) == pattern(0, 1000)
 
 
@@ -342,9 +340,9 @@ def test_a_request_with_a_digest_that_is_taken_over_keeps_nothing(world: World) 
     upload = world.create(1000)
     stalling = StallingSource(pattern(0, 1000), before=400)
     source = DigestSource(stalling, "sha256", hashlib.sha256(pattern(0, 1000)).digest())
-    thread, outcomes = in_background(lambda: world.service.append_at_offset(upload, 0, source))
+    thread, outcomes = in_background(lambda: world.chunks.append_at_offset(upload, 0, source))
     assert stalling.is_stalled.wait(30)
-    done = world.service.append_at_offset(upload, 0, body(0, 1000))
+    done = world.chunks.append_at_offset(upload, 0, body(0, 1000))
     thread.join(30)
     assert [type(outcome) for outcome in outcomes] == [WriterSuperseded]
     assert world.content(done) == pattern(0, 1000)
@@ -354,7 +352,7 @@ def test_an_upload_that_was_cancelled_meanwhile_is_gone(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 400)
     world.service.cancel(ME, upload.id)
     with pytest.raises(UploadGone):
-        world.service.append_at_offset(upload, 400, body(400, 1000))
+        world.chunks.append_at_offset(upload, 400, body(400, 1000))
     assert world.files() == set()
 
 
@@ -367,6 +365,6 @@ def test_lost_room_without_bytes_is_made_again(world: World) -> None:
 def test_nobody_writes_to_a_concatenation(world: World) -> None:
     whole = world.whole_of(world.part(10))
     with pytest.raises(UploadConflict):
-        world.service.append_at_offset(whole, 0, body(0, 10))
+        world.chunks.append_at_offset(whole, 0, body(0, 10))
     with pytest.raises(UploadConflict):
-        world.service.append(whole, 0, body(0, 10))
+        world.chunks.append(whole, 0, body(0, 10))

@@ -38,7 +38,7 @@ def attempt(
     cut_at = None if cut is None or cut >= end - start else cut
     source = PiecesSource(lying(current, start, end), sizes, cut_at=cut_at)
     try:
-        after = world.service.append(current, start, source)
+        after = world.chunks.append(current, start, source)
     except BodyTruncated:
         assert cut_at is not None
         after = world.service.get(ME, upload.id)

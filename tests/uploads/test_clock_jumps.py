@@ -14,9 +14,8 @@ from app.domain.errors import NoRoom
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.server.background_worker import sweep_pause
-from app.storage import idle_clock
-from app.uploads.housekeeping import Housekeeping
-from tests.uploads.world import EXPIRY, World
+from app.storage import machine
+from tests.uploads.world import World
 
 DAY = 24 * 3600
 
@@ -24,7 +23,7 @@ DAY = 24 * 3600
 @pytest.fixture
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose clocks were looked at before, and are twice a day."""
-    monkeypatch.setattr(idle_clock, "COUNTED_GAP", timedelta(hours=12))
+    monkeypatch.setattr(machine, "COUNTED_GAP", timedelta(hours=12))
     world = World(tmp_path)
     world.housekeeping.sweep()
     return world
@@ -44,15 +43,7 @@ def let_days_pass(world: World, days: float) -> None:
 
 def start_again(world: World) -> None:
     """Housekeeping in a new process."""
-    world.housekeeping = Housekeeping(
-        world.records,
-        world.store,
-        world.store,
-        world.completion,
-        clock=lambda: world.now,
-        idle_clock=world.new_idle_clock(),
-        expiry=EXPIRY,
-    )
+    world.housekeeping = world.new_housekeeping(world.new_idle_clock())
 
 
 def set_right(world: World) -> None:

@@ -27,7 +27,7 @@ from app.request import stages
 from app.request.stages import Stage, StageClock
 from app.storage.base import Durability
 from app.storage.local import LocalStore
-from app.uploads import append, completion
+from app.uploads import chunks, completion
 from tests.storage.sources import StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, in_threads
 
@@ -36,7 +36,7 @@ def covered(world: World, length: int = 1000) -> Upload:
     """An upload whose bytes are all there and which nobody has published."""
     upload = world.create(length)
     world.send(upload, 0, length - 1)
-    with world.store.exclusive(upload.id, ByteRange(0, length), LIMITS) as writer:
+    with world.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
         writer.write(ByteRange(0, length), body(0, length), lambda _: None)
     return world.records.add_received(upload, ByteRange(length - 1, length), world.now)
 
@@ -62,7 +62,7 @@ def test_the_last_chunk_repeated_by_many_at_once_has_one_answer(world: World) ->
     upload = world.create(1000)
     world.send(upload, 0, 900)
     stale = world.service.get(ME, upload.id)
-    outcomes = in_threads(8, lambda _: world.service.append(stale, 900, body(900, 1000)))
+    outcomes = in_threads(8, lambda _: world.chunks.append(stale, 900, body(900, 1000)))
     assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
     assert {outcome.state for outcome in outcomes if isinstance(outcome, Upload)} == {
         UploadState.COMPLETE
@@ -75,18 +75,19 @@ def test_a_slow_publication_is_answered_as_verifying_and_goes_on(
 ) -> None:
     may_publish, is_done = threading.Event(), threading.Event()
 
-    class SlowStore(LocalStore):
-        def publish(self, key: str, length: int) -> None:
-            may_publish.wait(30)
-            super().publish(key, length)
-
     def note(_event: UploadCompleted) -> None:
         is_done.set()
 
     monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
     monkeypatch.setattr(completion, "SHORT_BYTES", 0)
-    store = SlowStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
-    world = World(tmp_path, store=store, listeners=[note])
+    world = World(tmp_path, listeners=[note])
+    publish = world.store.library.publish
+
+    def publish_slowly(key: str, length: int) -> None:
+        may_publish.wait(30)
+        publish(key, length)
+
+    monkeypatch.setattr(world.store.library, "publish", publish_slowly)
     upload = world.create(10)
     assert world.send(upload, 0, 10).state is UploadState.VERIFYING
     may_publish.set()
@@ -99,16 +100,17 @@ def test_a_request_that_stopped_waiting_is_timed_alone(
 ) -> None:
     has_begun, may_publish, has_ended = threading.Event(), threading.Event(), threading.Event()
 
-    class SlowStore(LocalStore):
-        def publish(self, key: str, length: int) -> None:
-            has_begun.set()
-            may_publish.wait(30)
-            super().publish(key, length)
-
     monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
     monkeypatch.setattr(completion, "SHORT_BYTES", 0)
-    store = SlowStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
-    world = World(tmp_path, store=store, listeners=[lambda _: has_ended.set()])
+    world = World(tmp_path, listeners=[lambda _: has_ended.set()])
+    publish = world.store.library.publish
+
+    def publish_slowly(key: str, length: int) -> None:
+        has_begun.set()
+        may_publish.wait(30)
+        publish(key, length)
+
+    monkeypatch.setattr(world.store.library, "publish", publish_slowly)
     upload = world.create(10)
     clock = StageClock()
     token = stages.start(clock)
@@ -253,7 +255,7 @@ def send_slowly(
 
     def run() -> None:
         try:
-            outcomes.append(world.service.append(upload, 0, source))
+            outcomes.append(world.chunks.append(upload, 0, source))
         except UploadError as error:
             outcomes.append(error)
 
@@ -266,10 +268,10 @@ def send_slowly(
 def test_a_returning_client_takes_over_from_its_dead_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "TAKEN_OVER", BodyLimits(0.05, 0.0))
+    monkeypatch.setattr(chunks, "TAKEN_OVER", BodyLimits(0.05, 0.0))
     upload = world.create(1000)
     thread, outcomes = send_slowly(world, upload, StallingSource(pattern(0, 1000), before=400))
-    done = world.service.append(upload, 0, body(0, 1000))
+    done = world.chunks.append(upload, 0, body(0, 1000))
     assert done.state is UploadState.COMPLETE
     thread.join(30)
     assert [type(outcome) for outcome in outcomes] == [BodyStalled]
@@ -282,7 +284,7 @@ def test_a_living_request_that_is_taken_over_answers_with_the_newer_ones_success
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = send_slowly(world, upload, source)
-    done = world.service.append(upload, 0, body(0, 1000))
+    done = world.chunks.append(upload, 0, body(0, 1000))
     source.goes_on.set()
     thread.join(30)
     assert [o.state for o in outcomes if isinstance(o, Upload)] == [UploadState.COMPLETE]
@@ -293,12 +295,12 @@ def test_a_living_request_that_is_taken_over_answers_with_the_newer_ones_success
 def test_a_living_request_is_told_to_come_again_where_the_newer_one_fails(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "NEWER_WRITER_SECONDS", 0.05)
+    monkeypatch.setattr(chunks, "NEWER_WRITER_SECONDS", 0.05)
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = send_slowly(world, upload, source)
     with pytest.raises(UploadError):
-        world.service.append(upload, 0, body(0, 1000, 50, cut_at=500))
+        world.chunks.append(upload, 0, body(0, 1000, 50, cut_at=500))
     source.goes_on.set()
     thread.join(30)
     assert [type(outcome) for outcome in outcomes] == [WriterSuperseded]

@@ -18,7 +18,7 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Part, Upload, UploadKind
-from app.storage import folder
+from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import pattern
 from tests.uploads.world import EXPIRY, MAX_LENGTH, ME, World, eventually
@@ -252,7 +252,7 @@ def test_cancelling_a_part_ends_the_file_that_waits_for_it(world: World, is_held
         fill(world, parts, 0)
     world.service.cancel(ME, parts[0].id)
     with pytest.raises(UploadGone):
-        world.service.settle(world.service.get(ME, whole.id))
+        world.chunks.wait_for_writer(world.service.get(ME, whole.id))
     assert world.state(whole) is UploadState.EXPIRED
     assert [fill(world, parts, n).state for n in (1, 2)] == [UploadState.HELD] * 2
 
@@ -280,8 +280,8 @@ def test_deferred_lengths_are_told_in_time(world: World) -> None:
     first, second = world.part(None), world.part(None)
     whole = world.whole_of(first, second)
     world.send_next(first, 0, 100)
-    world.service.declare_length(world.service.get(ME, first.id), 100)
-    world.service.declare_length(world.service.get(ME, second.id), 200)
+    world.chunks.declare_length(world.service.get(ME, first.id), 100)
+    world.chunks.declare_length(world.service.get(ME, second.id), 200)
     world.send_next(second, 100, 300)
     eventually(lambda: is_complete(world, whole))
     assert world.content(whole) == pattern(0, 300)
@@ -300,9 +300,9 @@ def test_parts_that_turn_out_too_long_together_make_no_file(world: World) -> Non
     whole = world.whole_of(*parts)
     for part in parts:
         world.send_next(part, 0, half)
-        world.service.declare_length(world.service.get(ME, part.id), half)
+        world.chunks.declare_length(world.service.get(ME, part.id), half)
     with pytest.raises(TooLarge):
-        world.service.settle(whole)
+        world.chunks.wait_for_writer(whole)
     assert world.state(whole) is UploadState.RECEIVING
     assert whole.id not in world.files()
 
@@ -327,7 +327,7 @@ def test_without_room_the_last_part_is_taken_nevertheless(
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
         assert [fill(world, parts, n).state for n in range(3)] == [UploadState.HELD] * 3
-    assert world.content(world.service.settle(whole)) == pattern(0, 1000)
+    assert world.content(world.chunks.wait_for_writer(whole)) == pattern(0, 1000)
 
 
 def test_lost_bytes_of_a_part_end_the_file(world: World) -> None:

@@ -18,7 +18,7 @@ from tests.uploads.world import EXPIRY, LIMITS, MAX_LENGTH, World, eventually
 def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
     """The part with its bytes recorded, by a request that was killed there."""
     span = ByteRange(0, end - start)
-    with world.store.exclusive(part.id, span, LIMITS) as writer:
+    with world.store.staging.writer(part.id, span, LIMITS) as writer:
         writer.write(span, body(start, end), lambda _: None)
     held = world.records.add_received(part, span, world.now)
     assert held.state is UploadState.HELD
@@ -55,9 +55,9 @@ def assert_is_published(world: World, whole: Upload) -> None:
 def test_killed_before_anyone_noticed_that_all_is_there(world: World, who: str) -> None:
     whole, parts = waiting(world)
     if who == "who asks about the file":
-        world.service.settle(whole)
+        world.chunks.wait_for_writer(whole)
     elif who == "who asks about the part":
-        world.service.settle(parts[1])
+        world.chunks.wait_for_writer(parts[1])
     else:
         world.whole_of(*parts)
     eventually(lambda: world.state(whole) is UploadState.COMPLETE)
@@ -67,8 +67,8 @@ def test_killed_before_anyone_noticed_that_all_is_there(world: World, who: str) 
 
 def test_killed_when_it_had_made_room(world: World) -> None:
     whole, _ = waiting(world)
-    world.store.reserve(whole.id, 350)
-    world.service.settle(whole)
+    world.store.staging.reserve(whole.id, 350)
+    world.chunks.wait_for_writer(whole)
     assert_is_published(world, whole)
     assert world.files() == {whole.id}
 
@@ -84,7 +84,7 @@ def test_killed_when_it_had_recorded_that_all_is_there(world: World) -> None:
 def test_killed_in_the_middle_of_assembling(world: World) -> None:
     whole, parts = waiting(world)
     steps(world).begin(whole)
-    world.store.concatenate(whole.id, [(parts[0].id, 100)])
+    world.store.library.concatenate(whole.id, [(parts[0].id, 100)])
     swept(world)
     assert_is_published(world, whole)
 
@@ -101,7 +101,7 @@ def test_killed_between_publishing_and_recording_it(world: World) -> None:
     whole, _ = waiting(world)
     begun = steps(world).begin(whole)
     steps(world).assemble(begun)
-    world.store.publish(whole.id, 350)
+    world.store.library.publish(whole.id, 350)
     swept(world)
     assert_is_published(world, whole)
     assert world.files() == {whole.id}
@@ -111,7 +111,7 @@ def test_killed_before_the_parts_were_let_go(world: World) -> None:
     whole, parts = waiting(world)
     begun = steps(world).begin(whole)
     steps(world).assemble(begun)
-    world.store.publish(whole.id, 350)
+    world.store.library.publish(whole.id, 350)
     world.records.move(whole.id, UploadState.COMPLETE, world.now)
     assert world.whole_of(*parts).id == whole.id
     world.later(seconds=EXPIRY.total_seconds())
@@ -134,7 +134,7 @@ def test_room_made_too_late_does_not_replace_the_file(world: World) -> None:
     whole, _ = waiting(world)
     begun = steps(world).begin(whole)
     world.completion.publish(begun)
-    world.store.reserve(whole.id, 350)
+    world.store.staging.reserve(whole.id, 350)
     assert not (world.staging / whole.id).exists()
     (world.staging / whole.id).write_bytes(bytes(350))
     assert world.completion.publish(begun).state is UploadState.COMPLETE
@@ -150,9 +150,9 @@ def test_room_made_too_late_does_not_fail_the_digest(world: World) -> None:
     arrived(world, second, 100, 350)
     begun = steps(world).begin(whole)
     steps(world).assemble(begun)
-    world.store.publish(whole.id, 350)
+    world.store.library.publish(whole.id, 350)
     (world.staging / whole.id).write_bytes(bytes(350))
-    world.store.delete(first.id)
+    world.store.library.delete(first.id)
     assert world.completion.publish(begun).state is UploadState.COMPLETE
     assert_is_published(world, whole)
 
@@ -168,8 +168,8 @@ def test_old_knowledge_does_not_end_a_file_that_has_its_bytes(world: World) -> N
 def test_old_knowledge_of_a_published_file_is_brought_up_to_date(world: World) -> None:
     """Its parts have expired, which must not be taken for a reason to end it."""
     stale, _ = waiting(world)
-    world.service.settle(stale)
-    assert world.service.settle(stale).state is UploadState.COMPLETE
+    world.chunks.wait_for_writer(stale)
+    assert world.chunks.wait_for_writer(stale).state is UploadState.COMPLETE
     assert steps(world).begin(stale).state is UploadState.COMPLETE
     assert_is_published(world, stale)
 

@@ -39,7 +39,7 @@ def test_the_last_part_and_the_request_for_the_whole_at_once(any_world: World) -
 
         def act(number: int, parts: list[Upload] = parts) -> Upload:
             if number == 0:
-                return world.service.append_at_offset(parts[1], 0, body(100, 350))
+                return world.chunks.append_at_offset(parts[1], 0, body(100, 350))
             return world.whole_of(*parts)
 
         outcomes = in_threads(3, act)
@@ -75,9 +75,9 @@ def test_all_parts_at_once_with_many_asking_for_the_whole(any_world: World) -> N
 
         def act(number: int, parts: list[Upload] = parts, whole: Upload = whole) -> Upload:
             if number >= 6:
-                return world.service.settle(whole)
+                return world.chunks.wait_for_writer(whole)
             source = body(number * 50, number * 50 + 50)
-            return world.service.append_at_offset(parts[number], 0, source)
+            return world.chunks.append_at_offset(parts[number], 0, source)
 
         outcomes = in_threads(9, act)
         assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []

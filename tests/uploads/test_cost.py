@@ -75,21 +75,21 @@ def test_a_body_of_any_size_takes_little_memory(
     world = large_world
     upload, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=length))
     with little_memory():
-        world.service.append_at_offset(upload, 0, Zeros(LARGE, is_told=is_told))
+        world.chunks.append_at_offset(upload, 0, Zeros(LARGE, is_told=is_told))
     assert world.records.get(upload.id).offset == LARGE
 
 
 def test_a_body_with_a_digest_takes_little_memory(large_world: World) -> None:
     upload = large_world.create(2 * LARGE)
     with little_memory(), pytest.raises(Exception, match="crc32"):
-        large_world.service.append_at_offset(upload, 0, with_wrong_digest(Zeros(LARGE)))
+        large_world.chunks.append_at_offset(upload, 0, with_wrong_digest(Zeros(LARGE)))
 
 
 def test_a_digest_of_the_whole_takes_little_memory(large_world: World) -> None:
     new = NewUpload(owner=ME, filename="a", length=LARGE, repr_digest=f"sha256:{'00' * 32}")
     upload, _ = large_world.service.create(new)
     with little_memory(), pytest.raises(Exception, match="sha256"):
-        large_world.service.append_at_offset(upload, 0, Zeros(LARGE))
+        large_world.chunks.append_at_offset(upload, 0, Zeros(LARGE))
 
 
 def test_a_concatenation_takes_little_memory(large_world: World) -> None:
@@ -98,7 +98,7 @@ def test_a_concatenation_takes_little_memory(large_world: World) -> None:
     for _ in range(2):
         new = NewUpload(owner=ME, filename="", length=LARGE, kind=UploadKind.PARTIAL)
         part, _ = world.service.create(new)
-        world.service.append_at_offset(part, 0, Zeros(LARGE))
+        world.chunks.append_at_offset(part, 0, Zeros(LARGE))
         parts.append(part)
     with little_memory():
         whole = world.whole_of(*parts)
@@ -127,12 +127,12 @@ def send_next(world: World, upload: Upload) -> Upload:
 def send_behind_a_gap(world: World, upload: Upload) -> Upload:
     current = world.service.get(ME, upload.id)
     start = current.received.end + 10
-    return world.service.append(current, start, body(0, 10))
+    return world.chunks.append(current, start, body(0, 10))
 
 
 def settle(world: World, upload: Upload) -> Upload:
     world.send_next(upload, 0, 10)
-    return world.service.settle(upload)
+    return world.chunks.wait_for_writer(upload)
 
 
 @pytest.mark.parametrize("request_of", [send_next, send_behind_a_gap, settle])

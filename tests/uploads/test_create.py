@@ -16,8 +16,7 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.storage.base import Durability
-from app.storage.local import LocalStore
+from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import body
 from tests.uploads.processes import shared_world
@@ -116,19 +115,11 @@ def test_a_fingerprint_is_checked_also_where_the_length_is_unknown(
     assert world.files() == set()
 
 
-class FullStore(LocalStore):
-    """A store whose disk has no room."""
-
-    def reserve(self, key: str, length: int) -> None:
-        raise NoRoom("full")
-
-
-def test_without_room_nothing_is_remembered(world: World) -> None:
-    store = FullStore(world.staging, world.videos, Durability.NONE)
-    full = World(world.staging.parent, store=store)
+def test_without_room_nothing_is_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)  # More than any disk has.
     with pytest.raises(NoRoom):
-        full.create(1000, client_key="k")
-    assert full.records.find(ME, "k") is None
+        world.create(1000, client_key="k")
+    assert world.records.find(ME, "k") is None
 
 
 def test_many_creating_one_key_at_once_get_one_upload(world: World) -> None:
@@ -139,30 +130,25 @@ def test_many_creating_one_key_at_once_get_one_upload(world: World) -> None:
     assert world.files() == uploads
 
 
-class CountingStore(LocalStore):
-    """A store that counts how often room is made."""
-
-    reservations = 0
-
-    def reserve(self, key: str, length: int) -> None:
-        self.reservations += 1
-        super().reserve(key, length)
-
-
 @pytest.mark.parametrize("has_ended_before", [False, True])
 def test_many_creating_one_file_at_once_get_one_upload_and_one_room(
-    tmp_path: Path, has_ended_before: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ended_before: bool
 ) -> None:
-    store = CountingStore(tmp_path / "staging", tmp_path / "library", Durability.NONE)
-    with shared_world(tmp_path) as shared:
-        world = World(tmp_path, store=store, records=shared.records)
+    reserved: list[str] = []
+    with shared_world(tmp_path) as world:
         if has_ended_before:
             world.service.cancel(ME, world.create(1000, fingerprint="f").id)
-            store.reservations = 0
+        reserve = world.store.staging.reserve
+
+        def count(key: str, length: int) -> None:
+            reserved.append(key)
+            reserve(key, length)
+
+        monkeypatch.setattr(world.store.staging, "reserve", count)
         outcomes = in_threads(16, lambda _: world.create(1000, fingerprint="f"))
     uploads = {outcome.id for outcome in outcomes if isinstance(outcome, Upload)}
     assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
-    assert (len(uploads), store.reservations) == (1, 1)
+    assert (len(uploads), len(reserved)) == (1, 1)
     assert world.files() == uploads
 
 

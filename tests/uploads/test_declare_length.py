@@ -7,7 +7,7 @@ import pytest
 from app.domain.errors import ChunkMismatch, NoRoom, TooLarge, UploadConflict, UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
-from app.storage import folder
+from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import pattern
 from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
@@ -21,14 +21,14 @@ def upload(world: World) -> Upload:
 
 
 def test_the_length_is_kept_and_its_room_is_made(world: World, upload: Upload) -> None:
-    told = world.service.declare_length(upload, 1000)
+    told = world.chunks.declare_length(upload, 1000)
     assert (told.length, told.offset, told.state) == (1000, 300, UploadState.RECEIVING)
     assert (world.staging / upload.id).stat().st_size == 1000
     assert world.content(world.send_next(upload, 300, 1000)) == pattern(0, 1000)
 
 
 def test_the_length_of_what_is_there_completes_the_upload(world: World, upload: Upload) -> None:
-    done = world.service.declare_length(upload, 300)
+    done = world.chunks.declare_length(upload, 300)
     assert done.state is UploadState.COMPLETE
     assert world.content(done) == pattern(0, 300)
     assert len(world.events) == 1
@@ -36,33 +36,33 @@ def test_the_length_of_what_is_there_completes_the_upload(world: World, upload: 
 
 def test_an_empty_file_is_complete_at_once(world: World) -> None:
     empty, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=None))
-    done = world.service.declare_length(empty, 0)
+    done = world.chunks.declare_length(empty, 0)
     assert (done.state, world.content(done)) == (UploadState.COMPLETE, b"")
 
 
 def test_the_same_length_again_is_fine(world: World, upload: Upload) -> None:
-    told = world.service.declare_length(upload, 1000)
-    assert world.service.declare_length(told, 1000) == told
-    assert world.service.declare_length(upload, 1000) == told, "also with old knowledge"
+    told = world.chunks.declare_length(upload, 1000)
+    assert world.chunks.declare_length(told, 1000) == told
+    assert world.chunks.declare_length(upload, 1000) == told, "also with old knowledge"
 
 
 def test_another_length_is_a_conflict(world: World, upload: Upload) -> None:
-    told = world.service.declare_length(upload, 1000)
+    told = world.chunks.declare_length(upload, 1000)
     for knowledge in (told, upload):
         with pytest.raises(UploadConflict):
-            world.service.declare_length(knowledge, 999)
+            world.chunks.declare_length(knowledge, 999)
     assert world.service.get(ME, upload.id) == told
 
 
 def test_a_length_below_what_is_there_is_refused(world: World, upload: Upload) -> None:
     with pytest.raises(ChunkMismatch):
-        world.service.declare_length(upload, 299)
+        world.chunks.declare_length(upload, 299)
     assert world.service.get(ME, upload.id) == upload
 
 
 def test_a_length_beyond_the_limit_is_refused(world: World, upload: Upload) -> None:
     with pytest.raises(TooLarge):
-        world.service.declare_length(upload, MAX_LENGTH + 1)
+        world.chunks.declare_length(upload, MAX_LENGTH + 1)
     assert world.service.get(ME, upload.id) == upload
 
 
@@ -72,7 +72,7 @@ def test_without_room_the_length_stays_unknown_and_the_bytes_stay(
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
         with pytest.raises(NoRoom):
-            world.service.declare_length(upload, 1000)
+            world.chunks.declare_length(upload, 1000)
     assert world.service.get(ME, upload.id) == upload
     assert world.staged_bytes(upload.id, 0, 300) == pattern(0, 300)
 
@@ -83,13 +83,13 @@ def test_only_the_room_that_is_missing_must_be_free(
     """A disk with room for the rest of the file need not have room for all of it."""
     monkeypatch.setattr(folder.Folder, "free_bytes", 750)
     monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 0)
-    assert world.service.declare_length(upload, 1000).length == 1000
+    assert world.chunks.declare_length(upload, 1000).length == 1000
 
 
 def test_lost_bytes_are_not_published_as_zeros(world: World, upload: Upload) -> None:
     (world.staging / upload.id).unlink()
     with pytest.raises(UploadGone):
-        world.service.declare_length(upload, 300)
+        world.chunks.declare_length(upload, 300)
     assert world.state(upload) is UploadState.EXPIRED
     assert (world.files(), world.events) == (set(), [])
 
@@ -97,12 +97,12 @@ def test_lost_bytes_are_not_published_as_zeros(world: World, upload: Upload) -> 
 def test_an_upload_that_has_ended_gets_no_room(world: World, upload: Upload) -> None:
     world.service.cancel(ME, upload.id)
     with pytest.raises(UploadGone):
-        world.service.declare_length(upload, 1000)
+        world.chunks.declare_length(upload, 1000)
     assert world.files() == set()
 
 
 def test_of_many_lengths_told_at_once_one_is_kept(world: World, upload: Upload) -> None:
-    outcomes = in_threads(8, lambda n: world.service.declare_length(upload, 1000 + n % 4))
+    outcomes = in_threads(8, lambda n: world.chunks.declare_length(upload, 1000 + n % 4))
     known = world.service.get(ME, upload.id).length
     assert known in range(1000, 1004)
     for number, outcome in enumerate(outcomes):
@@ -113,7 +113,7 @@ def test_of_many_lengths_told_at_once_one_is_kept(world: World, upload: Upload) 
 def test_a_part_of_unknown_length_is_held_once_its_length_is_told(world: World) -> None:
     part = world.send_next(world.part(None), 0, 300)
     assert part.state is UploadState.RECEIVING
-    assert world.service.declare_length(part, 300).state is UploadState.HELD
+    assert world.chunks.declare_length(part, 300).state is UploadState.HELD
     assert world.events == []
 
 
@@ -122,14 +122,14 @@ def test_the_length_of_a_concatenation_is_that_of_its_parts(world: World) -> Non
     whole = world.whole_of(part)
     for length in (0, 10, 1000):
         with pytest.raises(UploadConflict):
-            world.service.declare_length(whole, length)
+            world.chunks.declare_length(whole, length)
     world.send_next(part, 0, 10)
-    assert world.content(world.service.settle(whole)) == pattern(0, 10)
+    assert world.content(world.chunks.wait_for_writer(whole)) == pattern(0, 10)
 
 
 def test_a_digest_is_compared_also_where_the_length_comes_last(world: World) -> None:
     digest = f"sha256:{hashlib.sha256(pattern(0, 300)).hexdigest()}"
     new = NewUpload(owner=ME, filename="a.mp4", length=None, repr_digest=digest)
     created, _ = world.service.create(new)
-    done = world.service.declare_length(world.send_next(created, 0, 300), 300)
+    done = world.chunks.declare_length(world.send_next(created, 0, 300), 300)
     assert done.state is UploadState.COMPLETE

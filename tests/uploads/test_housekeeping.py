@@ -20,7 +20,7 @@ from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id
 def stuck(world: World, length: int = 100) -> Upload:
     """An upload whose publisher was killed before its first step."""
     upload = world.create(length)
-    with world.store.exclusive(upload.id, ByteRange(0, length), LIMITS) as writer:
+    with world.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
         writer.write(ByteRange(0, length), body(0, length), lambda _: None)
     return world.records.add_received(upload, ByteRange(0, length), world.now)
 
@@ -84,7 +84,7 @@ def test_an_upload_being_published_now_is_left_alone(world: World) -> None:
 
 def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -> None:
     upload = stuck(world)
-    world.store.publish(upload.id, 100)
+    world.store.library.publish(upload.id, 100)
     world.later(minutes=5)
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.COMPLETE
@@ -137,7 +137,7 @@ def test_what_is_left_of_a_published_upload_in_staging_is_removed(world: World) 
 
 def test_files_without_a_record_stay_while_someone_writes_them(world: World) -> None:
     key = new_id()
-    world.store.reserve(key, 10)
+    world.store.staging.reserve(key, 10)
     world.housekeeping.remove_orphans()
     assert world.files() == {key}
     long_ago = (world.staging / key).stat().st_mtime - EXPIRY.total_seconds() - 60
@@ -171,7 +171,7 @@ def test_what_a_power_cut_caught_between_its_name_and_its_record_is_received_aga
 ) -> None:
     upload, kept = world.create(100), world.completed()
     world.send(upload, 0, 90)
-    world.store.publish(upload.id, 100)
+    world.store.library.publish(upload.id, 100)
     world.housekeeping.forget_unsynced()
     assert world.files() == {kept.id}
     world.send(upload, 0, 100)

@@ -37,7 +37,7 @@ def demanding(world: World, digest: str) -> Upload:
 def covered(world: World, digest: str) -> Upload:
     """The same with all of its bytes, and a publisher that was killed at once."""
     upload, span = demanding(world, digest), ByteRange(0, len(FILE))
-    with world.store.exclusive(upload.id, span, LIMITS) as writer:
+    with world.store.staging.writer(upload.id, span, LIMITS) as writer:
         writer.write(span, PiecesSource(FILE), lambda _: None)
     return world.records.add_received(upload, span, world.now)
 
@@ -67,7 +67,7 @@ def test_damage_on_the_way_is_found_before_anything_is_published(world: World) -
     upload = demanding(world, digest_in("sha256"))
     world.send(upload, 0, 500)
     with pytest.raises(DigestMismatch):
-        world.service.append(world.service.get(ME, upload.id), 500, PiecesSource(b"\xff" * 500))
+        world.chunks.append(world.service.get(ME, upload.id), 500, PiecesSource(b"\xff" * 500))
     assert world.files() == set()
 
 

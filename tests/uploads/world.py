@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 from weakref import finalize
 
 from app.domain.events import UploadCompleted
@@ -17,17 +16,17 @@ from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
 from app.records.uploads import UploadRecords
 from app.storage.base import Durability
-from app.storage.idle_clock import IdleClock, Reading
 from app.storage.local import LocalStore
+from app.storage.local.range_writer import Checkpoints
+from app.storage.machine import IdleClock, Reading
+from app.uploads.chunks import Chunks
 from app.uploads.completion import Completion, Listener
+from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import NewUpload, UploadService
-from app.uploads.whole import WholeFiles
 from tests.records.making import new_sqlite
 from tests.storage.sources import body
-
-T = TypeVar("T")
 
 ME = "me"
 MAX_LENGTH = 1 << 20
@@ -48,53 +47,77 @@ class World:
         staging: Path | None = None,
         max_length: int = MAX_LENGTH,
         expiry: timedelta = EXPIRY,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
         self._policy = UploadPolicy(max_length)
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
         self.boot_id, self.since_boot = "first boot", 1000.0
         self._clock_file = folder / "clock"
+        self._expiry = expiry
         self.events: list[UploadCompleted] = []
         if records is None:
             database = new_sqlite(folder / "sluice.db")
             finalize(self, database.close)
             records = UploadRecords(database)
         self.records = records
-        self.store = LocalStore(self.staging, self.videos, Durability.NONE)
-        if store is not None:
-            self.store = store
+        self.store = store or LocalStore(
+            self.staging, self.videos, Durability.NONE, checkpoints=checkpoints
+        )
         heard = [self.events.append, *listeners]
         self.completion = Completion(
+            self.records, self.store, policy=self._policy, clock=lambda: self.now, listeners=heard
+        )
+        self.service = self._new_service()
+        self.chunks = Chunks(
             self.records,
-            self.store,
+            self.store.staging,
+            completion=self.completion,
+            policy=self._policy,
+            limits=LIMITS,
+            clock=lambda: self.now,
+        )
+        self.whole = self.new_whole_files()
+        self.library = VideoLibrary(
+            self.records,
+            self.store.library,
             policy=self._policy,
             clock=lambda: self.now,
-            listeners=heard,
+            let_group_read=self.store.library.let_group_read,
         )
-        self.service = self._receiver(UploadService)
-        self.whole = self._receiver(WholeFiles)
-        self.library = VideoLibrary(
-            self.records, self.store, policy=self._policy, clock=lambda: self.now
-        )
-        self.housekeeping = Housekeeping(
+        self.housekeeping = self.new_housekeeping(self.new_idle_clock())
+
+    def _new_service(self) -> UploadService:
+        return UploadService(
             self.records,
             self.store,
-            self.store,
-            self.completion,
+            completion=self.completion,
+            policy=self._policy,
             clock=lambda: self.now,
-            idle_clock=self.new_idle_clock(),
-            expiry=expiry,
+            new_id=new_id,
         )
 
-    def _receiver(self, make: Callable[..., T]) -> T:
-        return make(
+    def new_whole_files(self) -> WholeFiles:
+        """As the next process has it."""
+        return WholeFiles(
             self.records,
             self.store,
-            self.completion,
+            completion=self.completion,
             policy=self._policy,
             limits=LIMITS,
             clock=lambda: self.now,
             new_id=new_id,
+        )
+
+    def new_housekeeping(self, idle_clock: IdleClock) -> Housekeeping:
+        """As the next process has it."""
+        return Housekeeping(
+            self.records,
+            self.store,
+            completion=self.completion,
+            clock=lambda: self.now,
+            idle_clock=idle_clock,
+            expiry=self._expiry,
         )
 
     def later(self, **delta: float) -> None:
@@ -132,7 +155,7 @@ class World:
     def send(self, upload: Upload, start: int, end: int) -> Upload:
         """Append the right bytes of a range, as a request does that looks the upload up first."""
         current = self.service.get(ME, upload.id)
-        return self.service.append(current, start, body(start, end))
+        return self.chunks.append(current, start, body(start, end))
 
     def part(self, length: int | None) -> Upload:
         """A new upload that is one part of a file."""
@@ -142,7 +165,7 @@ class World:
     def send_next(self, upload: Upload, start: int, end: int) -> Upload:
         """Append bytes of the test's file from `start` to `end` where the upload stands."""
         current = self.service.get(ME, upload.id)
-        return self.service.append_at_offset(current, current.offset, body(start, end))
+        return self.chunks.append_at_offset(current, current.offset, body(start, end))
 
     def held(self, start: int, end: int) -> Upload:
         """A part that has the bytes from `start` to `end` of the test's file."""
@@ -163,12 +186,12 @@ class World:
 
     def content(self, upload: Upload) -> bytes:
         """The published bytes."""
-        with self.store.open(upload.id, ByteRange(0, 0)) as file:
+        with self.store.library.open(upload.id, ByteRange(0, 0)) as file:
             return file.read()
 
     def staged_bytes(self, upload_id: UploadId, start: int, end: int) -> bytes:
         """Bytes of an unpublished file."""
-        with self.store.open_staged(upload_id) as file:
+        with self.store.staging.open(upload_id) as file:
             file.seek(start)
             return file.read(end - start)
 

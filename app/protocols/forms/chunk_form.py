@@ -22,7 +22,7 @@ from app.ingest.source import BodySource, StreamSource
 from app.protocols.forms.chunk import FormDialect, UnplacedChunk
 from app.protocols.forms.staged_chunks import place_staged
 from app.uploads.client_uploads import Chunk
-from app.uploads.whole import ReceivedFile
+from app.uploads.files import ReceivedFile
 
 MAX_FILES = 1000
 """Files in one form; facts about each are held in memory until the form ends."""
@@ -92,7 +92,7 @@ def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySourc
     clients = services.client_uploads
     find = clients.of_restartable_chunk if dialect.restarts else clients.of_chunk
     upload = note_upload(find(current_owner(), chunk, chunk.filename or filename))
-    return services.uploads.append(upload, chunk.offset, source)
+    return services.chunks.append(upload, chunk.offset, source)
 
 
 class ChunkForm:

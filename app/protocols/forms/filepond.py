@@ -73,20 +73,20 @@ def _filename() -> str:
 @blueprint.patch("/filepond")
 def patch() -> tuple[str, int, dict[str, str]]:
     """Store a chunk."""
-    uploads, upload = current_services().uploads, _upload("patch")
+    services, upload = current_services(), _upload("patch")
     offset = _header_number("Upload-Offset")
     if upload.filename == UNNAMED:
-        upload = uploads.rename(upload, _filename())
+        upload = services.uploads.rename(upload, _filename())
     if "Upload-Length" in request.headers:
         upload = _with_length(upload, _header_number("Upload-Length"))
     source = digest_source(open_body(), request.headers.get("Content-Digest"))
-    upload = uploads.append(upload, offset, AllOrNothing(source))
+    upload = services.chunks.append(upload, offset, AllOrNothing(source))
     return "", 204, {"Upload-Offset": str(upload.offset)}
 
 
 def _with_length(upload: Upload, length: int) -> Upload:
     if upload.length is None:
-        return current_services().uploads.declare_length(upload, length)
+        return current_services().chunks.declare_length(upload, length)
     if upload.length != length:
         raise UploadConflict(f"The upload has {upload.length} bytes, not {length}.")
     return upload
@@ -114,7 +114,7 @@ def show() -> BaseResponse:
 
 
 def _show_offset() -> Response:
-    upload = current_services().uploads.settle(_upload("patch"))
+    upload = current_services().chunks.wait_for_writer(_upload("patch"))
     headers = {"Upload-Offset": str(upload.offset), "Cache-Control": "no-store"}
     if upload.length is not None:
         headers["Upload-Length"] = str(upload.length)

@@ -28,7 +28,7 @@ from app.http.problems import Problem, answer, report
 from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
 from app.protocols.forms.chunk_form import receive_chunk
 from app.uploads.client_uploads import Chunk
-from app.uploads.receiver import derived_key
+from app.uploads.service import derived_key
 
 _REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
 

@@ -33,9 +33,8 @@ from app.ingest.all_or_nothing import AllOrNothing
 from app.ingest.source import StreamSource
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads.client_uploads import Chunk
-from app.uploads.receiver import derived_key
-from app.uploads.service import NewUpload
-from app.uploads.whole import ReceivedFile
+from app.uploads.files import ReceivedFile
+from app.uploads.service import NewUpload, derived_key
 
 BARE_BLOB = "blob"
 """The name that browsers give to a slice of a file."""
@@ -64,7 +63,7 @@ def place_staged(chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
         upload, span = _upload_and_place(chunk, file)
         with whole_files.open(file) as stream:
             source = AllOrNothing(StreamSource(stream, file.length))
-            upload = current_services().uploads.append(note_upload(upload), span.start, source)
+            upload = current_services().chunks.append(note_upload(upload), span.start, source)
         if not whole_files.is_in(file, upload, span.start):
             raise UploadConflict(
                 f"Other bytes are stored at this place of {upload.filename}: another file of this "
@@ -100,7 +99,7 @@ def _upload_and_place(chunk: UnplacedChunk, file: ReceivedFile) -> tuple[Upload,
     if not is_next and not chunk.is_named:
         raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
     if upload.length is None and chunk.is_last(file.length):
-        upload = current_services().uploads.declare_length(upload, span.end)
+        upload = current_services().chunks.declare_length(upload, span.end)
     return upload, span
 
 

@@ -181,8 +181,9 @@ def _refuse_state(version: InteropVersion, *others: str) -> None:
 
 
 def _settled(upload_id: str) -> Upload:
-    uploads = current_services().uploads
-    return _remember(uploads.settle(uploads.get(current_owner(), parse_upload_id(upload_id))))
+    services = current_services()
+    upload = services.uploads.get(current_owner(), parse_upload_id(upload_id))
+    return _remember(services.chunks.wait_for_writer(upload))
 
 
 def _remember(upload: Upload) -> Upload:
@@ -192,7 +193,8 @@ def _remember(upload: Upload) -> Upload:
 
 
 def _receiving(interim: Interim) -> Receiving:
-    return Receiving(current_services().uploads, _version(), interim)
+    services = current_services()
+    return Receiving(services.uploads, services.chunks, _version(), interim)
 
 
 def _interim() -> Interim:

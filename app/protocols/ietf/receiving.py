@@ -11,6 +11,7 @@ from app.protocols.ietf.answers import Interim
 from app.protocols.ietf.errors import InconsistentLength
 from app.protocols.ietf.transfer import Transfer
 from app.protocols.ietf.versions import InteropVersion
+from app.uploads.chunks import Chunks
 from app.uploads.service import UploadService
 
 
@@ -19,6 +20,7 @@ class Receiving:
     """One request's way into the core."""
 
     uploads: UploadService
+    chunks: Chunks
     version: InteropVersion
     interim: Interim
 
@@ -31,14 +33,14 @@ class Receiving:
             raise OffsetMismatch.of(expected=upload.offset, provided=transfer.offset)
         length = transfer.length(upload.length)
         if length is not None and upload.length is None:
-            upload = self.uploads.declare_length(upload, length)
+            upload = self.chunks.declare_length(upload, length)
         if transfer.is_last or transfer.content_length != 0:
             upload = self._append(upload, transfer, source)
         return self._completed(upload) if transfer.is_last else upload
 
     def _append(self, upload: Upload, transfer: Transfer, source: BodySource) -> Upload:
         try:
-            return self.uploads.append_at_offset(
+            return self.chunks.append_at_offset(
                 upload, transfer.offset, source, progress=self.interim.progress
             )
         except ChunkMismatch as error:
@@ -50,7 +52,7 @@ class Receiving:
     def _completed(self, upload: Upload) -> Upload:
         """After its last byte: a chunked body tells only here how long the file is."""
         if upload.length is None:
-            return self.uploads.declare_length(upload, upload.offset)
+            return self.chunks.declare_length(upload, upload.offset)
         if upload.offset != upload.length:
             raise InconsistentLength(
                 f"The upload ends at byte {upload.offset}, but has {upload.length} bytes."

@@ -161,7 +161,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
     try:
         if source.remaining != 0:
             _check_type()
-        return current_services().uploads.append_at_offset(upload, 0, checked(source))
+        return current_services().chunks.append_at_offset(upload, 0, checked(source))
     except UploadError:
         current_services().client_uploads.remove(upload)
         raise
@@ -184,8 +184,9 @@ def one(upload_id: str) -> BaseResponse:
 
 
 def _head(upload_id: str) -> Response:
-    uploads = current_services().uploads
-    upload = uploads.settle(uploads.get(current_owner(), parse_upload_id(upload_id)))
+    services = current_services()
+    upload = services.uploads.get(current_owner(), parse_upload_id(upload_id))
+    upload = services.chunks.wait_for_writer(upload)
     response = _printed(note_upload(upload), 200)
     metadata = upload.metadata
     if metadata is None:
@@ -201,15 +202,16 @@ def _head(upload_id: str) -> Response:
 def _patch(upload_id: str) -> Response:
     _check_type()
     offset = parse_number("Upload-Offset", request.headers.get("Upload-Offset"))
-    uploads = current_services().uploads
-    upload = note_upload(uploads.get(current_owner(), parse_upload_id(upload_id)))
+    services = current_services()
+    upload = note_upload(services.uploads.get(current_owner(), parse_upload_id(upload_id)))
     if upload.kind is UploadKind.CONCATENATION:
         raise Forbidden("A final upload gets its bytes from its parts.")
     if "Upload-Length" in request.headers:
         _check_offset(upload, offset)
         length = parse_number("Upload-Length", request.headers["Upload-Length"])
-        upload = uploads.declare_length(upload, length)
-    return _printed(uploads.append_at_offset(upload, offset, checked(open_body())), 204)
+        upload = services.chunks.declare_length(upload, length)
+    upload = services.chunks.append_at_offset(upload, offset, checked(open_body()))
+    return _printed(upload, 204)
 
 
 def _check_offset(upload: Upload, offset: int) -> None:

@@ -8,33 +8,35 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 
 from app.domain.errors import NoRoom, StorageFailed, UploadError
 from app.request.stages import Stage, stage
-from app.storage.base import Problem
-
-LOW_ROOM_BYTES = 1024 * 1024 * 1024
-"""Less free space than this is reported: it is about one video."""
 
 KEPT_FREE_BYTES = 16 * 1024 * 1024
 """No upload may take these: a database that cannot write stops every other one too."""
 
-NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
-"""With less than this, hardly a chunk can be taken."""
-
 _NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
-@contextmanager
-def disk_errors() -> Iterator[None]:
-    """Turns errors of the operating system into those of the domain."""
-    try:
-        yield
-    except OSError as error:
-        raise _as_upload_error(error) from error
+class disk_errors:  # noqa: N801 - reads as the statement it is used in
+    """`with disk_errors(): ...` turns errors of the operating system into those of the domain."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            raise _as_upload_error(error) from error
 
 
 def _as_upload_error(error: OSError) -> UploadError:
@@ -85,7 +87,7 @@ class Folder:
     @property
     def free_bytes(self) -> int:
         """Free space that this process may use."""
-        return _free_bytes(self.descriptor)
+        return _free(os.fstatvfs(self.descriptor))
 
     def require_room(self, length: int) -> None:
         """Raise `NoRoom` unless there are `length` bytes free, and some for the records besides."""
@@ -117,9 +119,9 @@ class Folder:
         raise FileNotFoundError(errno.ENOENT, "something else stands in its place")
 
     def let_group_read(self, name: str) -> None:
-        """Let the group that a file has read it, and reach it in the folder.
+        """Let the file's group read it, and find it in the folder.
 
-        The folder around it may be passed through, and not listed.
+        The group may pass through the folder above, but not list it.
         """
         descriptor = self.open_published(name)
         try:
@@ -155,15 +157,15 @@ class Folder:
             os.posix_fallocate(descriptor, 0, length)
 
     def room_check(self, descriptor: int) -> Callable[[int], None]:
-        """For a file of the folder that may grow: told how far it is written, raises `NoRoom`.
+        """Raises `NoRoom`, told how far a file that may grow is written, once the disk is full.
 
-        It does so where that is beyond what was allocated, and only the records' room is left.
+        That is where it is beyond what was allocated, and only the room of the records is left.
         """
         allocated = os.fstat(descriptor).st_size
 
         def check(position: int) -> None:
             # Asked of the file: it is on the folder's disk, and is asked once a block.
-            if position > allocated and _free_bytes(descriptor) < KEPT_FREE_BYTES:
+            if position > allocated and _free(os.fstatvfs(descriptor)) < KEPT_FREE_BYTES:
                 raise _no_room()
 
         return check
@@ -195,7 +197,7 @@ class Folder:
     def shift_times(self, seconds: float) -> None:
         """Move the time at which each file was last written, but not beyond now.
 
-        Another user's file keeps its own: it is none of ours.
+        Another user's file keeps its own.
         """
         for entry in self.entries():
             with suppress(FileNotFoundError, PermissionError):
@@ -203,12 +205,23 @@ class Folder:
                 os.utime(entry.name, (written, written), dir_fd=self.descriptor)
 
 
+def free_bytes(folder: Path) -> int:
+    """Free space for this process where a folder is, or is going to be; 0 if nobody can tell."""
+    for existing in (folder, *folder.parents):
+        try:
+            return _free(os.statvfs(existing))
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+    return 0
+
+
 def _no_room() -> NoRoom:
     return NoRoom("The disk of the server has not enough free space.")
 
 
-def _free_bytes(descriptor: int) -> int:
-    found = os.fstatvfs(descriptor)
+def _free(found: os.statvfs_result) -> int:
     return found.f_bavail * found.f_frsize
 
 
@@ -231,50 +244,3 @@ def _grant_in_parent(folder: int, bits: int) -> None:
 def _is_removed(descriptor: int) -> bool:
     """Whether a cleaner has removed the open folder, as happens to idle ones in /tmp."""
     return os.fstat(descriptor).st_nlink == 0
-
-
-def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> list[Problem]:
-    """What is wrong with a folder: not writable, (nearly) full, kept in memory.
-
-    Anyone may read it: it names no path.
-    """
-    name = f"the {role} folder"
-    try:
-        probe = f".probe-{os.getpid()}-{threading.get_ident()}"
-        with disk_errors():
-            os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
-            folder.remove(probe)
-    except (StorageFailed, NoRoom) as error:
-        return [Problem(f"{role}_not_writable", f"{name} cannot be written: {error}", True)]
-    free = folder.free_bytes
-    problems = []
-    if free < LOW_ROOM_BYTES:
-        problems.append(
-            Problem(
-                f"{role}_low_on_room",
-                f"{name} has {free // 1024**2} MiB free",
-                free < NO_ROOM_BYTES,
-            )
-        )
-    if warn_of_memory and _file_system_type(folder.path) in _MEMORY_FILE_SYSTEMS:
-        problems.append(
-            Problem(
-                f"{role}_in_memory",
-                f"{name} is kept in memory (tmpfs): uploads in progress use RAM and are "
-                "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk",
-                False,
-            )
-        )
-    return problems
-
-
-def _file_system_type(path: Path) -> str:
-    """Type of the file system `path` is on, from the longest matching mount point."""
-    resolved = path.resolve()
-    best, best_type = Path("/"), ""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mount_point, kind, *_ = line.split(" ")
-        point = Path(mount_point.encode().decode("unicode_escape"))
-        if resolved.is_relative_to(point) and len(point.parts) >= len(best.parts):
-            best, best_type = point, kind
-    return best_type

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from io import RawIOBase
-from typing import Any
 
 from app.domain.errors import BodyStalled, UploadError, UploadGone
 from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
+from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource
+from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
-from app.storage.base import BytesLost
-from app.uploads.receiver import Receiver, derived_key
+from app.storage.base import BytesLost, Store
+from app.uploads.completion import Completion
+from app.uploads.service import derived_key
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
 """Of longer files the SHA-256 is left to the background, as of those that come in chunks: the
@@ -50,14 +54,30 @@ class Kept:
     is_new: bool
 
 
-class WholeFiles(Receiver):
+class WholeFiles:
     """Receives files first and records them after, in one step: all of a file or nothing of it.
 
     The SHA-256 of one file is computed while the next one arrives, on another core.
     """
 
-    def __init__(self, *places: Any, **limits: Any) -> None:
-        super().__init__(*places, **limits)
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+        self,
+        records: UploadRecords,
+        store: Store,
+        *,
+        completion: Completion,
+        policy: UploadPolicy,
+        limits: BodyLimits,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._store = store
+        self._completion = completion
+        self._policy = policy
+        self._limits = limits
+        self._clock = clock
+        self._new_id = new_id
         # A cached_property would make two where two threads come first at once (Python 3.12).
         self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
@@ -73,13 +93,13 @@ class WholeFiles(Receiver):
         upload_id = parse_upload_id(self._new_id())
         try:
             if room:
-                self._store.reserve(upload_id, min(room, self._policy.max_length))
+                self._store.staging.reserve(upload_id, min(room, self._policy.max_length))
             limit = self._policy.max_length + 1 if source.remaining is None else source.remaining
-            length = self._store.receive(upload_id, source, limit, self._limits)
+            length = self._store.staging.receive(upload_id, source, limit, self._limits)
             self._policy.check_length(length)
             source.finish()
         except BaseException:
-            self._store.delete(upload_id)
+            self._store.library.delete(upload_id)
             raise
         return ReceivedFile(
             id=upload_id,
@@ -104,7 +124,7 @@ class WholeFiles(Receiver):
         """
         try:
             # Before its record: a power cut must not leave one that claims what is not there.
-            self._store.harden([file.id for file in files])
+            self._store.staging.sync([file.id for file in files])
             stored = self._add_all([self._upload_of(file) for file in files])
         except BaseException as error:
             for file in files:
@@ -117,7 +137,7 @@ class WholeFiles(Receiver):
     def open(self, file: ReceivedFile) -> RawIOBase:
         """Its bytes, from the first."""
         try:
-            return self._store.open_staged(file.id)
+            return self._store.staging.open(file.id)
         except BytesLost as error:
             raise _removed() from error
 
@@ -135,17 +155,17 @@ class WholeFiles(Receiver):
     def _open_stored(self, upload: Upload, start: int) -> RawIOBase:
         """The upload's bytes from `start`; it may be published at this moment."""
         with suppress(BytesLost):
-            staged = self._store.open_staged(upload.id)
+            staged = self._store.staging.open(upload.id)
             staged.seek(start)
             return staged
         try:
-            return self._store.open(upload.id, ByteRange(start, start))
+            return self._store.library.open(upload.id, ByteRange(start, start))
         except FileNotFoundError as error:
             raise UploadGone("The upload was removed while it was compared.") from error
 
     def drop(self, file: ReceivedFile) -> None:
         """Remove it."""
-        self._store.delete(file.id)
+        self._store.library.delete(file.id)
 
     def _begin_digest(self, upload_id: UploadId, length: int) -> Future[str] | None:
         if length > DIGEST_AT_ONCE_BYTES:
@@ -153,7 +173,7 @@ class WholeFiles(Receiver):
         return self._digesting.submit(self._digest, upload_id, length)
 
     def _digest(self, upload_id: UploadId, length: int) -> str:
-        with self._store.open_staged(upload_id) as file:
+        with self._store.staging.open(upload_id) as file:
             return digest_of(file, "sha256", length)
 
     def _upload_of(self, file: ReceivedFile) -> Upload:
@@ -180,14 +200,14 @@ class WholeFiles(Receiver):
     def _add_all(self, uploads: Sequence[Upload]) -> list[Upload]:
         """The uploads as they stand in the records, each new or the earlier one of its key.
 
-        One whose bytes a power cut took (see `boot_marker.py`) gives way to the new one.
+        One whose bytes a power cut took (see `storage/machine.py`) gives way to the new one.
         """
         stored = [upload for upload, _ in self._records.add_all(uploads)]
         lost = [upload for upload in stored if upload.state is UploadState.RECEIVING]
         for upload in lost:
             with suppress(IllegalTransition):  # Another has done it.
                 self._records.move(upload.id, UploadState.EXPIRED, self._clock())
-            self._store.delete(upload.id)
+            self._store.library.delete(upload.id)
         return [upload for upload, _ in self._records.add_all(uploads)] if lost else stored
 
     def _finish(

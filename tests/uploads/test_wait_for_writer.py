@@ -48,10 +48,10 @@ class Writer:
         assert self.source.is_stalled.wait(30)
 
     def _run(self) -> None:
-        service = self._world.service
+        chunks = self._world.chunks
         try:
-            current = service.get(ME, self._upload.id)
-            self.outcomes.append(service.append_at_offset(current, self._start, self.source))
+            current = self._world.service.get(ME, self._upload.id)
+            self.outcomes.append(chunks.append_at_offset(current, self._start, self.source))
         except UploadError as error:
             self.outcomes.append(error)
 
@@ -70,11 +70,11 @@ class Writer:
 def test_a_half_open_request_is_ended_and_what_it_brought_counts(world: World) -> None:
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417)
-    settled = world.service.settle(upload)
+    settled = world.chunks.wait_for_writer(upload)
     assert settled.offset == 417
     assert isinstance(writer.join(), WriterSuperseded)
     assert world.service.get(ME, upload.id) == settled
-    done = world.service.append_at_offset(settled, 417, body(417, 1000))
+    done = world.chunks.append_at_offset(settled, 417, body(417, 1000))
     assert world.content(done) == pattern(0, 1000)
 
 
@@ -90,22 +90,22 @@ def test_a_request_that_is_about_to_end_is_let_end(world: World) -> None:
             return super().readinto(buffer)
 
     offsets: list[int] = []
-    asking = Thread(target=lambda: offsets.append(world.service.settle(upload).offset))
+    asking = Thread(target=lambda: offsets.append(world.chunks.wait_for_writer(upload).offset))
     with pytest.raises(BodyTruncated):
-        world.service.append_at_offset(upload, 0, Leaving(pattern(0, 1000), (100,), cut_at=800))
+        world.chunks.append_at_offset(upload, 0, Leaving(pattern(0, 1000), (100,), cut_at=800))
     asking.join(30)
     assert offsets == [800]
 
 
 def test_an_upload_nobody_writes_to_is_as_it_is(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
-    assert world.service.settle(upload) == upload
+    assert world.chunks.wait_for_writer(upload) == upload
 
 
 def test_old_knowledge_is_brought_up_to_date(world: World) -> None:
     stale = world.create(1000)
     current = world.send_next(stale, 0, 300)
-    assert world.service.settle(stale) == current
+    assert world.chunks.wait_for_writer(stale) == current
 
 
 def test_a_writer_elsewhere_in_the_file_goes_on(world: World) -> None:
@@ -114,11 +114,11 @@ def test_a_writer_elsewhere_in_the_file_goes_on(world: World) -> None:
     elsewhere = StallingSource(pattern(700, 900), before=50)
     outcomes: list[Upload] = []
     thread = Thread(
-        target=lambda: outcomes.append(world.service.append(upload, 700, elsewhere)),
+        target=lambda: outcomes.append(world.chunks.append(upload, 700, elsewhere)),
     )
     thread.start()
     assert elsewhere.is_stalled.wait(30)
-    assert world.service.settle(upload).offset == 100
+    assert world.chunks.wait_for_writer(upload).offset == 100
     assert isinstance(writer.join(), WriterSuperseded)
     elsewhere.goes_on.set()
     thread.join(30)
@@ -130,7 +130,7 @@ def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) 
     stale = world.create(1000)
     world.send_next(stale, 0, 300)
     writer = Writer(world, stale, 300, 1000, before=55)
-    assert world.service.settle(stale).offset == 355
+    assert world.chunks.wait_for_writer(stale).offset == 355
     assert isinstance(writer.join(), WriterSuperseded)
 
 
@@ -138,41 +138,41 @@ def test_many_asking_at_once_all_get_the_exact_offset(world: World) -> None:
     """Also those that give way to a newer one, while the writer has not looked yet."""
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
-    outcomes = in_threads(6, lambda _: world.service.settle(upload).offset)
+    outcomes = in_threads(6, lambda _: world.chunks.wait_for_writer(upload).offset)
     assert outcomes == [417] * 6
     assert isinstance(writer.join(), WriterSuperseded)
 
 
 def test_an_upload_that_is_complete_or_held_is_not_disturbed(world: World) -> None:
     done, part = world.completed(100), world.held(0, 100)
-    assert world.service.settle(done) == done
-    assert world.service.settle(part) == part
+    assert world.chunks.wait_for_writer(done) == done
+    assert world.chunks.wait_for_writer(part) == part
 
 
 def test_an_upload_published_meanwhile_is_told_as_complete(world: World) -> None:
     stale = world.create(1000)
     world.send_next(stale, 0, 1000)
-    assert world.service.settle(stale).state is UploadState.COMPLETE
+    assert world.chunks.wait_for_writer(stale).state is UploadState.COMPLETE
 
 
 def test_an_upload_that_ended_meanwhile_is_gone(world: World) -> None:
     stale = world.create(1000)
     world.service.cancel(ME, stale.id)
     with pytest.raises(UploadGone):
-        world.service.settle(stale)
+        world.chunks.wait_for_writer(stale)
 
 
 def test_a_file_that_is_missing_is_found_by_the_next_chunk_and_not_before(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
     (world.staging / upload.id).unlink()
-    assert world.service.settle(upload) == upload
+    assert world.chunks.wait_for_writer(upload) == upload
     with pytest.raises(UploadGone):
         world.send_next(upload, 300, 400)
 
 
 def test_nothing_stays_locked(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
-    world.service.settle(upload)
-    with world.store.exclusive(upload.id, ByteRange(0, 1000), LIMITS):
+    world.chunks.wait_for_writer(upload)
+    with world.store.staging.writer(upload.id, ByteRange(0, 1000), LIMITS):
         pass
     assert world.content(world.send_next(upload, 300, 1000)) == pattern(0, 1000)

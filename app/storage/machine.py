@@ -1,12 +1,17 @@
-"""Knows how much of what the clock went on by was no time in which a client could have come back.
+"""What the machine did while no process of the server looked: restarts, and jumps of its clock.
+
+A restart shows in the kernel's boot id. With a durability below `chunk` the records may outlive
+bytes they speak of: a power cut loses what the kernel had not written yet.
 
 A machine without a battery starts with a wrong clock and sets it right later, an operator sets it
-by hand, a machine or a server is off for weeks. The clock is compared with the time since the
-machine started (CLOCK_BOOTTIME), which nobody sets, and which goes on while the machine sleeps.
+by hand, a machine or a server is off for weeks: time in which no client could have come back. The
+clock is therefore compared with the time since the machine started (CLOCK_BOOTTIME), which nobody
+sets, and which goes on while the machine sleeps.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -16,7 +21,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.storage.boot_marker import BOOT_ID
+from app.storage.base import Durability
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 COUNTED_GAP = timedelta(hours=1)
 """The most that counts between two looks, which are a minute apart while the server runs. More than
@@ -24,6 +31,35 @@ nothing, so that uploads also expire on a server that restarts all the time."""
 
 TOLERANCE = timedelta(seconds=1)
 """Smaller differences are how the two clocks are read, one after the other."""
+
+
+def after_restart_of_machine(
+    marker: Path,
+    durability: Durability,
+    forget_unsynced: Callable[[], None],
+    *,
+    boot_id_file: Path = BOOT_ID,
+) -> None:
+    """Call `forget_unsynced` if the machine restarted since bytes were taken without syncing them.
+
+    Every process calls this before it serves; they take turns, and only the first one finds
+    anything to do. `marker` is a file of ours that keeps the boot id and the durability.
+    """
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    boot_id = boot_id_file.read_text().strip()
+    with marker.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        old_boot_id, _, old_durability = file.read().strip().partition(" ")
+        has_unsynced = old_durability not in {"", Durability.CHUNK}
+        if old_boot_id == boot_id and (has_unsynced or old_durability == durability):
+            return  # A stricter setting does not reach the bytes taken before it.
+        if has_unsynced:
+            forget_unsynced()
+        file.truncate(0)
+        file.write(f"{boot_id} {durability}")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from app.domain.errors import (
     OffsetMismatch,
@@ -16,14 +17,15 @@ from app.domain.errors import (
     WriterSuperseded,
 )
 from app.domain.lifecycle import UploadState
-from app.domain.policy import check_chunk
+from app.domain.policy import UploadPolicy, check_chunk
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.source import BodySource, no_watch
+from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
-from app.storage.base import BytesLost, RangeWriter
-from app.uploads.receiver import Receiver
+from app.storage.base import BytesLost, RangeWriter, Staging
+from app.uploads.completion import Completion
 
 TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
 """For the rest of a body whose bytes a newer request brings: a dead connection goes at once."""
@@ -67,8 +69,25 @@ class Arrival:
             raise UploadComplete("Every byte of the upload has arrived already.")
 
 
-class Appender(Receiver):
+class Chunks:
     """Takes request bodies. Bytes first, record second: see `_write_gaps`."""
+
+    def __init__(
+        self,
+        records: UploadRecords,
+        staging: Staging,
+        *,
+        completion: Completion,
+        policy: UploadPolicy,
+        limits: BodyLimits,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._records = records
+        self._staging = staging
+        self._completion = completion
+        self._policy = policy
+        self._limits = limits
+        self._clock = clock
 
     def append(self, upload: Upload, start: int, source: BodySource) -> Upload:
         """Take all of `source` as the bytes from `start`; the upload as it is afterwards.
@@ -86,7 +105,7 @@ class Appender(Receiver):
                 upload = self._receive(upload, arrival)
             except WriterSuperseded:
                 upload = self._await_newer_writer(upload, arrival)
-        return self._finish_if_covered(upload)
+        return self._completion.finish(upload)
 
     def append_at_offset(
         self,
@@ -112,9 +131,26 @@ class Appender(Receiver):
             self._enlarge(upload, chunk.end)
         with self._completing(upload):
             upload = self._receive(upload, arrival)
-        return self._finish_if_covered(upload)
+        return self._completion.finish(upload)
 
-    def settle(self, upload: Upload) -> Upload:
+    def declare_length(self, upload: Upload, length: int) -> Upload:
+        """The upload, created without a length, with its room reserved; complete if that was all.
+
+        Raises `UploadConflict` where it has another length, `ChunkMismatch` where more bytes are
+        there already, `TooLarge`, `NoRoom`, `UploadGone`.
+        """
+        if upload.kind is UploadKind.CONCATENATION:
+            raise UploadConflict("The upload gets its length from other uploads.")
+        self._policy.check_length(length)
+        self._check_type(upload)
+        if upload.length is None:
+            upload.with_length(length, self._clock())  # Whether it may be; nothing is kept yet.
+            self._enlarge(upload, length)
+        return self._completion.finish(
+            self._records.declare_length(upload.id, length, self._clock())
+        )
+
+    def wait_for_writer(self, upload: Upload) -> Upload:
         """The upload with no request writing at its offset, which is exact to the byte.
 
         One that does is given a moment to end by itself, and then made to. A concatenation whose
@@ -127,7 +163,7 @@ class Appender(Receiver):
         while upload.state is UploadState.RECEIVING and upload.offset != offset:
             offset = upload.offset  # Where it has moved, another may write at the next byte.
             with suppress(BytesLost):  # Published or ended meanwhile: the record knows.
-                self._store.settle(upload.id, offset)
+                self._staging.wait_for_writer(upload.id, offset)
             upload = self._records.get(upload.id).require_present()
         return upload
 
@@ -137,7 +173,7 @@ class Appender(Receiver):
         Where the file is gone, making it anew would put zeros where its bytes were.
         """
         with suppress(BytesLost):  # Whoever writes or publishes next finds out why.
-            self._store.enlarge(upload.id, length)
+            self._staging.enlarge(upload.id, length)
 
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
         """What a request will write; one of unknown length may fill the file, or the limit."""
@@ -166,13 +202,8 @@ class Appender(Receiver):
             yield
         except UploadError:
             with suppress(UploadError):
-                self._finish_if_covered(self._records.get(upload.id))
+                self._completion.finish(self._records.get(upload.id))
             raise
-
-    def _finish_if_covered(self, upload: Upload) -> Upload:
-        if upload.state in {UploadState.VERIFYING, UploadState.HELD}:
-            return self._completion.finish(upload)
-        return upload
 
     def _receive(self, upload: Upload, arrival: Arrival) -> Upload:
         if arrival.is_needed_by(upload):
@@ -203,7 +234,7 @@ class Appender(Receiver):
     def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
         """After the file was not there: make it if no byte is missed, else give the upload up."""
         if not upload.received:
-            self._store.reserve(upload.id, upload.length or 0)
+            self._staging.reserve(upload.id, upload.length or 0)
         try:
             return self._write(upload, arrival)
         except BytesLost:
@@ -211,7 +242,7 @@ class Appender(Receiver):
 
     def _write(self, upload: Upload, arrival: Arrival) -> Upload:
         chunk = arrival.chunk
-        with self._store.exclusive(upload.id, chunk, self._limits) as writer:
+        with self._staging.writer(upload.id, chunk, self._limits) as writer:
             # Another request may have brought some of the bytes while this one waited its turn.
             upload = self._records.get(upload.id).require_present()
             arrival.check_offset(upload)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.storage import kernel_copy
-from app.storage.kernel_copy import copy_range
+from app.storage.local import library
+from app.storage.local.library import copy_range
 from tests.storage.sources import pattern
 
 REFUSALS = [errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM]
@@ -81,7 +81,7 @@ def test_a_source_that_is_too_short_says_how_much_there_was(files: Files) -> Non
 def test_more_than_one_call_takes_come_in_order(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_copy, "MOST_AT_ONCE", 777)
+    monkeypatch.setattr(library, "COPIED_AT_ONCE_BYTES", 777)
     assert copy_range(files.source, files.target, 3, 10_000) == 10_000
     assert files.path.read_bytes() == bytes(3) + pattern(0, 10_000)
 

@@ -24,8 +24,8 @@ from app.domain.upload import Upload
 from app.ingest.source import StreamSource, Watch, no_watch
 from app.storage.base import Durability
 from app.storage.local import LocalStore
-from app.uploads import whole
-from app.uploads.whole import Kept, ReceivedFile
+from app.uploads import files as whole_files
+from app.uploads.files import Kept, ReceivedFile
 from tests.storage.sources import PiecesSource, pattern
 from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 
@@ -65,7 +65,7 @@ def test_files_that_come_first_at_once_share_one_pool(
             time.sleep(0.1)
             super().__init__(*arguments, **names)
 
-    monkeypatch.setattr(whole, "ThreadPoolExecutor", SlowPool)
+    monkeypatch.setattr(whole_files, "ThreadPoolExecutor", SlowPool)
     received = in_threads(4, lambda _: receive(world, untold(10)))
     assert {type(each) for each in received} == {ReceivedFile}
     assert len(made) <= 1
@@ -117,7 +117,7 @@ def test_a_received_file_can_be_put_where_it_belongs(world: World) -> None:
     world.send(upload, 0, 300)
     received = receive(world, PiecesSource(pattern(300, 1000), is_told=False))
     with world.whole.open(received) as file:
-        done = world.service.append(upload, 300, StreamSource(file, received.length))
+        done = world.chunks.append(upload, 300, StreamSource(file, received.length))
     world.whole.drop(received)
     assert done.state is UploadState.COMPLETE
     assert world.content(done) == pattern(0, 1000)

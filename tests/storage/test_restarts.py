@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from app.storage import boot_marker
 from app.storage.base import Durability
-from app.storage.boot_marker import after_restart_of_machine
+from app.storage.machine import after_restart_of_machine
 
 
 class Machine:
     """Counts how often it had to forget; `boot` gives it another boot id."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.forgotten = 0
-        monkeypatch.setattr(boot_marker, "BOOT_ID", folder / "boot_id")
         self.boot("first")
 
     def boot(self, boot_id: str) -> None:
@@ -26,7 +24,12 @@ class Machine:
 
     def start(self, durability: Durability) -> int:
         """Start a process; how often was anything forgotten so far."""
-        after_restart_of_machine(self._folder / "data" / "boot", durability, self._forget)
+        after_restart_of_machine(
+            self._folder / "data" / "boot",
+            durability,
+            self._forget,
+            boot_id_file=self._folder / "boot_id",
+        )
         return self.forgotten
 
     def _forget(self) -> None:
@@ -34,9 +37,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path: Path) -> Machine:
     """A machine that has never run before."""
-    return Machine(tmp_path, monkeypatch)
+    return Machine(tmp_path)
 
 
 def test_a_first_start_and_a_restart_of_the_program_forget_nothing(machine: Machine) -> None:

@@ -1,0 +1,95 @@
+"""What is in the folders, and what is wrong with them: for housekeeping and health checks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from app.domain.errors import NoRoom, StorageFailed
+from app.storage.base import Problem, StagedFile
+from app.storage.local.folder import KEPT_FREE_BYTES, Folder, disk_errors
+
+LOW_ROOM_BYTES = 1024 * 1024 * 1024
+"""Less free space than this is reported: it is about one video."""
+
+NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
+"""With less than this, hardly a chunk can be taken."""
+
+_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+
+
+class LocalInspection:
+    """`Inspection` of both folders."""
+
+    def __init__(self, staging: Folder, library: Folder) -> None:
+        self._staging = staging
+        self._library = library
+
+    def staged(self) -> Iterator[StagedFile]:
+        """Files that have not been published."""
+        now = time.time()
+        for entry in self._staging.entries():
+            with suppress(FileNotFoundError):
+                yield StagedFile(entry.name, now - entry.stat().st_mtime)
+
+    def published(self) -> Iterator[str]:
+        """Keys of published files."""
+        return (entry.name for entry in self._library.entries() if entry.name[0] != ".")
+
+    def shift_activity(self, later: timedelta) -> None:
+        """Move the times of staged files, but not beyond now."""
+        with disk_errors():
+            self._staging.shift_times(later.total_seconds())
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the folders now. Anyone may read it: it names no path."""
+        return [
+            *_problems(self._staging, "staging", warn_of_memory=True),
+            *_problems(self._library, "library", warn_of_memory=False),
+        ]
+
+
+def _problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[Problem]:
+    reason = _why_not_writable(folder)
+    if reason is not None:
+        detail = f"the {role} folder cannot be written: {reason}"
+        yield Problem(f"{role}_not_writable", detail, is_fatal=True)
+        return
+    free = folder.free_bytes
+    if free < LOW_ROOM_BYTES:
+        detail = f"the {role} folder has {free // 1024**2} MiB free"
+        yield Problem(f"{role}_low_on_room", detail, is_fatal=free < NO_ROOM_BYTES)
+    if warn_of_memory and _file_system_type(folder.path) in _MEMORY_FILE_SYSTEMS:
+        detail = (
+            f"the {role} folder is kept in memory (tmpfs): uploads in progress use RAM and are "
+            "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk"
+        )
+        yield Problem(f"{role}_in_memory", detail, is_fatal=False)
+
+
+def _why_not_writable(folder: Folder) -> str | None:
+    probe = f".probe-{os.getpid()}-{threading.get_ident()}"
+    try:
+        with disk_errors():
+            os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
+            folder.remove(probe)
+    except (StorageFailed, NoRoom) as error:
+        return str(error)
+    return None
+
+
+def _file_system_type(path: Path) -> str:
+    """Type of the file system `path` is on, from the longest matching mount point."""
+    resolved = path.resolve()
+    best, best_type = Path("/"), ""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount_point, kind, *_ = line.split(" ")
+        point = Path(mount_point.encode().decode("unicode_escape"))
+        if resolved.is_relative_to(point) and len(point.parts) >= len(best.parts):
+            best, best_type = point, kind
+    return best_type

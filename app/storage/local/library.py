@@ -1,0 +1,185 @@
+"""Complete files: put together, published, read and deleted."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from io import FileIO
+
+from app.domain.ranges import ByteRange
+from app.request.stages import Stage, stage
+from app.storage.base import BytesLost, Durability
+from app.storage.local.folder import Folder, disk_errors
+from app.storage.local.range_lock import lock_range
+from app.storage.local.staging import LocalStaging, incoming_name
+
+WHOLE_FILE = ByteRange(0, 1 << 61)
+"""Covers any file, and stays below the offset of takeover requests."""
+
+COPIED_AT_ONCE_BYTES = 1 << 30
+"""Bytes of one call; the kernel itself ends each a little below 2 GiB."""
+
+_CANNOT_COPY_RANGE = frozenset(
+    {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
+)
+"""How file systems say that they cannot copy a range, or not to that other file system; containers
+that do not know the call say EPERM."""
+
+
+class LocalLibrary:
+    """`Library` in a folder."""
+
+    def __init__(self, staging: LocalStaging, folder: Folder, durability: Durability) -> None:
+        self._staging = staging
+        self._folder = folder
+        self._durability = durability
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Copy the parts, inside the kernel, one behind the other."""
+        try:
+            with self._staging.opened(key) as descriptor, disk_errors():
+                lock_range(descriptor, WHOLE_FILE, gives_way=False)
+                if self._folder.has(key):
+                    self._staging.remove(key)
+                elif self._staging.folder.has(key):
+                    self._copy_parts(parts, descriptor)
+        except BytesLost:
+            if not self._folder.has(key):
+                raise
+
+    def publish(self, key: str, length: int) -> None:
+        """Rename into the library, after a copy where that is on another file system."""
+        self._publish(key, length, is_synced=False)
+        self._sync_names()
+
+    def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
+        """The same for several synced files; one sync makes all their names durable."""
+        for key, length in files:
+            self._publish(key, length, is_synced=True)
+        self._sync_names()
+
+    def open(self, key: str, span: ByteRange) -> FileIO:
+        """A published file that stands at `span.start`."""
+        file = FileIO(self._folder.open_published(key), "rb")
+        file.seek(span.start)
+        return file
+
+    def let_group_read(self, key: str) -> None:
+        """Let another program of this one's group read a file; `FileNotFoundError` if none.
+
+        For servers that send files themselves. Only a store on a local disk can.
+        """
+        self._folder.let_group_read(key)
+
+    def delete(self, key: str) -> None:
+        """Remove the published file, and what is staged."""
+        with disk_errors():
+            self._folder.remove(key)
+        self._staging.remove(key)
+
+    def _publish(self, key: str, length: int, *, is_synced: bool) -> None:
+        try:
+            with self._staging.opened(key) as descriptor:
+                lock_range(descriptor, WHOLE_FILE, gives_way=False)
+                if self._folder.has(key):  # This is room that someone made too late.
+                    self._staging.remove(key)
+                else:
+                    self._publish_locked(key, length, descriptor, is_synced=is_synced)
+        except BytesLost:
+            if not self._folder.has(key):
+                raise
+
+    def _publish_locked(self, key: str, length: int, descriptor: int, *, is_synced: bool) -> None:
+        size = os.fstat(descriptor).st_size
+        if size < length or not self._staging.folder.has(key):
+            raise BytesLost(f"{key} has only {size} of {length} bytes")
+        with disk_errors():
+            if size > length:
+                os.ftruncate(descriptor, length)
+            if not is_synced:
+                self._sync_file(descriptor)
+            try:
+                self._rename_or_copy(key, length, descriptor)
+            except FileNotFoundError as error:  # Cancelled or deleted a moment ago.
+                raise BytesLost(key) from error
+
+    def _rename_or_copy(self, key: str, length: int, descriptor: int) -> None:
+        try:
+            self._staging.folder.move(key, self._folder, key)
+        except OSError as error:
+            # Two mounts of one file system look like one, and still do not rename.
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy_and_rename(key, length, descriptor)
+
+    def _copy_and_rename(self, key: str, length: int, descriptor: int) -> None:
+        target = self._folder.open(incoming_name(key), os.O_WRONLY | os.O_CREAT)
+        try:
+            self._folder.allocate_open(target, length)
+            os.ftruncate(target, length)
+            if copy_range(descriptor, target, 0, length) < length:
+                raise BytesLost(f"{key} was cut short while it was copied")
+            self._sync_file(target)
+        finally:
+            os.close(target)
+        self._folder.move(incoming_name(key), self._folder, key)
+        self._staging.folder.remove(key)
+
+    def _copy_parts(self, parts: Sequence[tuple[str, int]], target: int) -> None:
+        position = 0
+        for part, length in parts:
+            source = self._open_any(part)
+            try:
+                if copy_range(source, target, position, length) < length:
+                    raise BytesLost(f"{part} has fewer than {length} bytes")
+            finally:
+                os.close(source)
+            position += length
+
+    def _open_any(self, key: str) -> int:
+        try:
+            return self._staging.descriptor(key, os.O_RDONLY)
+        except BytesLost as error:
+            with disk_errors():
+                try:
+                    return self._folder.open(key, os.O_RDONLY)
+                except FileNotFoundError:
+                    raise error from None
+
+    def _sync_file(self, descriptor: int) -> None:
+        if self._durability is not Durability.NONE:
+            with stage(Stage.SYNC):
+                os.fsync(descriptor)
+
+    def _sync_names(self) -> None:
+        if self._durability is not Durability.NONE:
+            with disk_errors():
+                self._folder.sync()
+
+
+def copy_range(source: int, target: int, position: int, length: int) -> int:
+    """Copy the first `length` bytes of `source` to `target` at `position`; how many there were.
+
+    Fewer than `length` mean that the source is shorter. Where the file system can (XFS, Btrfs),
+    the two share the blocks and nothing is copied; elsewhere the kernel copies.
+    """
+    copied = 0
+    with stage(Stage.WRITE):
+        while copied < length:
+            count = _copy_some(source, target, copied, position + copied, length - copied)
+            if count == 0:
+                break
+            copied += count
+    return copied
+
+
+def _copy_some(source: int, target: int, start: int, position: int, length: int) -> int:
+    count = min(length, COPIED_AT_ONCE_BYTES)
+    try:
+        return os.copy_file_range(source, target, count, start, position)
+    except OSError as error:
+        if error.errno not in _CANNOT_COPY_RANGE:
+            raise
+    os.lseek(target, position, os.SEEK_SET)
+    return os.sendfile(target, source, start, count)

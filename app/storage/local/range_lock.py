@@ -1,0 +1,134 @@
+"""One writer a range, across threads and processes, with the newest winning.
+
+Open-file-description locks (Linux 3.15) belong to an open file, cover a byte range, and die with
+the descriptor: nothing stale survives a killed process. A writer holds the lock on its range. A
+newer one that wants the range makes a *takeover request*: it takes a shared lock on the same range
+far beyond any file's end, which the holder looks for between blocks; it then stops and lets go.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.domain.errors import ServerBusy, WriterSuperseded
+from app.domain.ranges import ByteRange
+from app.request.slots import without_slot
+
+REQUEST_OFFSET = 1 << 62
+"""Where takeover requests are locked: locks may stand beyond the end of a file, and no file is so
+long."""
+
+TAKEOVER_SECONDS = 20.0
+"""How long to wait for an older writer. It looks for takeover requests while bytes flow, and twice
+a second while none do, then makes what it has durable; beyond this the disk hangs and the newcomer
+is told to come again."""
+
+ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
+"""Where those who wait lock the microsecond they came at."""
+
+_LAST_ARRIVAL = 1 << 60
+_POLL_SECONDS = 0.005
+_LEAVING_POLLS = 100
+_FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid
+
+
+def _lock_call(descriptor: int, command: int, kind: int, start: int, span: ByteRange) -> int:
+    # A length of 0 would mean "to the end of everything": an empty range locks one byte.
+    request = _FLOCK.pack(kind, 0, start + span.start, max(span.length, 1), 0)
+    answer = fcntl.fcntl(descriptor, command, request)
+    found: int = _FLOCK.unpack(answer)[0]
+    return found
+
+
+def is_takeover_requested(descriptor: int, span: ByteRange) -> bool:
+    """Whether a newer writer waits for bytes of `span`, which this descriptor has locked."""
+    found = _lock_call(descriptor, fcntl.F_OFD_GETLK, fcntl.F_WRLCK, REQUEST_OFFSET, span)
+    return found != fcntl.F_UNLCK
+
+
+def lock_range(
+    descriptor: int,
+    span: ByteRange,
+    *,
+    gives_way: bool = True,
+    patience_seconds: float = 0.0,
+    takeover_seconds: float = TAKEOVER_SECONDS,
+) -> None:
+    """Lock `span` of a file open for reading and writing; closing the descriptor unlocks it.
+
+    A writer that holds it is told to stop once `patience_seconds` are over. Of several who wait
+    the newest gets it; one that `gives_way` raises `WriterSuperseded` then. Raises `ServerBusy`
+    when the older writer has not let go `takeover_seconds` after it was told.
+    """
+    if _try_lock(descriptor, span):
+        return
+    with without_slot():  # Whoever holds the range may need the slot to notice, and to let go.
+        if not wait_for_range(descriptor, span, patience_seconds):
+            deadline = time.monotonic() + takeover_seconds
+            _take_over(descriptor, span, deadline=deadline, gives_way=gives_way)
+
+
+def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
+    """Wait this long without telling anyone; whether the range was let go of and is locked."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        if _try_lock(descriptor, span):
+            return True
+    return False
+
+
+def _try_lock(descriptor: int, span: ByteRange) -> bool:
+    try:
+        _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, 0, span)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _take_over(descriptor: int, span: ByteRange, *, deadline: float, gives_way: bool) -> None:
+    with _takeover_request(descriptor, span) as arrival:
+        while not _try_lock(descriptor, span):
+            if gives_way and _has_newer(descriptor, span, arrival):
+                raise WriterSuperseded("A newer request waits for the same bytes.")
+            if time.monotonic() > deadline:
+                raise ServerBusy("An older request still writes these bytes.")
+            time.sleep(_POLL_SECONDS)
+        if gives_way:
+            _let_older_ones_leave(descriptor, span)
+
+
+@contextmanager
+def _takeover_request(descriptor: int, span: ByteRange) -> Iterator[int]:
+    """Ask for `span`; gives the moment of arrival, which is locked too, for others to compare."""
+    arrival = time.monotonic_ns() // 1000  # One clock for all processes of the machine.
+    mine = ByteRange(arrival, arrival + 1)
+    _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, ARRIVAL_OFFSET, mine)
+    _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, REQUEST_OFFSET, span)
+    try:
+        yield arrival
+    finally:
+        _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, REQUEST_OFFSET, span)
+        _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ARRIVAL_OFFSET, mine)
+
+
+def _has_newer(descriptor: int, span: ByteRange, arrival: int) -> bool:
+    """Whether someone who came later waits too.
+
+    Arrivals are of the whole file; the request tells that another waits for these bytes.
+    """
+    later = ByteRange(arrival + 1, _LAST_ARRIVAL)
+    found = _lock_call(descriptor, fcntl.F_OFD_GETLK, fcntl.F_WRLCK, ARRIVAL_OFFSET, later)
+    return found != fcntl.F_UNLCK and is_takeover_requested(descriptor, span)
+
+
+def _let_older_ones_leave(descriptor: int, span: ByteRange) -> None:
+    # Their requests would look like those of newer writers; they see ours within a poll.
+    for _ in range(_LEAVING_POLLS):
+        if not is_takeover_requested(descriptor, span):
+            return
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,161 @@
+"""Files that are still being received: their room, their writers, their way to the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from io import FileIO
+
+from app.domain.errors import WriterSuperseded
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.source import BodySource
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
+from app.storage.base import BytesLost, Durability
+from app.storage.local.folder import Folder, disk_errors
+from app.storage.local.range_lock import lock_range, wait_for_range
+from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
+
+WRITER_ENDS_SECONDS = 0.3
+"""A request whose client has gone reads what the network still holds, and ends, well within it."""
+
+TAKE_OVER_SECONDS = 2.0
+"""A request that is told to stop looks at least twice a second, and then makes durable what it
+has."""
+
+SYNCS_AT_ONCE = 8
+"""Files of one group made durable side by side."""
+
+
+class LocalStaging:
+    """`Staging` in a folder; where the library is on another disk, with room reserved there."""
+
+    def __init__(
+        self, folder: Folder, library: Folder, durability: Durability, checkpoints: Checkpoints
+    ) -> None:
+        self.folder = folder
+        self._library = library
+        self._durability = durability
+        self._checkpoints = checkpoints
+        self._syncing = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
+
+    def reserve(self, key: str, length: int) -> None:
+        """Allocate the blocks of a file, so that later writes find their room."""
+        had_room = self.folder.has(key)
+        try:
+            with disk_errors():
+                self.folder.allocate(key, length)
+                if not self._is_on_disk_of_library:
+                    self._library.allocate(incoming_name(key), length)
+                if self._durability is Durability.CHUNK:
+                    self.folder.sync()
+            if self._library.has(key):  # Published by another who was faster.
+                self.remove(key)
+        except BaseException:
+            if not had_room:  # Otherwise there may be bytes in it.
+                self.remove(key)
+            raise
+
+    def enlarge(self, key: str, length: int) -> None:
+        """Allocate more blocks for a file that is there."""
+        with self.opened(key) as descriptor, disk_errors():
+            self.folder.allocate_open(descriptor, length)
+            if not self._is_on_disk_of_library:
+                self._library.allocate(incoming_name(key), length)
+
+    @contextmanager
+    def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[LocalRangeWriter]:
+        """Lock a range of the file, and write it while the context lasts."""
+        with self.opened(key) as descriptor:
+            lock_range(descriptor, span)
+            yield LocalRangeWriter(
+                descriptor,
+                span,
+                limits=limits,
+                durability=self._durability,
+                checkpoints=self._checkpoints,
+                check_room=self.folder.room_check(descriptor),
+            )
+
+    def wait_for_writer(self, key: str, position: int) -> None:
+        """Return once the lock on the byte at `position` is free."""
+        byte = ByteRange(position, position + 1)
+        with self.opened(key) as descriptor:
+            try:
+                lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)
+            except WriterSuperseded:
+                # Mostly by another request that waits like this one: it ends the older writer for
+                # both. A newer writer need not be waited for to its end.
+                with without_slot():
+                    wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
+
+    def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
+        """Write a new file, of whatever length, without locks; its length."""
+        self.folder.require_room(0)
+        with self.opened(key, os.O_RDWR | os.O_CREAT) as descriptor, disk_errors():
+            copy = FileCopy(descriptor, ByteRange(0, limit), limits)
+            check_room = self.folder.room_check(descriptor)
+            is_synced = self._durability is not Durability.NONE
+            writeback = Writeback(descriptor, 0, is_wanted=is_synced)
+
+            def watch() -> None:
+                check_room(copy.position)
+                writeback.follow(copy.position)
+
+            copy.run(source, watch)
+            os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
+            writeback.catch_up(copy.position)
+            return copy.position
+
+    def sync(self, keys: Sequence[str]) -> None:
+        """Make files durable side by side: they share the disk's waits, as far as it can."""
+        if self._durability is not Durability.NONE:
+            with stage(Stage.SYNC):
+                for _ in self._syncing.map(self._sync_one, keys):
+                    pass
+
+    def open(self, key: str) -> FileIO:
+        """A file from its start."""
+        return FileIO(self.descriptor(key, os.O_RDONLY), "rb")
+
+    def remove(self, key: str) -> None:
+        """Remove a file and its room in the library.
+
+        The file goes last: by it housekeeping finds what a crash leaves behind.
+        """
+        with disk_errors():
+            self._library.remove(incoming_name(key))
+            self.folder.remove(key)
+
+    def descriptor(self, key: str, flags: int) -> int:
+        """A descriptor of the file; raises `BytesLost` where it is not there."""
+        with disk_errors():
+            try:
+                return self.folder.open(key, flags)
+            except FileNotFoundError as error:
+                raise BytesLost(key) from error
+
+    @contextmanager
+    def opened(self, key: str, flags: int = os.O_RDWR) -> Iterator[int]:
+        """A descriptor of the file while the context lasts; raises as `descriptor` does."""
+        descriptor = self.descriptor(key, flags)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _is_on_disk_of_library(self) -> bool:
+        return self.folder.device == self._library.device
+
+    def _sync_one(self, key: str) -> None:
+        with self.opened(key) as descriptor, disk_errors():
+            os.fdatasync(descriptor)
+
+
+def incoming_name(key: str) -> str:
+    """What a file is called in the library while it is not complete there."""
+    return f".{key}.incoming"
