@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,8 +28,9 @@ WIDTH, HEIGHT, CAPTION_HEIGHT = 860, 740, 56
 """Of the page and of the line below it, in CSS pixels; a pixel of these is two of the picture."""
 
 SCALE = 2
+STEP_PERCENT = 2
 MOVING_SECONDS = 0.12
-"""How long a frame is shown while something moves."""
+"""How far an upload has to move for the next frame, and how long each is shown."""
 
 Scheme = Literal["light", "dark"]
 CAPTION_COLOURS: dict[Scheme, tuple[str, str]] = {
@@ -41,7 +43,7 @@ OLDER_VIDEOS = {"Harbour at dawn, drone.mp4": 77, "Graph algorithms, lecture 7.m
 """Names and lengths in MiB."""
 
 FILM = ("Alpine crossing, day 2.mp4", 240)
-BYTES_PER_SECOND = 14 * MIB
+BYTES_PER_SECOND = 10 * MIB
 
 
 @dataclass
@@ -60,10 +62,15 @@ class Recording:
         self.frames.append((path, self.caption, seconds))
 
     def follow(self, row: Locator, percent: float) -> None:
-        """Add frames until so much has arrived."""
-        while self.page.progress(row) < percent and not is_complete(row):
+        """Add a frame for every step, until so much has been sent."""
+        wanted = 0.0
+        while wanted < percent and not is_complete(row):
+            self.page.wait_until(partial(self._has_reached, row, wanted), f"{wanted} % sent")
             self.take(MOVING_SECONDS)
-            self.page.page.wait_for_timeout(250)
+            wanted = self.page.sent(row) + STEP_PERCENT
+
+    def _has_reached(self, row: Locator, percent: float) -> bool:
+        return is_complete(row) or self.page.sent(row) >= percent
 
 
 def is_complete(row: Locator) -> bool:
@@ -130,7 +137,7 @@ def drop(recording: Recording, film: Path) -> None:
     recording.take(0.8)
     page.drop(film)
     expect(page.row(film)).to_be_visible()
-    recording.caption = "Each chunk is safe on the server's disk before it counts"
+    recording.caption = "Light is sent, solid is safe on the server's disk"
     recording.follow(page.row(film), 45)
 
 
@@ -165,11 +172,11 @@ def play(recording: Recording, film: Path) -> None:
     video.evaluate("(video) => { video.controls = false; video.pause(); }")
     recording.caption = "Ready to watch"
     for step in range(16):
-        time = step * 0.25
+        time = step * 0.25 + 0.01
         video.evaluate(
             "(video, time) => new Promise((done) => {"
             " video.onseeked = done; video.currentTime = time; })",
-            time + 0.01,
+            time,
         )
         recording.take(0.16)
 
