@@ -60,16 +60,17 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
     wanted; None wants all there is.
     """
 
-    __slots__ = ("_block", "_is_small", "_wanted")
+    __slots__ = ("_block", "_is_small", "_pool", "_wanted")
 
-    def __init__(self, wanted: int | None) -> None:
+    def __init__(self, wanted: int | None, pool: BlockPool = _blocks) -> None:
         self._wanted = wanted
+        self._pool = pool
 
     def __enter__(self) -> memoryview:
         is_small = self._wanted is not None and self._wanted <= SMALL_BLOCK_BYTES
         self._is_small = is_small or not _has_free_block()
         try:
-            self._block = (_small_blocks if self._is_small else _blocks).take()
+            self._block = (_small_blocks if self._is_small else self._pool).take()
         except BaseException:
             self._let_next()
             raise
@@ -81,7 +82,7 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        (_small_blocks if self._is_small else _blocks).give_back(self._block)
+        (_small_blocks if self._is_small else self._pool).give_back(self._block)
         self._let_next()
 
     def _let_next(self) -> None:

@@ -62,16 +62,16 @@ def new_checksum(algorithm: str) -> Checksum:
     return Crc32() if algorithm == "crc32" else new_hash(algorithm, usedforsecurity=False)
 
 
-def digest_of(file: RawIOBase, algorithm: str, length: int) -> str:
+def digest_of(file: RawIOBase, algorithm: str, length: int, *, read_bytes: int = READ_BYTES) -> str:
     """The digest, in hexadecimal, of the next `length` bytes of a file.
 
     Raises `FileTooShort` where there are fewer, and `StorageFailed` where the disk fails.
     """
-    checksum, buffer = new_checksum(algorithm), memoryview(bytearray(READ_BYTES))
+    checksum, buffer = new_checksum(algorithm), memoryview(bytearray(read_bytes))
     missing = length
     with stage(Stage.HASH):
         while missing:
-            count = _read_some(file, buffer[: min(missing, READ_BYTES)])
+            count = _read_some(file, buffer[: min(missing, read_bytes)])
             if count == 0:
                 raise FileTooShort(f"The file has only {length - missing} of {length} bytes.")
             checksum.update(buffer[:count])

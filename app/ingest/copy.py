@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from app.domain.errors import BodyStalled
 from app.domain.ranges import ByteRange
@@ -22,34 +23,39 @@ GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """How long a thread waits for a client. Beyond either limit the copy raises `BodyStalled`."""
+    """How long a thread waits for a client. Beyond either limit the copy raises `BodyStalled`.
+
+    `clock` returns seconds, and never goes back.
+    """
 
     idle_seconds: float
     minimum_bytes_per_second: float
+    clock: Callable[[], float] = time.monotonic
 
 
-@dataclass(slots=True)
 class Pace:
     """Measures one transfer against its limits."""
 
-    limits: BodyLimits
-    started: float = field(default_factory=time.monotonic)
-    last_arrival: float = field(default_factory=time.monotonic)
-    arrived: int = 0
+    __slots__ = ("_arrived", "_last_arrival", "_limits", "_started")
+
+    def __init__(self, limits: BodyLimits) -> None:
+        self._limits = limits
+        self._started = self._last_arrival = limits.clock()
+        self._arrived = 0
 
     def saw(self, count: int) -> None:
         """Note what arrived since the last call; raises `BodyStalled` beyond a limit."""
-        now = time.monotonic()
+        limits = self._limits
+        now = limits.clock()
         if count:
-            self.last_arrival = now
-            self.arrived += count
-        elif now - self.last_arrival > self.limits.idle_seconds:
-            raise BodyStalled(f"No byte arrived for {self.limits.idle_seconds:g} seconds.")
-        elapsed = now - self.started - GRACE_SECONDS
-        if elapsed > 0 and self.arrived < elapsed * self.limits.minimum_bytes_per_second:
+            self._last_arrival = now
+            self._arrived += count
+        elif now - self._last_arrival > limits.idle_seconds:
+            raise BodyStalled(f"No byte arrived for {limits.idle_seconds:g} seconds.")
+        elapsed = now - self._started - GRACE_SECONDS
+        if elapsed > 0 and self._arrived < elapsed * limits.minimum_bytes_per_second:
             raise BodyStalled(
-                f"The body came at less than {self.limits.minimum_bytes_per_second:g} "
-                "bytes per second."
+                f"The body came at less than {limits.minimum_bytes_per_second:g} bytes per second."
             )
 
 
@@ -110,9 +116,10 @@ class FileCopy:
     def _fill_and_write(
         self, block: memoryview, source: BodySource, pace: Pace, watch: Watch
     ) -> bool:
-        filled, deadline = 0, time.monotonic() + BLOCK_SECONDS
+        clock = self._limits.clock
+        filled, deadline = 0, clock() + BLOCK_SECONDS
         try:
-            while filled < len(block) and time.monotonic() < deadline:
+            while filled < len(block) and clock() < deadline:
                 count = source.readinto(block[filled:])
                 if count == 0:
                     return True

@@ -85,13 +85,17 @@ _idle: deque[Pipe] = deque()
 class empty_pipe:  # noqa: N801 - reads as the statement it is used in
     """A pipe to be left empty. After an error it is closed: leftovers would head another body."""
 
-    __slots__ = ("_pipe",)
+    __slots__ = ("_idle", "_pipe", "_size")
+
+    def __init__(self, idle: deque[Pipe] = _idle, *, size: int = PIPE_BYTES) -> None:
+        self._idle = idle
+        self._size = size
 
     def __enter__(self) -> Pipe:
         try:
-            self._pipe = _idle.pop()
+            self._pipe = self._idle.pop()
         except IndexError:
-            self._pipe = _open_pipe()
+            self._pipe = _open_pipe(self._size)
         return self._pipe
 
     def __exit__(
@@ -102,14 +106,14 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
     ) -> None:
         # One of little use is not kept: it would be the next one's, whatever others there are.
         is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
-        if is_useful and len(_idle) < KEPT_PIPES:
-            _idle.append(self._pipe)
+        if is_useful and len(self._idle) < KEPT_PIPES:
+            self._idle.append(self._pipe)
         else:
             self._pipe.close()
 
 
-def _open_pipe() -> Pipe:
+def _open_pipe(size: int) -> Pipe:
     reader, writer = os.pipe()
     with suppress(OSError):
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, size)
     return Pipe(reader, writer, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))

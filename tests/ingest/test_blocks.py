@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.ingest import blocks
 from app.ingest.blocks import (
     BLOCK_BYTES,
     KEPT_BLOCKS,
@@ -19,12 +18,10 @@ from app.ingest.blocks import (
 )
 
 
-@pytest.fixture(autouse=True)
-def pool(monkeypatch: pytest.MonkeyPatch) -> BlockPool:
+@pytest.fixture
+def pool() -> BlockPool:
     """A fresh pool of blocks."""
-    pool = BlockPool(BLOCK_BYTES, kept=KEPT_BLOCKS)
-    monkeypatch.setattr(blocks, "_blocks", pool)
-    return pool
+    return BlockPool(BLOCK_BYTES, kept=KEPT_BLOCKS)
 
 
 @pytest.mark.parametrize(
@@ -45,15 +42,15 @@ def test_beside_many_others_a_request_gets_a_small_block() -> None:
         assert len(block) == BLOCK_BYTES
 
 
-def test_a_block_is_reused_even_after_an_error() -> None:
+def test_a_block_is_reused_even_after_an_error(pool: BlockPool) -> None:
     def fail() -> None:
-        with borrowed_block(None) as block:
+        with borrowed_block(None, pool) as block:
             block[:4] = b"mark"
             raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
         fail()
-    with borrowed_block(None) as block:
+    with borrowed_block(None, pool) as block:
         assert bytes(block[:4]) == b"mark"
 
 
@@ -66,9 +63,9 @@ def test_a_failed_borrow_does_not_use_up_a_block(
     with monkeypatch.context() as full:
         full.setattr(pool, "take", fail)
         for _ in range(MOST_BLOCKS):
-            with pytest.raises(MemoryError), borrowed_block(None):
+            with pytest.raises(MemoryError), borrowed_block(None, pool):
                 pass
-    with borrowed_block(None) as block:
+    with borrowed_block(None, pool) as block:
         assert len(block) == BLOCK_BYTES
 
 
@@ -90,6 +87,6 @@ def test_processes_do_not_share_a_block() -> None:
 def test_only_a_few_of_many_blocks_are_kept(pool: BlockPool) -> None:
     with ExitStack() as stack:
         for _ in range(MOST_BLOCKS):
-            stack.enter_context(borrowed_block(None))[:4] = b"mark"
+            stack.enter_context(borrowed_block(None, pool))[:4] = b"mark"
     taken = [pool.take() for _ in range(MOST_BLOCKS)]
     assert sum(bytes(block[:4]) == b"mark" for block in taken) == KEPT_BLOCKS

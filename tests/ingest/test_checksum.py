@@ -9,7 +9,6 @@ from zlib import crc32
 import pytest
 
 from app.domain.errors import DigestMismatch, StorageFailed
-from app.ingest import checksum
 from app.ingest.checksum import ALGORITHMS, FileTooShort, digest_of, new_checksum
 from app.ingest.source import DigestSource, HashingSource, StreamSource
 from tests.storage.sources import pattern
@@ -60,15 +59,12 @@ def test_other_algorithm_names_are_unknown(name: str) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 999, 1000, 1900])
-def test_the_digest_of_a_file_covers_its_next_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
-) -> None:
-    monkeypatch.setattr(checksum, "READ_BYTES", 64)
+def test_the_digest_of_a_file_covers_its_next_bytes(tmp_path: Path, length: int) -> None:
     path = tmp_path / "file"
     path.write_bytes(pattern(0, 2000))
     with FileIO(path) as file:
         file.seek(100)
-        found = digest_of(file, "sha256", length)
+        found = digest_of(file, "sha256", length, read_bytes=64)
     assert found == hashlib.sha256(pattern(100, 100 + length)).hexdigest()
 
 

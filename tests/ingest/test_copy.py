@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +10,11 @@ from hypothesis import strategies as st
 
 from app.domain.errors import BodyStalled, BodyTruncated
 from app.domain.ranges import ByteRange
-from app.ingest import copy
 from app.ingest.blocks import BLOCK_BYTES
-from app.ingest.copy import GRACE_SECONDS, BodyLimits, FileCopy, Pace, discard
+from app.ingest.copy import GRACE_SECONDS, BodyLimits, FileCopy, discard
 from tests.storage.sources import PiecesSource, pattern
 
 PATIENT = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
-STRICT = BodyLimits(idle_seconds=5.0, minimum_bytes_per_second=100.0)
 
 
 def nothing() -> None:
@@ -35,16 +32,12 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    # The default factories of `Pace` hold the function itself, so the class is given another.
-    monkeypatch.setattr(copy, "time", SimpleNamespace(monotonic=clock.monotonic))
+def clock() -> Clock:
+    return Clock()
 
-    def pace(limits: BodyLimits) -> Pace:
-        return Pace(limits, started=clock.now, last_arrival=clock.now)
 
-    monkeypatch.setattr(copy, "Pace", pace)
-    return clock
+def strict(clock: Clock) -> BodyLimits:
+    return BodyLimits(5.0, 100.0, clock.monotonic)
 
 
 class TimedSource(PiecesSource):
@@ -73,7 +66,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
 
 def test_a_body_that_stays_idle_too_long_has_stalled(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 1000, [(0.5, 10), *[(0.5, None)] * 12])
-    transfer = FileCopy(descriptor, ByteRange(0, 1000), STRICT)
+    transfer = FileCopy(descriptor, ByteRange(0, 1000), strict(clock))
     with pytest.raises(BodyStalled, match="5 seconds"):
         transfer.run(source, nothing)
     assert transfer.position == 10
@@ -82,14 +75,14 @@ def test_a_body_that_stays_idle_too_long_has_stalled(clock: Clock, descriptor: i
 
 def test_ticks_within_the_idle_limit_are_not_a_stall(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 5000, [(0.5, 1000), *[(0.5, None)] * 9])
-    transfer = FileCopy(descriptor, ByteRange(0, 5000), STRICT)
+    transfer = FileCopy(descriptor, ByteRange(0, 5000), strict(clock))
     transfer.run(source, nothing)
     assert transfer.position == 5000
 
 
 def test_a_body_that_trickles_has_stalled(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 100_000, [(1.0, 10)])
-    transfer = FileCopy(descriptor, ByteRange(0, 100_000), STRICT)
+    transfer = FileCopy(descriptor, ByteRange(0, 100_000), strict(clock))
     with pytest.raises(BodyStalled, match="100 bytes per second"):
         transfer.run(source, nothing)
     assert transfer.position == source.position
@@ -98,21 +91,23 @@ def test_a_body_that_trickles_has_stalled(clock: Clock, descriptor: int) -> None
 
 def test_a_slow_start_is_forgiven(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 3000, [(4.0, 1), (4.0, 1), (0.1, 2998)])
-    FileCopy(descriptor, ByteRange(0, 3000), STRICT).run(source, nothing)
+    FileCopy(descriptor, ByteRange(0, 3000), strict(clock)).run(source, nothing)
     assert source.remaining == 0
 
 
 def test_a_minimum_rate_of_zero_accepts_any_rate(clock: Clock, descriptor: int) -> None:
     source = TimedSource(clock, 50, [(29.0, 1)])
-    FileCopy(descriptor, ByteRange(0, 50), PATIENT).run(source, nothing)
+    FileCopy(descriptor, ByteRange(0, 50), BodyLimits(30.0, 0.0, clock.monotonic)).run(
+        source, nothing
+    )
     assert source.remaining == 0
 
 
 def test_dropped_bytes_have_the_same_limits(clock: Clock) -> None:
     with pytest.raises(BodyStalled):
-        discard(TimedSource(clock, 1000, [(1.0, None)]), limits=STRICT, watch=nothing)
+        discard(TimedSource(clock, 1000, [(1.0, None)]), limits=strict(clock), watch=nothing)
     with pytest.raises(BodyStalled):
-        discard(TimedSource(clock, 100_000, [(1.0, 10)]), limits=STRICT, watch=nothing)
+        discard(TimedSource(clock, 100_000, [(1.0, 10)]), limits=strict(clock), watch=nothing)
 
 
 @pytest.mark.parametrize("piece", [1000, 65_536, BLOCK_BYTES - 1, BLOCK_BYTES + 1])

@@ -1,14 +1,11 @@
 """Forms read part by part, from bodies that arrive in any pieces."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
-from app.ingest import copy, form
-from app.ingest.copy import BodyLimits, Pace
+from app.ingest.copy import BodyLimits
 from app.ingest.form import FIELDS_READ_BYTES, READ_BYTES, FilePart, FormReader
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource
@@ -196,33 +193,27 @@ class Trickle(PiecesSource):
     def __init__(self, data: bytes, seconds: float, piece: int | None) -> None:
         super().__init__(data, (piece,))
         self._seconds = seconds
-        self.now = 1000.0
+        self._now = 1000.0
+
+    def monotonic(self) -> float:
+        return self._now
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        self.now += self._seconds
+        self._now += self._seconds
         return super().readinto(buffer)
 
 
-def use_clock_of(source: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pace(limits: BodyLimits) -> Pace:
-        return Pace(limits, started=source.now, last_arrival=source.now)
-
-    monkeypatch.setattr(copy, "time", SimpleNamespace(monotonic=lambda: source.now))
-    monkeypatch.setattr(copy, "Pace", pace)
-    monkeypatch.setattr(form, "Pace", pace)
-
-
-@pytest.mark.parametrize("limits", [BodyLimits(5.0, 0.0), BodyLimits(1000.0, 100.0)])
-def test_a_form_that_stops_has_stalled(monkeypatch: pytest.MonkeyPatch, limits: BodyLimits) -> None:
+@pytest.mark.parametrize(("idle_seconds", "minimum_rate"), [(5.0, 0.0), (1000.0, 100.0)])
+def test_a_form_that_stops_has_stalled(idle_seconds: float, minimum_rate: float) -> None:
     source = Trickle(FORM, 0.5, None)
-    use_clock_of(source, monkeypatch)
+    limits = BodyLimits(idle_seconds, minimum_rate, source.monotonic)
     with pytest.raises(BodyStalled):
         next(FormReader(source, BOUNDARY, limits).parts())
 
 
-def test_trickling_fields_have_stalled_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trickling_fields_have_stalled_before_they_end() -> None:
     source = Trickle(field("a", b"x" * 5000) + END, 0.4, 1)
-    use_clock_of(source, monkeypatch)
+    limits = BodyLimits(30.0, 100.0, source.monotonic)
     with pytest.raises(BodyStalled):
-        read_whole(FormReader(source, BOUNDARY, BodyLimits(30.0, 100.0)))
+        read_whole(FormReader(source, BOUNDARY, limits))
     assert source.position < 1000
