@@ -28,7 +28,7 @@ def stage_parts(place: Place) -> None:
         position += length
 
 
-def test_the_bytes_of_the_parts_follow_each_other(place: Place) -> None:
+def test_the_parts_are_concatenated(place: Place) -> None:
     stage_parts(place)
     place.store.staging.reserve(KEY, 1000)
     place.store.library.concatenate(KEY, PARTS)
@@ -37,7 +37,7 @@ def test_the_bytes_of_the_parts_follow_each_other(place: Place) -> None:
     assert names(place.staging) == {key for key, _ in PARTS}, "they stay as they are"
 
 
-def test_it_can_be_repeated(place: Place) -> None:
+def test_concatenating_can_be_repeated(place: Place) -> None:
     stage_parts(place)
     place.store.staging.reserve(KEY, 1000)
     place.store.library.concatenate(KEY, PARTS[:2])
@@ -47,7 +47,7 @@ def test_it_can_be_repeated(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_where_it_is_published_already_nothing_is_done(place: Place) -> None:
+def test_a_published_concatenation_is_left_alone(place: Place) -> None:
     stage_parts(place)
     staged(place.store, KEY, 1000)
     place.store.library.publish(KEY, 1000)
@@ -55,7 +55,7 @@ def test_where_it_is_published_already_nothing_is_done(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_a_part_longer_than_what_is_wanted_gives_its_beginning(place: Place) -> None:
+def test_a_part_longer_than_wanted_contributes_its_start(place: Place) -> None:
     stage_parts(place)
     place.store.staging.reserve(KEY, 60)
     place.store.library.concatenate(KEY, [(PARTS[0][0], 60)])
@@ -64,7 +64,7 @@ def test_a_part_longer_than_what_is_wanted_gives_its_beginning(place: Place) -> 
 
 
 @pytest.mark.parametrize("problem", ["no room", "no part", "short part"])
-def test_what_is_missing_is_lost(place: Place, problem: str) -> None:
+def test_a_missing_part_is_lost_bytes(place: Place, problem: str) -> None:
     stage_parts(place)
     if problem != "no room":
         place.store.staging.reserve(KEY, 1000)
@@ -77,7 +77,7 @@ def test_what_is_missing_is_lost(place: Place, problem: str) -> None:
     assert not (place.library / KEY).exists()
 
 
-def test_an_older_writer_of_the_file_is_waited_for(place: Place) -> None:
+def test_concatenating_waits_for_an_older_writer(place: Place) -> None:
     stage_parts(place)
     place.store.staging.reserve(KEY, 1000)
     is_done = threading.Event()
@@ -105,7 +105,7 @@ def test_a_published_file_is_never_replaced(place: Place) -> None:
     assert names(place.library) == {KEY}
 
 
-def test_no_room_is_made_for_what_is_published(place: Place) -> None:
+def test_no_space_is_reserved_for_a_published_file(place: Place) -> None:
     staged(place.store, KEY, 1000)
     place.store.library.publish(KEY, 1000)
     place.store.staging.reserve(KEY, 1000)
@@ -114,7 +114,7 @@ def test_no_room_is_made_for_what_is_published(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_room_grows_and_the_bytes_stay(place: Place) -> None:
+def test_the_reservation_grows_and_the_bytes_stay(place: Place) -> None:
     staged(place.store, KEY, 300)
     place.store.staging.enlarge(KEY, 1000)
     assert (place.staging / KEY).stat().st_size == 1000
@@ -126,14 +126,14 @@ def test_room_grows_and_the_bytes_stay(place: Place) -> None:
     assert names(place.library) == {KEY}
 
 
-def test_room_that_grew_is_held_where_the_file_will_be(place: Place) -> None:
+def test_a_grown_reservation_is_also_held_in_the_library(place: Place) -> None:
     staged(place.store, KEY, 300)
     place.store.staging.enlarge(KEY, 1 << 20)
     where = place.staging / KEY if place.is_one_file_system else place.library / f".{KEY}.incoming"
     assert where.stat().st_blocks * 512 >= 1 << 20
 
 
-def test_only_a_file_that_is_there_can_grow(place: Place) -> None:
+def test_only_an_existing_file_can_grow(place: Place) -> None:
     with pytest.raises(BytesLost):
         place.store.staging.enlarge(KEY, 1000)
     assert names(place.staging) == set()
@@ -144,7 +144,9 @@ def test_only_a_file_that_is_there_can_grow(place: Place) -> None:
     assert names(place.staging) | names(place.library) == set()
 
 
-def test_without_room_to_grow_the_bytes_stay(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_space_to_grow_the_bytes_stay(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     staged(place.store, KEY, 300)
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
@@ -156,7 +158,7 @@ def test_without_room_to_grow_the_bytes_stay(place: Place, monkeypatch: pytest.M
     assert content(place.store, KEY) == pattern(0, 300)
 
 
-def test_a_disk_that_fills_up_meanwhile_is_no_room(
+def test_a_disk_that_fills_up_meanwhile_is_reported_as_no_room(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage_parts(place)

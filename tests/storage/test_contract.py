@@ -18,14 +18,14 @@ BLOCK = 512
 """Bytes in one of the blocks `st_blocks` counts."""
 
 
-def test_reserved_room_is_really_allocated(place: Place) -> None:
+def test_reserved_space_is_really_allocated(place: Place) -> None:
     place.store.staging.reserve(KEY, 3 * MIB)
     found = (place.staging / KEY).stat()
     assert found.st_size == 3 * MIB
     assert found.st_blocks * BLOCK >= 3 * MIB
 
 
-def test_room_is_held_where_the_file_will_be_published_too(place: Place) -> None:
+def test_space_is_reserved_in_the_library_too(place: Place) -> None:
     place.store.staging.reserve(KEY, 3 * MIB)
     incoming = place.library / f".{KEY}.incoming"
     if place.is_one_file_system:
@@ -49,13 +49,13 @@ def test_reserving_again_may_ask_for_more(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 2000)
 
 
-def test_files_and_folders_are_the_owners_alone(place: Place) -> None:
+def test_only_the_owner_can_read_files_and_folders(place: Place) -> None:
     place.store.staging.reserve(KEY, 10)
     assert place.staging.stat().st_mode & 0o077 == 0
     assert (place.staging / KEY).stat().st_mode & 0o077 == 0
 
 
-def test_ranges_may_come_in_any_order(place: Place) -> None:
+def test_ranges_may_arrive_in_any_order(place: Place) -> None:
     place.store.staging.reserve(KEY, 1000)
     for start in (600, 0, 800, 200, 400):
         assert fill(place.store, KEY, start, start + 200) == start + 200
@@ -85,7 +85,7 @@ def test_publishing_twice_is_harmless(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_publishing_gives_back_room_beyond_the_length(place: Place) -> None:
+def test_publishing_frees_space_beyond_the_length(place: Place) -> None:
     staged(place.store, KEY, 1000, room=4 * MIB)
     place.store.library.publish(KEY, 1000)
     found = (place.library / KEY).stat()
@@ -93,12 +93,12 @@ def test_publishing_gives_back_room_beyond_the_length(place: Place) -> None:
     assert found.st_blocks * BLOCK < MIB
 
 
-def test_publishing_what_was_never_there_is_a_loss(place: Place) -> None:
+def test_publishing_a_missing_file_is_a_loss(place: Place) -> None:
     with pytest.raises(BytesLost):
         place.store.library.publish(KEY, 0)
 
 
-def test_publishing_more_than_is_there_is_a_loss(place: Place) -> None:
+def test_publishing_a_file_that_is_too_short_is_a_loss(place: Place) -> None:
     staged(place.store, KEY, 1000)
     with pytest.raises(BytesLost):
         place.store.library.publish(KEY, 1001)
@@ -107,7 +107,7 @@ def test_publishing_more_than_is_there_is_a_loss(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_a_published_file_is_opened_where_it_is_asked_for(place: Place) -> None:
+def test_a_published_file_is_opened_at_the_requested_position(place: Place) -> None:
     staged(place.store, KEY, 1000)
     place.store.library.publish(KEY, 1000)
     with place.store.library.open(KEY, ByteRange(990, 995)) as file:
@@ -127,7 +127,7 @@ def test_a_staged_file_is_opened_from_its_start(place: Place) -> None:
         assert file.read(7) == pattern(0, 7)
 
 
-def test_lost_files_are_told_apart_from_other_errors(place: Place) -> None:
+def test_lost_files_are_distinguished_from_other_errors(place: Place) -> None:
     with pytest.raises(BytesLost):
         place.store.staging.open(KEY)
     with pytest.raises(BytesLost), place.store.staging.writer(KEY, ByteRange(0, 1), LIMITS):
@@ -135,7 +135,7 @@ def test_lost_files_are_told_apart_from_other_errors(place: Place) -> None:
 
 
 @pytest.mark.parametrize("is_published", [False, True])
-def test_deleting_leaves_nothing_and_may_be_repeated(place: Place, is_published: bool) -> None:
+def test_deleting_leaves_nothing_and_can_be_repeated(place: Place, is_published: bool) -> None:
     staged(place.store, KEY, 1000)
     staged(place.store, OTHER_KEY, 1000)
     if is_published:
@@ -153,7 +153,7 @@ def test_removing_a_staged_file_keeps_the_published_one(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_staged_and_published_files_are_listed_apart(place: Place) -> None:
+def test_staged_and_published_files_are_listed_separately(place: Place) -> None:
     staged(place.store, KEY, 10)
     staged(place.store, OTHER_KEY, 10)
     place.store.library.publish(OTHER_KEY, 10)
@@ -164,7 +164,7 @@ def test_staged_and_published_files_are_listed_apart(place: Place) -> None:
     assert list(place.store.inspection.published()) == [OTHER_KEY]
 
 
-def test_two_may_list_at_once(place: Place) -> None:
+def test_two_callers_may_list_at_once(place: Place) -> None:
     keys = {f"{number:032x}" for number in range(20)}
     for key in keys:
         place.store.staging.reserve(key, 1)
@@ -210,7 +210,7 @@ def test_a_link_in_place_of_a_published_file_is_not_followed(place: Place, tmp_p
     assert set(place.store.inspection.published()) == {OTHER_KEY}
 
 
-def test_a_staging_folder_that_was_cleaned_away_is_made_again(place: Place) -> None:
+def test_a_deleted_staging_folder_is_created_again(place: Place) -> None:
     place.store.staging.reserve(KEY, 10)
     (place.staging / KEY).unlink()
     place.staging.rmdir()
@@ -222,7 +222,7 @@ def test_a_staging_folder_that_was_cleaned_away_is_made_again(place: Place) -> N
     assert content(place.store, KEY) == pattern(0, 10)
 
 
-def test_nothing_is_opened_or_made_before_it_is_needed(tmp_path: Path) -> None:
+def test_nothing_is_opened_or_created_before_it_is_needed(tmp_path: Path) -> None:
     LocalStore(tmp_path / "staging", tmp_path / "library", Durability.CHUNK)
     assert names(tmp_path) == set()
 

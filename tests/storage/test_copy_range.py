@@ -61,7 +61,7 @@ def test_the_first_bytes_of_the_source_arrive(files: Files, length: int) -> None
     assert files.path.read_bytes() == pattern(0, length)
 
 
-def test_they_arrive_at_the_position(files: Files) -> None:
+def test_the_bytes_arrive_at_the_position(files: Files) -> None:
     os.write(files.target, b"\xff" * 20_000)
     assert copy_range(files.source, files.target, 5_000, 100) == 100
     expected = b"\xff" * 5_000 + pattern(0, 100) + b"\xff" * 14_900
@@ -73,12 +73,12 @@ def test_a_position_beyond_the_end_leaves_a_hole_before_it(files: Files) -> None
     assert files.path.read_bytes() == bytes(7_001) + pattern(0, 100)
 
 
-def test_a_source_that_is_too_short_says_how_much_there_was(files: Files) -> None:
+def test_a_short_source_reports_how_much_was_copied(files: Files) -> None:
     assert copy_range(files.source, files.target, 10, 20_000) == 10_000
     assert files.path.read_bytes() == bytes(10) + pattern(0, 10_000)
 
 
-def test_more_than_one_call_takes_come_in_order(
+def test_bytes_of_several_calls_arrive_in_order(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "COPIED_AT_ONCE_BYTES", 777)
@@ -86,7 +86,7 @@ def test_more_than_one_call_takes_come_in_order(
     assert files.path.read_bytes() == bytes(3) + pattern(0, 10_000)
 
 
-def test_neither_descriptor_need_stand_at_the_beginning(files: Files) -> None:
+def test_neither_descriptor_need_be_at_its_start(files: Files) -> None:
     os.lseek(files.source, 5_000, os.SEEK_SET)
     os.lseek(files.target, 123, os.SEEK_SET)
     assert copy_range(files.source, files.target, 0, 10_000) == 10_000
@@ -94,7 +94,7 @@ def test_neither_descriptor_need_stand_at_the_beginning(files: Files) -> None:
 
 
 @pytest.mark.parametrize("number", REFUSALS)
-def test_every_refusal_of_the_first_way_leads_to_the_second(
+def test_every_refusal_by_the_kernel_falls_back_to_copying(
     files: Files, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     refuse(monkeypatch, number)
@@ -103,7 +103,7 @@ def test_every_refusal_of_the_first_way_leads_to_the_second(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_errors_of_the_disk_are_not_hidden(
+def test_disk_errors_are_not_hidden(
     files: Files, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     refuse(monkeypatch, number)

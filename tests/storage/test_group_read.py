@@ -22,7 +22,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o7777
 
 
-def test_files_are_the_services_own_until_it_shares_them(store: LocalStore, tmp_path: Path) -> None:
+def test_files_are_private_until_shared_with_the_group(store: LocalStore, tmp_path: Path) -> None:
     library = tmp_path / "library"
     assert (mode(library), mode(library / KEY)) == (0o700, 0o600)
     store.library.let_group_read(KEY)
@@ -30,7 +30,7 @@ def test_files_are_the_services_own_until_it_shares_them(store: LocalStore, tmp_
     assert mode(library / OTHER_KEY) == 0o600
 
 
-def test_the_group_may_pass_through_the_folder_around_the_library(tmp_path: Path) -> None:
+def test_the_group_may_traverse_the_data_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     store = local_store(tmp_path / "staging", data / "library")
     staged(store, KEY, 100)
@@ -40,7 +40,7 @@ def test_the_group_may_pass_through_the_folder_around_the_library(tmp_path: Path
     assert mode(data) == 0o710
 
 
-def test_rights_that_an_operator_gave_besides_stay(store: LocalStore, tmp_path: Path) -> None:
+def test_permissions_set_by_an_operator_stay(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "library").chmod(0o2755)
     (tmp_path / "library" / KEY).chmod(0o604)
     store.library.let_group_read(KEY)
@@ -48,7 +48,7 @@ def test_rights_that_an_operator_gave_besides_stay(store: LocalStore, tmp_path: 
     assert mode(tmp_path / "library" / KEY) == 0o644
 
 
-def test_what_is_not_published_is_not_shared(store: LocalStore, tmp_path: Path) -> None:
+def test_unpublished_files_are_not_shared(store: LocalStore, tmp_path: Path) -> None:
     store.library.delete(KEY)
     with pytest.raises(FileNotFoundError):
         store.library.let_group_read(KEY)
@@ -58,7 +58,7 @@ def test_what_is_not_published_is_not_shared(store: LocalStore, tmp_path: Path) 
     assert mode(tmp_path / "staging" / KEY) == 0o600
 
 
-def test_a_link_leads_nowhere(store: LocalStore, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(store: LocalStore, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"x")
     secret.chmod(0o600)

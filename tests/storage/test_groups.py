@@ -26,7 +26,7 @@ def received(store: LocalStore) -> None:
         receive(store, key, length)
 
 
-def test_several_are_published_whole(place: Place) -> None:
+def test_a_group_is_published_whole(place: Place) -> None:
     received(place.store)
     place.store.staging.sync(KEYS)
     place.store.library.publish_all(FILES)
@@ -35,7 +35,7 @@ def test_several_are_published_whole(place: Place) -> None:
     assert [content(place.store, key) for key in KEYS] == [pattern(0, n) for n in LENGTHS]
 
 
-def test_publishing_several_again_is_harmless(place: Place) -> None:
+def test_publishing_a_group_again_is_harmless(place: Place) -> None:
     received(place.store)
     place.store.staging.sync(KEYS)
     place.store.library.publish(*FILES[3])
@@ -44,7 +44,7 @@ def test_publishing_several_again_is_harmless(place: Place) -> None:
     assert names(place.library) == set(KEYS)
 
 
-def test_one_that_is_lost_is_told(place: Place) -> None:
+def test_a_lost_file_of_a_group_is_reported(place: Place) -> None:
     received(place.store)
     place.store.library.delete(KEYS[5])
     with pytest.raises(BytesLost):
@@ -63,7 +63,7 @@ def test_an_empty_group_is_published(place: Place) -> None:
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-def test_files_are_on_the_disk_before_their_names_are_and_the_folder_waits_once(
+def test_files_are_synced_before_their_names_and_the_folder_once(
     place: Place, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LocalStore(place.staging, place.library, durability)

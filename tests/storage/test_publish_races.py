@@ -28,7 +28,7 @@ def digest_of(place: Place) -> str:
     return sha256(content(place.store, KEY)).hexdigest()
 
 
-def test_threads_that_publish_at_once_all_succeed(place: Place) -> None:
+def test_threads_publishing_at_once_all_succeed(place: Place) -> None:
     staged(place.store, KEY, LENGTH)
     barrier = Barrier(8)
 
@@ -44,7 +44,7 @@ def test_threads_that_publish_at_once_all_succeed(place: Place) -> None:
     assert names(place.staging) == set()
 
 
-def test_processes_that_publish_at_once_all_succeed(place: Place) -> None:
+def test_processes_publishing_at_once_all_succeed(place: Place) -> None:
     staged(place.store, KEY, LENGTH)
     barrier = spawning.Barrier(3)
     arguments = (place.staging, place.library, LENGTH, barrier)
@@ -113,7 +113,7 @@ def test_a_file_that_vanishes_while_publishing_waits_is_lost(place: Place) -> No
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_file_deleted_in_the_middle_of_publishing_is_lost_or_whole(
+def test_a_file_deleted_during_publishing_is_lost_or_whole(
     place: Place, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     staged(place.store, KEY, 1000)

@@ -103,7 +103,7 @@ def test_an_empty_range_locks_too(path: Path) -> None:
         assert locks_at_once(path, ByteRange(1, 2))
 
 
-def test_a_newer_thread_gets_the_range_when_the_older_one_hears_it(path: Path) -> None:
+def test_a_newer_thread_takes_the_range_over_from_an_older_one(path: Path) -> None:
     is_locked, order = Event(), list[str]()
 
     def hold_until_asked() -> None:
@@ -125,7 +125,7 @@ def test_a_newer_thread_gets_the_range_when_the_older_one_hears_it(path: Path) -
     assert order == ["older lets go", "newer has it"]
 
 
-def test_a_newer_process_gets_the_range_when_the_older_one_hears_it(path: Path) -> None:
+def test_a_newer_process_takes_the_range_over_from_an_older_one(path: Path) -> None:
     with holder(path, SPAN) as (_, pipe), opened(path) as descriptor:
         lock_range(descriptor, ByteRange(1999, 2500))
         assert pipe.poll(WAIT)
@@ -144,7 +144,7 @@ def test_a_request_for_a_range_is_none_for_its_neighbours(path: Path) -> None:
         assert not is_takeover_requested(undisturbed, neighbour)
 
 
-def test_a_killed_holder_leaves_nothing(path: Path) -> None:
+def test_a_killed_holder_leaves_no_lock(path: Path) -> None:
     with holder(path, SPAN, hold_deaf) as (pid, _):
         assert not locks_at_once(path, SPAN)
         os.kill(pid, signal.SIGKILL)
@@ -153,7 +153,7 @@ def test_a_killed_holder_leaves_nothing(path: Path) -> None:
             assert not is_takeover_requested(descriptor, SPAN)
 
 
-def test_a_holder_that_does_not_stop_makes_the_newcomer_give_up(path: Path) -> None:
+def test_a_newcomer_gives_up_if_the_holder_does_not_stop(path: Path) -> None:
     with opened(path) as older:
         lock_range(older, SPAN)
         with opened(path) as newer, pytest.raises(ServerBusy):
@@ -161,7 +161,7 @@ def test_a_holder_that_does_not_stop_makes_the_newcomer_give_up(path: Path) -> N
         assert not is_takeover_requested(older, SPAN), "the newcomer has withdrawn its request"
 
 
-def test_of_many_at_once_each_has_its_turn_alone_or_gives_way(path: Path) -> None:
+def test_many_contenders_hold_the_range_one_at_a_time_or_yield(path: Path) -> None:
     barrier, inside, most = Barrier(8), list[int](), list[int]()
 
     def take_turn(number: int) -> None:
@@ -181,7 +181,7 @@ def test_of_many_at_once_each_has_its_turn_alone_or_gives_way(path: Path) -> Non
     assert set(most) == {1}
 
 
-def test_those_who_do_not_give_way_have_their_turn_one_after_the_other(path: Path) -> None:
+def test_contenders_that_do_not_yield_hold_the_range_in_turn(path: Path) -> None:
     barrier, inside, most = Barrier(4), list[int](), list[int]()
 
     def take_turn(number: int) -> None:
@@ -197,7 +197,7 @@ def test_those_who_do_not_give_way_have_their_turn_one_after_the_other(path: Pat
     assert most == [1] * 4
 
 
-def test_of_two_who_wait_the_newer_one_gets_the_range(path: Path) -> None:
+def test_of_two_waiting_the_newer_one_gets_the_range(path: Path) -> None:
     outcomes: dict[str, str] = {}
     older_waits = Event()
 

@@ -63,14 +63,14 @@ def test_synced_bytes_survive_a_restart_of_the_machine(machine: Machine) -> None
     assert machine.start(Durability.CHUNK) == 0
 
 
-def test_a_stricter_setting_does_not_reach_bytes_taken_before(machine: Machine) -> None:
+def test_a_stricter_setting_does_not_cover_earlier_bytes(machine: Machine) -> None:
     machine.start(Durability.NONE)
     machine.start(Durability.CHUNK)
     machine.boot("second")
     assert machine.start(Durability.CHUNK) == 1
 
 
-def test_what_counts_is_how_the_bytes_were_taken_not_how_new_ones_will_be(
+def test_the_durability_in_force_when_bytes_were_received_counts(
     machine: Machine,
 ) -> None:
     machine.start(Durability.NONE)

@@ -50,7 +50,7 @@ def test_a_full_staging_disk_is_found_before_a_byte_is_sent(
     assert names(tmp_path / "library") == set()
 
 
-def test_a_file_of_unknown_length_does_not_take_the_room_of_the_records(small_disk: Path) -> None:
+def test_a_file_of_unknown_length_leaves_space_for_the_records(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     store.staging.reserve(KEY, 0)
     recorded: list[ByteRange] = []
@@ -61,14 +61,14 @@ def test_a_file_of_unknown_length_does_not_take_the_room_of_the_records(small_di
     assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB
 
 
-def test_a_whole_file_does_not_take_the_room_of_the_records(small_disk: Path) -> None:
+def test_a_whole_file_leaves_space_for_the_records(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     with pytest.raises(NoRoom):
         store.staging.receive(KEY, body(0, SMALL_DISK), SMALL_DISK, LIMITS)
     assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB
 
 
-def test_reserved_room_may_be_filled_on_a_full_disk(small_disk: Path) -> None:
+def test_reserved_space_can_be_filled_on_a_full_disk(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     store.staging.reserve(KEY, 4 * MIB)
     other = small_disk / "other"
@@ -92,7 +92,7 @@ def test_a_full_library_disk_is_found_before_a_byte_is_sent(
     assert names(small_disk / "library") == set()
 
 
-def test_what_was_reserved_before_the_disk_filled_up_can_be_stored(small_disk: Path) -> None:
+def test_a_reserved_file_can_be_stored_on_a_full_disk(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     store.staging.reserve(KEY, 6 * MIB)
     with pytest.raises(NoRoom):
@@ -102,7 +102,7 @@ def test_what_was_reserved_before_the_disk_filled_up_can_be_stored(small_disk: P
     assert content(store, KEY, 6 * MIB - 9) == pattern(6 * MIB - 9, 6 * MIB)
 
 
-def test_a_disk_that_fills_up_in_the_middle_keeps_what_arrived(small_disk: Path) -> None:
+def test_a_disk_that_fills_up_midway_keeps_what_arrived(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     store.staging.reserve(KEY, 0)
     told: list[ByteRange] = []
@@ -115,7 +115,7 @@ def test_a_disk_that_fills_up_in_the_middle_keeps_what_arrived(small_disk: Path)
         assert file.read(end) == b"x" * end
 
 
-def test_a_file_beyond_what_the_process_may_write_finds_no_room(tmp_path: Path) -> None:
+def test_a_file_beyond_the_process_limit_has_no_room(tmp_path: Path) -> None:
     arguments = (tmp_path / "staging", tmp_path / "library", MIB)
     process = spawning.Process(target=reserve_beyond_limit, args=arguments)
     process.start()
@@ -124,7 +124,7 @@ def test_a_file_beyond_what_the_process_may_write_finds_no_room(tmp_path: Path) 
     assert names(tmp_path / "staging") == set()
 
 
-def test_a_folder_that_cannot_be_made_is_a_failure_of_the_storage(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_storage_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = local_store(tmp_path / "file" / "staging", tmp_path / "library")
     with pytest.raises(StorageFailed):
@@ -162,7 +162,7 @@ def problems_of_any_machine(staging: Path, library: Path) -> dict[str, bool]:
     return found
 
 
-def test_good_folders_have_no_problems_and_keep_no_trace(tmp_path: Path) -> None:
+def test_good_folders_have_no_problems_and_stay_empty(tmp_path: Path) -> None:
     assert problems_of_any_machine(tmp_path / "staging", tmp_path / "library") == {}
     assert names(tmp_path / "staging") | names(tmp_path / "library") == set()
 
@@ -184,7 +184,7 @@ def test_a_staging_folder_in_memory_is_a_warning(memory_folder: Path, tmp_path: 
     ("free", "is_fatal"),
     [(inspection.NO_ROOM_BYTES - 1, True), (inspection.LOW_ROOM_BYTES - 1, False)],
 )
-def test_little_room_is_a_warning_and_none_is_fatal(
+def test_little_space_is_a_warning_and_none_is_fatal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, is_fatal: bool
 ) -> None:
     room = SimpleNamespace(f_bavail=free, f_frsize=1)

@@ -42,7 +42,7 @@ def staged_bytes(store: LocalStore, start: int, end: int) -> bytes:
 
 
 @pytest.mark.parametrize("pieces", [(1 << 30,), (1, 5000), (None, 70_000), (BLOCK_BYTES + 1,)])
-def test_bytes_land_at_their_offset_however_they_arrive(
+def test_bytes_are_written_at_their_offset_however_they_arrive(
     store: LocalStore, pieces: tuple[int | None, ...]
 ) -> None:
     start, end = 100, 100 + BLOCK_BYTES + 777
@@ -66,7 +66,7 @@ def test_a_cut_connection_leaves_exactly_what_arrived(store: LocalStore, cut_at:
     assert staged_bytes(store, arrived.end, span.end + 9) == bytes(span.end + 9 - arrived.end)
 
 
-def test_checkpoints_come_as_bytes_do_and_never_twice(tmp_path: Path) -> None:
+def test_checkpoints_follow_the_bytes_and_never_repeat(tmp_path: Path) -> None:
     store = store_with(tmp_path, Checkpoints(every_bytes=BLOCK_BYTES))
     told: list[ByteRange] = []
     span = ByteRange(0, 3 * BLOCK_BYTES)
@@ -86,7 +86,7 @@ def test_a_slow_body_is_checkpointed_by_time(tmp_path: Path) -> None:
     assert told[0] == ByteRange(0, BLOCK_BYTES)
 
 
-def test_what_a_checkpoint_tells_is_in_the_file_already(tmp_path: Path) -> None:
+def test_checkpointed_bytes_are_in_the_file(tmp_path: Path) -> None:
     store = store_with(tmp_path, Checkpoints(every_bytes=1))
     seen: list[bool] = []
 
@@ -100,7 +100,7 @@ def test_what_a_checkpoint_tells_is_in_the_file_already(tmp_path: Path) -> None:
     assert all(seen)
 
 
-def test_a_checkpoint_that_raises_ends_the_writing(tmp_path: Path) -> None:
+def test_a_checkpoint_that_raises_ends_the_write(tmp_path: Path) -> None:
     store = store_with(tmp_path, Checkpoints(every_bytes=1))
 
     def refuse(_span: ByteRange) -> None:
@@ -112,7 +112,7 @@ def test_a_checkpoint_that_raises_ends_the_writing(tmp_path: Path) -> None:
     assert source.position == BLOCK_BYTES
 
 
-def test_no_more_is_taken_than_the_range_holds(store: LocalStore) -> None:
+def test_no_more_is_read_than_the_range_holds(store: LocalStore) -> None:
     source = body(0, 1000)
     with store.staging.writer(KEY, ByteRange(0, 600), LIMITS) as writer:
         assert writer.write(ByteRange(0, 600), source, ignore) == 600
@@ -120,14 +120,14 @@ def test_no_more_is_taken_than_the_range_holds(store: LocalStore) -> None:
     assert staged_bytes(store, 600, 1000) == bytes(400)
 
 
-def test_a_source_of_untold_length_ends_where_it_ends(store: LocalStore) -> None:
+def test_a_source_of_unknown_length_ends_where_it_ends(store: LocalStore) -> None:
     source = PiecesSource(pattern(0, 700), (3, None), is_told=False)
     with store.staging.writer(KEY, ByteRange(0, 1000), LIMITS) as writer:
         assert writer.write(ByteRange(0, 1000), source, ignore) == 700
     assert staged_bytes(store, 0, 1000) == pattern(0, 700) + bytes(300)
 
 
-def test_skipped_bytes_are_dropped_and_the_rest_lands_in_place(store: LocalStore) -> None:
+def test_skipped_bytes_are_dropped_and_the_rest_is_written_in_place(store: LocalStore) -> None:
     source = body(0, 300, 7, None)
     with store.staging.writer(KEY, ByteRange(0, 300), LIMITS) as writer:
         writer.skip(100, source)
@@ -171,7 +171,7 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
 
 
 @pytest.mark.parametrize("reason", [WriterSuperseded, BytesLost])
-def test_a_writer_whose_client_never_pauses_looks_up_all_the_same(
+def test_a_writer_with_a_busy_client_still_notices_a_takeover(
     place: Place, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
 ) -> None:
     monkeypatch.setattr(blocks, "_blocks", BlockPool(1000, kept=1))
@@ -219,7 +219,7 @@ def test_a_skipping_writer_can_be_superseded_too(store: LocalStore, tmp_path: Pa
     assert len(errors) == 1
 
 
-def test_neighbours_write_at_the_same_time(store: LocalStore) -> None:
+def test_writers_of_adjacent_ranges_run_at_the_same_time(store: LocalStore) -> None:
     source = StallingSource(pattern(0, 500), before=100)
     results: list[int] = []
 
@@ -237,7 +237,7 @@ def test_neighbours_write_at_the_same_time(store: LocalStore) -> None:
     assert staged_bytes(store, 0, 1000) == pattern(0, 1000)
 
 
-def test_a_source_error_is_not_mistaken_for_one_of_the_disk(store: LocalStore) -> None:
+def test_a_source_error_is_not_mistaken_for_a_disk_error(store: LocalStore) -> None:
     class FullSource(PiecesSource):
         def readinto(self, buffer: memoryview, /) -> int | None:
             raise NoRoom("said by the source")
@@ -250,7 +250,7 @@ def test_a_source_error_is_not_mistaken_for_one_of_the_disk(store: LocalStore) -
         writer.write(span, FullSource(b"x" * 10), ignore)
 
 
-def test_a_failed_sync_is_not_followed_by_one_that_is_believed(
+def test_a_failed_sync_is_not_hidden_by_a_later_success(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, failures = os.fdatasync, [OSError(errno.EIO, "the disk lost a page")]
@@ -268,7 +268,7 @@ def test_a_failed_sync_is_not_followed_by_one_that_is_believed(
     assert told == []
 
 
-def test_bytes_begin_their_way_to_the_disk_while_others_arrive(
+def test_writeback_starts_while_bytes_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[ByteRange] = []
@@ -288,7 +288,7 @@ def test_bytes_begin_their_way_to_the_disk_while_others_arrive(
     assert begun == once * 2, "for chunk and file, and not where the kernel decides"
 
 
-def test_a_slow_disk_is_not_asked_for_a_checkpoint_each_second(tmp_path: Path) -> None:
+def test_a_slow_disk_is_not_checkpointed_every_second(tmp_path: Path) -> None:
     store = store_with(tmp_path, Checkpoints(every_seconds=0.0))
     told: list[ByteRange] = []
     span = ByteRange(0, 4 * BLOCK_BYTES)

@@ -50,7 +50,7 @@ def test_the_same_chunk_twice_counts_once(world: World) -> None:
     assert again.offset == 400
 
 
-def test_a_duplicate_of_other_bytes_does_not_change_what_was_acknowledged(world: World) -> None:
+def test_a_duplicate_with_other_bytes_does_not_change_acknowledged_ones(world: World) -> None:
     upload = world.create(1000)
     current = world.send(upload, 200, 600)
     liar = PiecesSource(b"\xff" * 400)
@@ -62,7 +62,7 @@ def test_a_duplicate_of_other_bytes_does_not_change_what_was_acknowledged(world:
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_a_duplicate_sent_with_knowledge_from_before_is_not_written_either(world: World) -> None:
+def test_a_duplicate_sent_with_a_stale_record_is_not_written(world: World) -> None:
     stale = world.create(1000)
     world.send(stale, 0, 400)
     world.chunks.append(stale, 0, PiecesSource(b"\xff" * 400))
@@ -102,7 +102,7 @@ def test_a_cut_after_the_last_byte_of_a_gap_keeps_the_gap(world: World) -> None:
     assert list(after.received) == [ByteRange(0, 900)]
 
 
-def test_a_cut_behind_the_last_missing_byte_completes_the_upload(world: World) -> None:
+def test_a_cut_after_the_last_missing_byte_completes_the_upload(world: World) -> None:
     upload = world.create(1000)
     current = world.send(upload, 600, 1000)
     cut = body(0, 1000, 100, cut_at=700)
@@ -113,7 +113,7 @@ def test_a_cut_behind_the_last_missing_byte_completes_the_upload(world: World) -
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_a_cut_source_of_untold_length_simply_ends(world: World) -> None:
+def test_a_cut_source_of_unknown_length_simply_ends(world: World) -> None:
     upload = world.create(1000)
     source = PiecesSource(pattern(0, 300), (100,), is_told=False)
     after = world.chunks.append(upload, 0, source)
@@ -140,13 +140,13 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def test_a_chunk_of_the_right_digest_is_kept(world: World) -> None:
+def test_a_chunk_with_the_right_digest_is_kept(world: World) -> None:
     upload = world.create(1000)
     source = DigestSource(body(0, 1000, 99), "sha256", digest_of(pattern(0, 1000)))
     assert world.chunks.append(upload, 0, source).state is UploadState.COMPLETE
 
 
-def test_a_chunk_of_another_digest_keeps_nothing(world: World) -> None:
+def test_a_chunk_with_a_wrong_digest_keeps_nothing(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 300, 500)
     source = DigestSource(PiecesSource(b"\xff" * 1000), "sha256", digest_of(pattern(0, 1000)))
@@ -167,7 +167,7 @@ def test_a_cut_chunk_with_a_digest_keeps_nothing(world: World) -> None:
     assert list(world.service.get(ME, upload.id).received) == []
 
 
-def test_a_duplicate_must_have_the_digest_too(world: World) -> None:
+def test_a_duplicate_must_match_its_digest_too(world: World) -> None:
     upload = world.create(1000)
     current = world.send(upload, 0, 500)
     source = DigestSource(PiecesSource(b"\xff" * 500), "sha256", digest_of(pattern(0, 500)))
@@ -189,7 +189,7 @@ def test_a_late_chunk_of_a_cancelled_upload_is_gone_and_leaves_nothing(
     assert world.files() == set()
 
 
-def test_cancelling_in_the_middle_of_a_chunk_ends_it(world: World) -> None:
+def test_cancelling_ends_a_running_chunk(world: World) -> None:
     upload = world.create(1000)
 
     class CancellingSource(PiecesSource):
@@ -203,7 +203,7 @@ def test_cancelling_in_the_middle_of_a_chunk_ends_it(world: World) -> None:
     assert world.files() == set()
 
 
-def test_lost_bytes_end_the_upload_so_that_the_client_starts_afresh(world: World) -> None:
+def test_lost_bytes_end_the_upload_so_that_the_client_starts_over(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 400)
     (world.staging / upload.id).unlink()
@@ -213,14 +213,14 @@ def test_lost_bytes_end_the_upload_so_that_the_client_starts_afresh(world: World
     assert world.files() == set()
 
 
-def test_lost_room_without_bytes_is_made_again(world: World) -> None:
+def test_a_lost_reservation_without_bytes_is_made_again(world: World) -> None:
     upload = world.create(1000)
     (world.staging / upload.id).unlink()
     done = world.send(upload, 0, 1000)
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_lost_bytes_that_this_request_did_not_know_of_are_not_taken_for_there(
+def test_bytes_lost_without_this_requests_knowledge_are_not_counted(
     world: World,
 ) -> None:
     stale = world.create(1000)

@@ -66,7 +66,7 @@ def test_chunks_one_after_the_other_make_the_file(world: World) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 399, 401, 1000, 5000])
-def test_any_other_offset_is_refused_unread_with_both_numbers(world: World, offset: int) -> None:
+def test_a_wrong_offset_is_refused_unread_with_both_numbers(world: World, offset: int) -> None:
     upload = world.send_next(world.create(1000), 0, 400)
     source = body(0, 10)
     with pytest.raises(OffsetMismatch) as caught:
@@ -76,7 +76,7 @@ def test_any_other_offset_is_refused_unread_with_both_numbers(world: World, offs
     assert world.service.get(ME, upload.id) == upload
 
 
-def test_an_offset_that_was_right_when_the_request_came_may_be_wrong_now(world: World) -> None:
+def test_an_offset_that_became_wrong_meanwhile_is_refused(world: World) -> None:
     """The request looked the upload up before another brought the same bytes."""
     stale = world.create(1000)
     world.send_next(stale, 0, 400)
@@ -86,7 +86,7 @@ def test_an_offset_that_was_right_when_the_request_came_may_be_wrong_now(world: 
     assert world.staged_bytes(stale.id, 0, 400) == pattern(0, 400)
 
 
-def test_bytes_beyond_a_gap_are_no_part_of_the_offset(world: World) -> None:
+def test_bytes_beyond_a_gap_do_not_count_for_the_offset(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 600, 800)
     after = world.send_next(upload, 0, 600)
@@ -94,7 +94,7 @@ def test_bytes_beyond_a_gap_are_no_part_of_the_offset(world: World) -> None:
     assert world.content(world.send_next(upload, 800, 1000)) == pattern(0, 1000)
 
 
-def test_a_chunk_over_a_range_that_is_there_does_not_change_it(world: World) -> None:
+def test_a_chunk_over_stored_bytes_does_not_change_them(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 200, 600)
     liar = PiecesSource(pattern(0, 200) + b"\xff" * 400 + pattern(600, 1000), (70,))
@@ -118,7 +118,9 @@ def test_a_mismatch_is_found_after_the_older_request_has_ended(world: World) -> 
     assert world.content(world.send_next(upload, 400, 1000)) == pattern(0, 1000)
 
 
-def test_an_older_request_of_any_order_goes_on_as_the_newer_ones_success(world: World) -> None:
+def test_a_superseded_request_of_any_order_is_answered_with_the_newer_ones_success(
+    world: World,
+) -> None:
     """Plain appends wait for what the newer request achieves."""
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
@@ -134,7 +136,7 @@ def test_an_older_request_of_any_order_goes_on_as_the_newer_ones_success(world: 
 
 
 @pytest.mark.parametrize("remaining", ["told", "untold"])
-def test_a_complete_upload_takes_no_more_bytes(world: World, remaining: str) -> None:
+def test_a_complete_upload_accepts_no_more_bytes(world: World, remaining: str) -> None:
     done = world.completed(1000)
     source = body(0, 5) if remaining == "told" else untold(0, 5)
     with pytest.raises(UploadComplete):
@@ -157,7 +159,7 @@ def test_a_complete_upload_at_another_offset_is_a_mismatch(world: World) -> None
         world.chunks.append_at_offset(done, 0, body(0, 1000))
 
 
-def test_a_part_that_has_its_bytes_is_held_and_takes_no_more(world: World) -> None:
+def test_a_part_that_has_its_bytes_is_held_and_accepts_no_more(world: World) -> None:
     part = world.held(0, 100)
     assert (part.state, part.offset) == (UploadState.HELD, 100)
     assert world.events == []
@@ -173,7 +175,7 @@ def test_an_empty_file_is_complete_with_its_empty_request(world: World) -> None:
     assert (done.state, world.content(done)) == (UploadState.COMPLETE, b"")
 
 
-def test_an_empty_request_to_a_longer_file_is_activity_and_nothing_else(world: World) -> None:
+def test_an_empty_request_to_a_longer_file_is_only_activity(world: World) -> None:
     upload = world.send_next(world.create(10), 0, 5)
     world.later(hours=1)
     after = world.chunks.append_at_offset(upload, 5, body(5, 5))
@@ -199,7 +201,7 @@ class Stream:
         return taken
 
 
-def test_an_untold_body_that_fits_ends_where_it_ends(world: World) -> None:
+def test_a_body_of_unknown_length_ends_where_it_ends(world: World) -> None:
     upload = world.create(1000)
     source = StreamSource(Stream(pattern(0, 300)), None)
     assert world.chunks.append_at_offset(upload, 0, source).offset == 300
@@ -209,7 +211,7 @@ def test_an_untold_body_that_fits_ends_where_it_ends(world: World) -> None:
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_an_untold_body_that_exceeds_the_file_does_not_complete_it(world: World) -> None:
+def test_a_body_of_unknown_length_beyond_the_file_does_not_complete_it(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(ChunkMismatch):
         world.chunks.append_at_offset(upload, 0, StreamSource(Stream(pattern(0, 1001)), None))
@@ -234,7 +236,7 @@ def test_a_file_of_unknown_length_stays_below_the_limit(world: World) -> None:
         world.chunks.append_at_offset(upload, 0, untold(0, MAX_LENGTH + 1))
 
 
-def test_without_room_for_a_chunk_of_unknown_length_what_is_there_stays(
+def test_without_space_for_a_chunk_of_unknown_length_stored_bytes_stay(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = world.send_next(of_unknown_length(world), 0, 300)
@@ -257,7 +259,7 @@ def test_lost_bytes_of_unknown_length_are_not_replaced_by_zeros(world: World) ->
     assert world.files() == set()
 
 
-def test_a_late_chunk_of_unknown_length_makes_no_room_for_what_has_ended(world: World) -> None:
+def test_a_late_chunk_of_unknown_length_reserves_nothing_for_an_ended_upload(world: World) -> None:
     stale = world.send_next(of_unknown_length(world), 0, 300)
     world.service.cancel(ME, stale.id)
     with pytest.raises(UploadGone):
@@ -265,7 +267,7 @@ def test_a_late_chunk_of_unknown_length_makes_no_room_for_what_has_ended(world: 
     assert world.files() == set()
 
 
-def test_a_length_told_while_bytes_arrive_bounds_them(world: World) -> None:
+def test_a_length_declared_while_bytes_arrive_limits_them(world: World) -> None:
     upload = of_unknown_length(world)
 
     class Telling(PiecesSource):
@@ -281,7 +283,7 @@ def test_a_length_told_while_bytes_arrive_bounds_them(world: World) -> None:
     assert after.received.end <= 60
 
 
-def test_progress_tells_of_bytes_that_are_recorded_and_never_goes_back(tmp_path: Path) -> None:
+def test_progress_counts_recorded_bytes_and_never_goes_back(tmp_path: Path) -> None:
     world = World(tmp_path, checkpoints=Checkpoints(every_bytes=100))
     upload = world.create(1000)
     world.send(upload, 400, 600)
@@ -299,7 +301,7 @@ def test_progress_tells_of_bytes_that_are_recorded_and_never_goes_back(tmp_path:
     assert 0 < told[0] < told[-1] <= 1000
 
 
-def test_progress_is_told_before_the_body_has_ended(tmp_path: Path) -> None:
+def test_progress_is_reported_before_the_body_has_ended(tmp_path: Path) -> None:
     world = World(tmp_path, checkpoints=Checkpoints(every_seconds=0.0))
     upload, told = world.create(1000), list[int]()
     source = StallingSource(pattern(0, 1000), before=400)
@@ -312,7 +314,7 @@ def test_progress_is_told_before_the_body_has_ended(tmp_path: Path) -> None:
     assert told[0] == 400
 
 
-def test_a_cut_body_keeps_and_tells_what_arrived(world: World) -> None:
+def test_a_cut_body_keeps_and_reports_what_arrived(world: World) -> None:
     upload, told = world.create(1000), list[int]()
     with pytest.raises(BodyTruncated):
         world.chunks.append_at_offset(
@@ -323,7 +325,7 @@ def test_a_cut_body_keeps_and_tells_what_arrived(world: World) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
-def test_another_digest_keeps_nothing_and_tells_nothing(world: World, algorithm: str) -> None:
+def test_a_wrong_digest_keeps_and_reports_nothing(world: World, algorithm: str) -> None:
     upload, told = world.send_next(world.create(1000), 0, 200), list[int]()
     expected = hashlib.new(algorithm, pattern(200, 1000)).digest()
     source = DigestSource(PiecesSource(b"\xff" * 800, (50,)), algorithm, expected)
@@ -336,7 +338,7 @@ def test_another_digest_keeps_nothing_and_tells_nothing(world: World, algorithm:
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_a_request_with_a_digest_that_is_taken_over_keeps_nothing(world: World) -> None:
+def test_a_superseded_request_with_a_digest_keeps_nothing(world: World) -> None:
     upload = world.create(1000)
     stalling = StallingSource(pattern(0, 1000), before=400)
     source = DigestSource(stalling, "sha256", hashlib.sha256(pattern(0, 1000)).digest())
@@ -356,13 +358,13 @@ def test_an_upload_that_was_cancelled_meanwhile_is_gone(world: World) -> None:
     assert world.files() == set()
 
 
-def test_lost_room_without_bytes_is_made_again(world: World) -> None:
+def test_a_lost_reservation_without_bytes_is_made_again(world: World) -> None:
     upload = world.create(1000)
     (world.staging / upload.id).unlink()
     assert world.content(world.send_next(upload, 0, 1000)) == pattern(0, 1000)
 
 
-def test_nobody_writes_to_a_concatenation(world: World) -> None:
+def test_a_concatenation_accepts_no_bytes(world: World) -> None:
     whole = world.whole_of(world.part(10))
     with pytest.raises(UploadConflict):
         world.chunks.append_at_offset(whole, 0, body(0, 10))

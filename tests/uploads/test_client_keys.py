@@ -22,13 +22,13 @@ def test_a_new_upload_gets_the_key_of_one_that_has_ended(world: World) -> None:
     assert upload.id != ended.id
 
 
-def test_an_upload_under_way_keeps_its_key(world: World) -> None:
+def test_an_unfinished_upload_keeps_its_key(world: World) -> None:
     upload, _ = world.service.create(NEW)
     world.service.release_key("local", "key")
     assert world.service.create(NEW) == (upload, False)
 
 
-def test_a_key_is_released_for_its_owner_alone_and_unknown_ones_do_not_matter(
+def test_a_key_is_released_only_for_its_owner_and_unknown_keys_are_ignored(
     world: World,
 ) -> None:
     ended, _ = world.service.create(NEW)

@@ -86,9 +86,7 @@ def asleep_for_weeks(world: World) -> None:
         asleep_for_weeks,
     ],
 )
-def test_time_in_which_no_client_could_return_is_no_idle_time(
-    swept: World, jump: Callable[[World], None]
-) -> None:
+def test_downtime_does_not_count_as_idle_time(swept: World, jump: Callable[[World], None]) -> None:
     upload = begun(swept)
     let_days_pass(swept, 5)
     jump(swept)
@@ -103,7 +101,7 @@ def test_time_in_which_no_client_could_return_is_no_idle_time(
     assert swept.state(upload) is UploadState.EXPIRED
 
 
-def test_what_was_idle_before_a_jump_expires_on_time_after_it(swept: World) -> None:
+def test_an_upload_idle_before_a_jump_expires_on_time(swept: World) -> None:
     upload = begun(swept)
     let_days_pass(swept, 5)
     set_ahead(swept)
@@ -111,7 +109,7 @@ def test_what_was_idle_before_a_jump_expires_on_time_after_it(swept: World) -> N
     assert swept.state(upload) is UploadState.EXPIRED
 
 
-def test_an_upload_active_after_the_jump_and_before_it_was_noticed_does_not_live_longer(
+def test_an_upload_active_before_a_jump_is_noticed_does_not_live_longer(
     swept: World,
 ) -> None:
     swept.set_clock(days=8)
@@ -120,7 +118,7 @@ def test_an_upload_active_after_the_jump_and_before_it_was_noticed_does_not_live
     assert swept.records.get(upload.id).active_at == swept.now
 
 
-def test_a_clock_set_back_makes_nothing_live_for_ever(swept: World) -> None:
+def test_a_clock_set_back_keeps_nothing_alive_forever(swept: World) -> None:
     upload = begun(swept)
     swept.later(minutes=1)
     swept.housekeeping.sweep()
@@ -133,7 +131,7 @@ def test_a_clock_set_back_makes_nothing_live_for_ever(swept: World) -> None:
     assert swept.state(upload) is UploadState.EXPIRED
 
 
-def test_ahead_and_back_between_two_looks_leaves_nothing_in_the_future(swept: World) -> None:
+def test_a_jump_ahead_and_back_between_checks_leaves_nothing_in_the_future(swept: World) -> None:
     swept.set_clock(days=400)
     upload = begun(swept)
     swept.set_clock(days=-400)
@@ -149,7 +147,7 @@ def test_ended_uploads_are_remembered_as_long_as_before(swept: World) -> None:
     assert swept.state(upload) is UploadState.CANCELLED
 
 
-def test_a_file_without_a_record_is_not_taken_for_old(swept: World) -> None:
+def test_a_file_without_a_record_is_not_considered_old(swept: World) -> None:
     swept.staging.mkdir(exist_ok=True)
     foreign = swept.staging / ("f" * 32)
     foreign.write_bytes(b"another server's")
@@ -159,7 +157,7 @@ def test_a_file_without_a_record_is_not_taken_for_old(swept: World) -> None:
     assert foreign.exists()
 
 
-def test_a_file_of_another_user_does_not_end_sweeping(
+def test_a_file_of_another_user_does_not_stop_the_sweep(
     swept: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As is left where the service ran as root at first."""
@@ -197,7 +195,7 @@ def test_nothing_expires_while_a_jump_cannot_be_recorded(
     assert swept.state(upload) is UploadState.RECEIVING
 
 
-def test_what_the_file_of_the_clock_says_is_not_trusted(swept: World, tmp_path: Path) -> None:
+def test_the_contents_of_the_clock_file_are_not_trusted(swept: World, tmp_path: Path) -> None:
     upload = begun(swept)
     for content in ("", "[]", '["first boot", "x", 3]', '{"a": 1}', "\0"):
         (tmp_path / "clock").write_text(content)
@@ -207,9 +205,7 @@ def test_what_the_file_of_the_clock_says_is_not_trusted(swept: World, tmp_path: 
 
 
 @pytest.mark.parametrize("wanted", [60.0, 24 * 3600.0])
-def test_however_seldom_sweeps_are_wanted_uploads_expire_in_time(
-    tmp_path: Path, wanted: float
-) -> None:
+def test_uploads_expire_in_time_however_rare_the_sweeps(tmp_path: Path, wanted: float) -> None:
     expiry = timedelta(hours=2)
     world = World(tmp_path, expiry=expiry)
     world.housekeeping.sweep()

@@ -41,7 +41,7 @@ def covered(world: World, length: int = 1000) -> Upload:
     return world.records.add_received(upload, ByteRange(length - 1, length), world.now)
 
 
-def test_many_threads_bringing_all_chunks_complete_it_once(world: World) -> None:
+def test_many_threads_sending_all_chunks_complete_the_upload_once(world: World) -> None:
     upload = world.create(16_000)
     outcomes = in_threads(16, lambda n: world.send(upload, n * 1000, (n + 1) * 1000))
     assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
@@ -50,7 +50,7 @@ def test_many_threads_bringing_all_chunks_complete_it_once(world: World) -> None
     assert world.content(upload) == pattern(0, 16_000)
 
 
-def test_many_publishing_at_once_tell_of_it_once(world: World) -> None:
+def test_concurrent_publications_are_announced_once(world: World) -> None:
     upload = covered(world)
     outcomes = in_threads(8, lambda _: world.completion.publish(upload))
     assert [o for o in outcomes if not isinstance(o, Upload)] == []
@@ -58,7 +58,7 @@ def test_many_publishing_at_once_tell_of_it_once(world: World) -> None:
     assert len(world.events) == 1
 
 
-def test_the_last_chunk_repeated_by_many_at_once_has_one_answer(world: World) -> None:
+def test_concurrent_repeats_of_the_last_chunk_get_one_answer(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 900)
     stale = world.service.get(ME, upload.id)
@@ -70,7 +70,7 @@ def test_the_last_chunk_repeated_by_many_at_once_has_one_answer(world: World) ->
     assert len(world.events) == 1
 
 
-def test_a_slow_publication_is_answered_as_verifying_and_goes_on(
+def test_a_slow_publication_is_answered_as_verifying_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_publish, is_done = threading.Event(), threading.Event()
@@ -127,7 +127,7 @@ def test_a_request_that_stopped_waiting_is_timed_alone(
 
 
 @pytest.mark.parametrize("length", [10, 1000], ids=["short", "long without a digest"])
-def test_a_file_that_needs_no_sum_waits_for_none(
+def test_a_file_without_a_digest_to_check_does_not_wait(
     world: World, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     monkeypatch.setattr(completion, "SHORT_BYTES", 100)
@@ -155,7 +155,7 @@ def test_a_file_that_needs_no_sum_waits_for_none(
     assert {world.state(each) for each in summed} == {UploadState.COMPLETE}
 
 
-def test_a_file_cut_short_is_given_up_whether_or_not_it_has_a_digest(world: World) -> None:
+def test_a_truncated_file_is_given_up_with_or_without_a_digest(world: World) -> None:
     right = f"sha256:{hashlib.sha256(pattern(0, 1000)).hexdigest()}"
     for digest in (None, right):
         upload = world.create(1000, repr_digest=digest)
@@ -167,7 +167,7 @@ def test_a_file_cut_short_is_given_up_whether_or_not_it_has_a_digest(world: Worl
         assert world.state(upload) is UploadState.EXPIRED
 
 
-def test_cancelling_frees_the_room(world: World) -> None:
+def test_cancelling_an_upload_frees_its_space(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 400)
     world.service.cancel(ME, upload.id)
@@ -185,7 +185,7 @@ def test_a_complete_upload_cannot_be_cancelled(world: World) -> None:
     assert world.content(upload) == pattern(0, 100)
 
 
-def test_of_cancelling_and_completing_at_once_exactly_one_happens(world: World) -> None:
+def test_exactly_one_of_concurrent_cancel_and_completion_happens(world: World) -> None:
     for _ in range(20):
         upload, before = covered(world), len(world.events)
 
@@ -209,7 +209,7 @@ def test_of_cancelling_and_completing_at_once_exactly_one_happens(world: World) 
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_cancelling_in_the_middle_of_publishing_leaves_nothing(
+def test_cancelling_during_publication_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     store = LocalStore(tmp_path / "staging", tmp_path / "library", Durability.FILE)
@@ -278,7 +278,7 @@ def test_a_returning_client_takes_over_from_its_dead_connection(
     assert len(world.events) == 1
 
 
-def test_a_living_request_that_is_taken_over_answers_with_the_newer_ones_success(
+def test_a_superseded_request_is_answered_with_the_newer_ones_success(
     world: World,
 ) -> None:
     upload = world.create(1000)
@@ -292,7 +292,7 @@ def test_a_living_request_that_is_taken_over_answers_with_the_newer_ones_success
     assert len(world.events) == 1
 
 
-def test_a_living_request_is_told_to_come_again_where_the_newer_one_fails(
+def test_a_superseded_request_is_told_to_retry_if_the_newer_one_fails(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "NEWER_WRITER_SECONDS", 0.05)

@@ -41,7 +41,7 @@ def is_complete(world: World, upload: Upload) -> bool:
     return world.state(upload) is UploadState.COMPLETE
 
 
-def test_parts_that_are_there_become_the_file_at_once(world: World) -> None:
+def test_complete_parts_become_the_file_at_once(world: World) -> None:
     parts = [world.held(0, 100), world.held(100, 350), world.held(350, 1000)]
     whole = world.whole_of(*parts)
     assert (whole.state, whole.length, whole.offset) == (UploadState.COMPLETE, 1000, 1000)
@@ -51,7 +51,7 @@ def test_parts_that_are_there_become_the_file_at_once(world: World) -> None:
     assert list(world.library.all(ME)) == [whole]
 
 
-def test_the_parts_expire_and_their_room_is_freed(world: World) -> None:
+def test_the_parts_expire_and_free_their_space(world: World) -> None:
     parts = [world.held(0, 100), world.held(100, 350)]
     whole = world.whole_of(*parts)
     assert [world.state(part) for part in parts] == [UploadState.EXPIRED] * 2
@@ -59,7 +59,7 @@ def test_the_parts_expire_and_their_room_is_freed(world: World) -> None:
     assert world.service.active(ME, 10) == []
 
 
-def test_a_part_alone_never_becomes_a_video(world: World) -> None:
+def test_a_single_part_never_becomes_a_video(world: World) -> None:
     part = world.held(0, 100)
     world.later(minutes=10)
     world.housekeeping.sweep()
@@ -68,7 +68,7 @@ def test_a_part_alone_never_becomes_a_video(world: World) -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_parts_still_under_way_become_the_file_with_the_last_of_them(
+def test_unfinished_parts_become_the_file_with_the_last_of_them(
     world: World, order: tuple[int, ...]
 ) -> None:
     parts = three_parts(world)
@@ -83,7 +83,7 @@ def test_parts_still_under_way_become_the_file_with_the_last_of_them(
 
 
 @pytest.mark.parametrize("ready", [[0], [2], [0, 1], [1, 2]])
-def test_some_parts_may_be_there_before(world: World, ready: list[int]) -> None:
+def test_some_parts_may_be_complete_before(world: World, ready: list[int]) -> None:
     parts = three_parts(world)
     for number in ready:
         fill(world, parts, number)
@@ -110,7 +110,7 @@ def test_the_order_of_the_parts_is_that_of_the_request(world: World) -> None:
     assert world.content(whole) == pattern(100, 350) + pattern(0, 100)
 
 
-def test_a_part_may_come_twice(world: World) -> None:
+def test_a_part_may_be_used_twice(world: World) -> None:
     part = world.held(0, 100)
     whole = world.whole_of(part, part)
     assert world.content(whole) == pattern(0, 100) * 2
@@ -129,7 +129,7 @@ def test_parts_may_be_larger_than_a_block(world: World) -> None:
     assert found == expected
 
 
-def test_the_references_come_back_as_they_were_written(world: World) -> None:
+def test_the_references_are_kept_as_written(world: World) -> None:
     first, second = world.held(0, 10), world.held(10, 20)
     parts = [Part(second.id, f"https://example.org/tus/{second.id}"), Part(first.id, first.id)]
     new = NewUpload(owner=ME, filename="a.mp4", length=None, metadata="filename YQ==")
@@ -152,7 +152,7 @@ def test_the_same_request_again_gives_the_same_file(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_published", [False, True])
-def test_the_same_parts_by_other_names_or_under_another_are_a_file_of_its_own(
+def test_the_same_parts_under_other_names_make_another_file(
     world: World, is_published: bool
 ) -> None:
     """Also once the parts have expired: its bytes are then those of the first file."""
@@ -176,7 +176,7 @@ def test_the_same_parts_by_other_names_or_under_another_are_a_file_of_its_own(
     eventually(lambda: world.files() == {whole.id for whole in wholes[1:]})
 
 
-def test_of_another_name_on_two_disks(world_on_two_disks: World) -> None:
+def test_a_file_under_another_name_is_made_across_two_disks(world_on_two_disks: World) -> None:
     world = world_on_two_disks
     parts = [Part(world.held(0, 100).id, "a"), Part(world.held(100, 350).id, "b")]
     for name in ("a.mp4", "b.mp4"):
@@ -184,7 +184,7 @@ def test_of_another_name_on_two_disks(world_on_two_disks: World) -> None:
         assert (whole.filename, world.content(whole)) == (name, pattern(0, 350))
 
 
-def test_another_file_of_parts_whose_first_file_was_deleted_is_gone(world: World) -> None:
+def test_a_second_file_of_parts_is_gone_after_the_first_was_deleted(world: World) -> None:
     part = world.held(0, 10)
     world.library.delete(ME, world.whole_of(part).id)
     new = NewUpload(owner=ME, filename="other.mp4", length=None)
@@ -197,7 +197,7 @@ def test_the_same_parts_in_another_order_are_another_file(world: World) -> None:
     assert world.whole_of(first, second).id != world.whole_of(second, first).id
 
 
-def test_a_cancelled_concatenation_can_be_asked_for_again(world: World) -> None:
+def test_a_cancelled_concatenation_can_be_requested_again(world: World) -> None:
     parts = three_parts(world)
     cancelled = world.whole_of(*parts)
     world.service.cancel(ME, cancelled.id)
@@ -208,7 +208,7 @@ def test_a_cancelled_concatenation_can_be_asked_for_again(world: World) -> None:
     eventually(lambda: is_complete(world, again))
 
 
-def test_a_deleted_file_cannot_be_made_of_parts_that_are_gone(world: World) -> None:
+def test_a_deleted_file_cannot_be_made_again_of_parts_that_are_gone(world: World) -> None:
     part = world.held(0, 10)
     whole = world.whole_of(part)
     world.library.delete(ME, whole.id)
@@ -227,7 +227,7 @@ def test_only_partial_uploads_are_parts(world: World) -> None:
         world.whole_of()
 
 
-def test_the_parts_of_others_are_not_there(world: World) -> None:
+def test_parts_of_other_owners_are_not_found(world: World) -> None:
     part = world.held(0, 10)
     stranger = NewUpload(owner="someone else", filename="a.mp4", length=None)
     with pytest.raises(UploadNotFound):
@@ -237,7 +237,7 @@ def test_the_parts_of_others_are_not_there(world: World) -> None:
         world.service.concatenate(stranger, [Part(part.id, "")])
 
 
-def test_parts_that_have_ended_are_gone(world: World) -> None:
+def test_ended_parts_are_gone(world: World) -> None:
     part = world.held(0, 10)
     world.service.cancel(ME, part.id)
     with pytest.raises(UploadGone):
@@ -276,7 +276,7 @@ def test_two_files_of_one_part_both_get_its_bytes(world: World) -> None:
     assert [world.content(whole) for whole in wholes] == [pattern(0, 150), pattern(0, 160)]
 
 
-def test_deferred_lengths_are_told_in_time(world: World) -> None:
+def test_deferred_lengths_may_be_declared_late(world: World) -> None:
     first, second = world.part(None), world.part(None)
     whole = world.whole_of(first, second)
     world.send_next(first, 0, 100)
@@ -287,14 +287,14 @@ def test_deferred_lengths_are_told_in_time(world: World) -> None:
     assert world.content(whole) == pattern(0, 300)
 
 
-def test_parts_that_are_too_long_together_are_refused(world: World) -> None:
+def test_parts_too_long_in_total_are_refused(world: World) -> None:
     parts = [world.part(MAX_LENGTH // 2 + 1) for _ in range(2)]
     with pytest.raises(TooLarge):
         world.whole_of(*parts)
     assert {upload.kind for upload in world.service.active(ME, 10)} == {UploadKind.PARTIAL}
 
 
-def test_parts_that_turn_out_too_long_together_make_no_file(world: World) -> None:
+def test_parts_that_turn_out_too_long_in_total_make_no_file(world: World) -> None:
     half = MAX_LENGTH // 2 + 1
     parts = [world.part(None), world.part(None)]
     whole = world.whole_of(*parts)
@@ -307,7 +307,7 @@ def test_parts_that_turn_out_too_long_together_make_no_file(world: World) -> Non
     assert whole.id not in world.files()
 
 
-def test_without_room_the_parts_stay_and_it_can_be_tried_again(
+def test_without_space_the_parts_stay_and_a_retry_is_possible(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [world.held(0, 100), world.held(100, 350)]
@@ -319,7 +319,7 @@ def test_without_room_the_parts_stay_and_it_can_be_tried_again(
     assert world.content(world.whole_of(*parts)) == pattern(0, 350)
 
 
-def test_without_room_the_last_part_is_taken_nevertheless(
+def test_without_space_the_last_part_is_still_accepted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = three_parts(world)
@@ -339,7 +339,7 @@ def test_lost_bytes_of_a_part_end_the_file(world: World) -> None:
     assert world.files() == {parts[0].id}
 
 
-def test_held_parts_expire_when_nobody_asks_for_them(world: World) -> None:
+def test_unused_held_parts_expire(world: World) -> None:
     parts = [world.held(0, 100), world.part(10)]
     world.later(seconds=EXPIRY.total_seconds())
     world.housekeeping.expire()
@@ -347,7 +347,7 @@ def test_held_parts_expire_when_nobody_asks_for_them(world: World) -> None:
     assert world.files() == set()
 
 
-def test_what_is_to_be_one_file_lives_as_long_as_any_of_it_is_active(world: World) -> None:
+def test_parts_of_one_file_live_as_long_as_any_of_them_is_active(world: World) -> None:
     parts = three_parts(world)
     whole, alone = world.whole_of(*parts), world.held(0, 10)
     fill(world, parts, 0)
@@ -368,7 +368,7 @@ def test_what_is_to_be_one_file_lives_as_long_as_any_of_it_is_active(world: Worl
     assert world.files() == set()
 
 
-def test_a_part_that_is_forgotten_holds_up_nothing(world: World) -> None:
+def test_a_removed_part_delays_nothing(world: World) -> None:
     parts = three_parts(world)
     whole = world.whole_of(*parts)
     world.records.remove(parts[0].id)
@@ -385,14 +385,14 @@ def test_a_complete_concatenation_cannot_be_cancelled(world: World) -> None:
         world.service.cancel(ME, whole.id)
 
 
-def test_the_digest_of_the_whole_is_compared(world: World) -> None:
+def test_the_digest_of_the_whole_is_checked(world: World) -> None:
     parts = [world.held(0, 100), world.held(100, 350)]
     digest = hashlib.sha256(pattern(0, 350)).hexdigest()
     whole = world.whole_of(*parts, repr_digest=f"sha256:{digest}")
     assert (whole.state, whole.sha256) == (UploadState.COMPLETE, digest)
 
 
-def test_another_digest_ends_the_whole_and_keeps_the_parts(world: World) -> None:
+def test_a_wrong_digest_ends_the_whole_and_keeps_the_parts(world: World) -> None:
     parts = [world.held(0, 100), world.held(100, 350)]
     with pytest.raises(DigestMismatch):
         world.whole_of(*parts, repr_digest=f"sha256:{'00' * 32}")

@@ -52,7 +52,7 @@ def assert_is_published(world: World, whole: Upload) -> None:
 
 
 @pytest.mark.parametrize("who", ["who asks about the file", "who asks about the part", "who asks"])
-def test_killed_before_anyone_noticed_that_all_is_there(world: World, who: str) -> None:
+def test_a_kill_before_completion_was_noticed_is_recovered(world: World, who: str) -> None:
     whole, parts = waiting(world)
     if who == "who asks about the file":
         world.chunks.wait_for_writer(whole)
@@ -65,7 +65,7 @@ def test_killed_before_anyone_noticed_that_all_is_there(world: World, who: str) 
     assert_is_published(world, whole)
 
 
-def test_killed_when_it_had_made_room(world: World) -> None:
+def test_a_kill_after_reserving_space_is_recovered(world: World) -> None:
     whole, _ = waiting(world)
     world.store.staging.reserve(whole.id, 350)
     world.chunks.wait_for_writer(whole)
@@ -73,7 +73,7 @@ def test_killed_when_it_had_made_room(world: World) -> None:
     assert world.files() == {whole.id}
 
 
-def test_killed_when_it_had_recorded_that_all_is_there(world: World) -> None:
+def test_a_kill_after_recording_completion_is_recovered(world: World) -> None:
     whole, _ = waiting(world)
     assert steps(world).begin(whole).state is UploadState.VERIFYING
     swept(world)
@@ -81,7 +81,7 @@ def test_killed_when_it_had_recorded_that_all_is_there(world: World) -> None:
     assert world.files() == {whole.id}
 
 
-def test_killed_in_the_middle_of_assembling(world: World) -> None:
+def test_a_kill_during_assembly_is_recovered(world: World) -> None:
     whole, parts = waiting(world)
     steps(world).begin(whole)
     world.store.library.concatenate(whole.id, [(parts[0].id, 100)])
@@ -89,7 +89,7 @@ def test_killed_in_the_middle_of_assembling(world: World) -> None:
     assert_is_published(world, whole)
 
 
-def test_killed_between_assembling_and_publishing(world: World) -> None:
+def test_a_kill_between_assembly_and_publication_is_recovered(world: World) -> None:
     whole, _ = waiting(world)
     begun = steps(world).begin(whole)
     steps(world).assemble(begun)
@@ -97,7 +97,7 @@ def test_killed_between_assembling_and_publishing(world: World) -> None:
     assert_is_published(world, whole)
 
 
-def test_killed_between_publishing_and_recording_it(world: World) -> None:
+def test_a_kill_between_publication_and_its_record_is_recovered(world: World) -> None:
     whole, _ = waiting(world)
     begun = steps(world).begin(whole)
     steps(world).assemble(begun)
@@ -107,7 +107,7 @@ def test_killed_between_publishing_and_recording_it(world: World) -> None:
     assert world.files() == {whole.id}
 
 
-def test_killed_before_the_parts_were_let_go(world: World) -> None:
+def test_a_kill_before_releasing_the_parts_is_recovered(world: World) -> None:
     whole, parts = waiting(world)
     begun = steps(world).begin(whole)
     steps(world).assemble(begun)
@@ -120,7 +120,7 @@ def test_killed_before_the_parts_were_let_go(world: World) -> None:
     assert world.content(whole) == pattern(0, 350)
 
 
-def test_killed_in_the_middle_of_letting_the_parts_go(world: World) -> None:
+def test_a_kill_while_releasing_the_parts_is_recovered(world: World) -> None:
     whole, parts = waiting(world)
     steps(world).begin(whole)
     world.completion.publish(world.records.get(whole.id))
@@ -129,7 +129,7 @@ def test_killed_in_the_middle_of_letting_the_parts_go(world: World) -> None:
     assert world.files() == {whole.id}
 
 
-def test_room_made_too_late_does_not_replace_the_file(world: World) -> None:
+def test_space_reserved_too_late_does_not_replace_the_file(world: World) -> None:
     """One process has checked the parts and then slept while another published the file."""
     whole, _ = waiting(world)
     begun = steps(world).begin(whole)
@@ -142,7 +142,7 @@ def test_room_made_too_late_does_not_replace_the_file(world: World) -> None:
     assert world.files() == {whole.id}
 
 
-def test_room_made_too_late_does_not_fail_the_digest(world: World) -> None:
+def test_space_reserved_too_late_does_not_fail_the_digest(world: World) -> None:
     """Its parts are being let go already, so that it cannot be filled again."""
     first, second = world.held(0, 100), world.part(250)
     digest = f"sha256:{hashlib.sha256(pattern(0, 350)).hexdigest()}"
@@ -157,7 +157,7 @@ def test_room_made_too_late_does_not_fail_the_digest(world: World) -> None:
     assert_is_published(world, whole)
 
 
-def test_old_knowledge_does_not_end_a_file_that_has_its_bytes(world: World) -> None:
+def test_a_stale_record_does_not_end_a_file_that_has_its_bytes(world: World) -> None:
     stale, parts = waiting(world)
     begun = steps(world).begin(stale)
     steps(world).assemble(begun)
@@ -165,7 +165,7 @@ def test_old_knowledge_does_not_end_a_file_that_has_its_bytes(world: World) -> N
     assert steps(world).begin(stale).state is UploadState.VERIFYING
 
 
-def test_old_knowledge_of_a_published_file_is_brought_up_to_date(world: World) -> None:
+def test_a_stale_record_of_a_published_file_is_refreshed(world: World) -> None:
     """Its parts have expired, which must not be taken for a reason to end it."""
     stale, _ = waiting(world)
     world.chunks.wait_for_writer(stale)
@@ -174,7 +174,7 @@ def test_old_knowledge_of_a_published_file_is_brought_up_to_date(world: World) -
     assert_is_published(world, stale)
 
 
-def test_a_part_stays_while_another_file_of_it_is_being_published(world: World) -> None:
+def test_a_part_stays_while_another_file_made_of_it_is_published(world: World) -> None:
     shared, other = world.held(0, 100), world.part(60)
     second = world.whole_of(shared, other)
     arrived(world, other, 100, 160)
@@ -198,7 +198,7 @@ def test_idle_parts_of_a_file_that_is_being_published_stay(world: World) -> None
     assert world.content(world.completion.finish(begun)) == pattern(0, 400)
 
 
-def test_a_whole_that_was_cancelled_while_its_room_was_made_leaves_nothing(world: World) -> None:
+def test_a_whole_cancelled_while_its_space_was_reserved_leaves_nothing(world: World) -> None:
     whole, parts = waiting(world)
     world.records.move(whole.id, UploadState.CANCELLED, world.now)
     with pytest.raises(UploadGone):
@@ -206,7 +206,7 @@ def test_a_whole_that_was_cancelled_while_its_room_was_made_leaves_nothing(world
     assert world.files() == {part.id for part in parts}
 
 
-def test_a_restart_that_lost_bytes_takes_the_parts_again(world: World) -> None:
+def test_a_restart_that_lost_bytes_uses_the_parts_again(world: World) -> None:
     """With a durability below `chunk` nothing that was not published can be trusted."""
     whole, parts = waiting(world)
     steps(world).begin(whole)

@@ -31,7 +31,7 @@ def any_world(request: pytest.FixtureRequest) -> World:
     return found
 
 
-def test_the_last_part_and_the_request_for_the_whole_at_once(any_world: World) -> None:
+def test_the_last_part_and_the_request_for_the_whole_may_race(any_world: World) -> None:
     world = any_world
     for _ in range(ROUNDS):
         world.events.clear()
@@ -47,7 +47,7 @@ def test_the_last_part_and_the_request_for_the_whole_at_once(any_world: World) -
         assert_made_once(world, outcomes[1])
 
 
-def test_who_asks_just_before_another_has_made_the_whole_gets_it_too(
+def test_concurrent_requests_for_the_whole_both_get_it(
     any_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has found no such file; when it looks at the parts, they have gone into one."""
@@ -66,7 +66,7 @@ def test_who_asks_just_before_another_has_made_the_whole_gets_it_too(
     assert found.state is UploadState.COMPLETE
 
 
-def test_all_parts_at_once_with_many_asking_for_the_whole(any_world: World) -> None:
+def test_all_parts_and_many_requests_for_the_whole_may_race(any_world: World) -> None:
     world = any_world
     for _ in range(ROUNDS):
         world.events.clear()
@@ -84,7 +84,7 @@ def test_all_parts_at_once_with_many_asking_for_the_whole(any_world: World) -> N
         assert_made_once(world, whole, 300)
 
 
-def test_a_part_that_two_wholes_wait_for_comes_last(any_world: World) -> None:
+def test_two_wholes_may_wait_for_the_same_last_part(any_world: World) -> None:
     world = any_world
     for _ in range(ROUNDS):
         shared, one, other = world.part(100), world.held(100, 150), world.held(100, 170)
@@ -95,7 +95,7 @@ def test_a_part_that_two_wholes_wait_for_comes_last(any_world: World) -> None:
         eventually(partial(have_come_to, world, [shared], UploadState.EXPIRED))
 
 
-def test_cancelling_a_part_as_it_is_taken_leaves_all_or_nothing(any_world: World) -> None:
+def test_cancelling_a_part_while_it_is_used_leaves_all_or_nothing(any_world: World) -> None:
     world = any_world
     for _ in range(ROUNDS):
         parts = [world.held(0, 100), world.held(100, 350)]
@@ -127,7 +127,7 @@ def assert_made_once(world: World, whole: object, length: int = 350) -> None:
     assert [event.upload.id for event in world.events] == [whole.id]
 
 
-def test_processes_that_bring_the_parts_and_ask_for_the_whole_at_once(
+def test_processes_sending_parts_and_requesting_the_whole_may_race(
     world_in_database: World, tmp_path: Path
 ) -> None:
     """Two bring a part each, two ask for the file of both; in every order that comes about."""

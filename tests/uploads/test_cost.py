@@ -137,7 +137,7 @@ def settle(world: World, upload: Upload) -> Upload:
 
 @pytest.mark.parametrize("request_of", [send_next, send_behind_a_gap, settle])
 @pytest.mark.parametrize("kind", [UploadKind.FILE, UploadKind.PARTIAL])
-def test_every_chunk_asks_the_same_of_the_database(
+def test_every_chunk_costs_the_database_the_same(
     tmp_path: Path, kind: UploadKind, request_of: Callable[[World, Upload], Upload]
 ) -> None:
     """The first of a long upload, and one after many others."""
@@ -156,7 +156,7 @@ def test_every_chunk_asks_the_same_of_the_database(
     assert max(counts) <= 10
 
 
-def test_the_last_part_asks_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:
+def test_the_last_part_costs_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:
     """Each of many parts that ends looks whether it is the last one."""
     new = NewUpload(owner=ME, filename="a", length=None)
     counts = []

@@ -23,14 +23,14 @@ from tests.uploads.processes import shared_world
 from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 
 
-def test_a_new_upload_has_its_room_and_no_bytes(world: World) -> None:
+def test_a_new_upload_has_its_space_and_no_bytes(world: World) -> None:
     upload = world.create(1000, client_key="k")
     assert (upload.length, upload.offset, upload.state) == (1000, 0, UploadState.RECEIVING)
     assert (world.staging / upload.id).stat().st_size == 1000
     assert world.service.get(ME, upload.id) == upload
 
 
-def test_a_known_client_key_gives_the_same_upload(world: World) -> None:
+def test_a_known_client_key_returns_the_same_upload(world: World) -> None:
     first = world.create(1000, client_key="k")
     again, is_new = world.service.create(
         NewUpload(owner=ME, filename="b.mp4", length=1000, client_key="k")
@@ -72,13 +72,13 @@ def test_a_file_is_recognised_by_its_fingerprint(world: World) -> None:
     assert world.create(1001, fingerprint="a.mp4:1000:5").id != upload.id
 
 
-def test_a_file_that_is_complete_need_not_be_sent_again(world: World) -> None:
+def test_a_complete_file_need_not_be_sent_again(world: World) -> None:
     upload = world.create(10, fingerprint="f")
     world.send(upload, 0, 10)
     assert world.create(10, fingerprint="f").state is UploadState.COMPLETE
 
 
-def test_a_cancelled_file_starts_afresh(world: World) -> None:
+def test_a_cancelled_file_starts_over(world: World) -> None:
     upload = world.create(10, fingerprint="f")
     world.service.cancel(ME, upload.id)
     assert world.create(10, fingerprint="f").id != upload.id
@@ -94,7 +94,7 @@ def test_a_cancelled_file_starts_afresh(world: World) -> None:
         (1, "a.mp4", "", InvalidRequest),
     ],
 )
-def test_what_the_policy_refuses_leaves_nothing(
+def test_a_file_refused_by_the_policy_leaves_nothing(
     world: World, length: int, filename: str, key: str, error: type[Exception]
 ) -> None:
     new = NewUpload(owner=ME, filename=filename, length=length, client_key=key)
@@ -106,7 +106,7 @@ def test_what_the_policy_refuses_leaves_nothing(
 
 @pytest.mark.parametrize("length", [1, None])
 @pytest.mark.parametrize("fingerprint", ["", "f" * 201, "a\nb"])
-def test_a_fingerprint_is_checked_also_where_the_length_is_unknown(
+def test_a_fingerprint_is_checked_even_without_a_length(
     world: World, fingerprint: str, length: int | None
 ) -> None:
     new = NewUpload(owner=ME, filename="a.mp4", length=length, fingerprint=fingerprint)
@@ -115,14 +115,14 @@ def test_a_fingerprint_is_checked_also_where_the_length_is_unknown(
     assert world.files() == set()
 
 
-def test_without_room_nothing_is_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_space_nothing_is_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)  # More than any disk has.
     with pytest.raises(NoRoom):
         world.create(1000, client_key="k")
     assert world.records.find(ME, "k") is None
 
 
-def test_many_creating_one_key_at_once_get_one_upload(world: World) -> None:
+def test_concurrent_creations_with_one_key_get_one_upload(world: World) -> None:
     outcomes = in_threads(8, lambda _: world.create(1000, client_key="k"))
     uploads = {outcome.id for outcome in outcomes if isinstance(outcome, Upload)}
     assert len(uploads) == 1
@@ -131,7 +131,7 @@ def test_many_creating_one_key_at_once_get_one_upload(world: World) -> None:
 
 
 @pytest.mark.parametrize("has_ended_before", [False, True])
-def test_many_creating_one_file_at_once_get_one_upload_and_one_room(
+def test_concurrent_creations_of_one_file_get_one_upload_and_one_reservation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ended_before: bool
 ) -> None:
     reserved: list[str] = []
@@ -161,7 +161,7 @@ def test_a_file_sent_in_chunks_and_one_sent_whole_never_share_a_key(world: World
     assert whole.state is UploadState.COMPLETE
 
 
-def test_the_uploads_of_others_are_not_there(world: World) -> None:
+def test_uploads_of_other_owners_are_not_found(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(UploadNotFound):
         world.service.get("someone else", upload.id)
@@ -176,7 +176,7 @@ def test_an_unknown_upload_is_not_found(world: World) -> None:
         world.service.get(ME, UploadId("f" * 32))
 
 
-def test_a_link_in_the_way_of_a_new_file_is_refused(world: World) -> None:
+def test_a_link_in_place_of_a_new_file_is_refused(world: World) -> None:
     world.create(1)
     victim = world.staging.parent / "victim"
     victim.write_bytes(b"precious")

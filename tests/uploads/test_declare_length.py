@@ -20,14 +20,14 @@ def upload(world: World) -> Upload:
     return world.send_next(created, 0, 300)
 
 
-def test_the_length_is_kept_and_its_room_is_made(world: World, upload: Upload) -> None:
+def test_the_length_is_recorded_and_its_space_reserved(world: World, upload: Upload) -> None:
     told = world.chunks.declare_length(upload, 1000)
     assert (told.length, told.offset, told.state) == (1000, 300, UploadState.RECEIVING)
     assert (world.staging / upload.id).stat().st_size == 1000
     assert world.content(world.send_next(upload, 300, 1000)) == pattern(0, 1000)
 
 
-def test_the_length_of_what_is_there_completes_the_upload(world: World, upload: Upload) -> None:
+def test_declaring_the_received_length_completes_the_upload(world: World, upload: Upload) -> None:
     done = world.chunks.declare_length(upload, 300)
     assert done.state is UploadState.COMPLETE
     assert world.content(done) == pattern(0, 300)
@@ -46,7 +46,7 @@ def test_the_same_length_again_is_fine(world: World, upload: Upload) -> None:
     assert world.chunks.declare_length(upload, 1000) == told, "also with old knowledge"
 
 
-def test_another_length_is_a_conflict(world: World, upload: Upload) -> None:
+def test_a_different_length_is_a_conflict(world: World, upload: Upload) -> None:
     told = world.chunks.declare_length(upload, 1000)
     for knowledge in (told, upload):
         with pytest.raises(UploadConflict):
@@ -54,7 +54,7 @@ def test_another_length_is_a_conflict(world: World, upload: Upload) -> None:
     assert world.service.get(ME, upload.id) == told
 
 
-def test_a_length_below_what_is_there_is_refused(world: World, upload: Upload) -> None:
+def test_a_length_below_the_received_bytes_is_refused(world: World, upload: Upload) -> None:
     with pytest.raises(ChunkMismatch):
         world.chunks.declare_length(upload, 299)
     assert world.service.get(ME, upload.id) == upload
@@ -66,7 +66,7 @@ def test_a_length_beyond_the_limit_is_refused(world: World, upload: Upload) -> N
     assert world.service.get(ME, upload.id) == upload
 
 
-def test_without_room_the_length_stays_unknown_and_the_bytes_stay(
+def test_without_space_the_length_stays_unknown_and_the_bytes_stay(
     world: World, upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -77,7 +77,7 @@ def test_without_room_the_length_stays_unknown_and_the_bytes_stay(
     assert world.staged_bytes(upload.id, 0, 300) == pattern(0, 300)
 
 
-def test_only_the_room_that_is_missing_must_be_free(
+def test_only_the_missing_space_must_be_free(
     world: World, upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk with room for the rest of the file need not have room for all of it."""
@@ -94,14 +94,14 @@ def test_lost_bytes_are_not_published_as_zeros(world: World, upload: Upload) -> 
     assert (world.files(), world.events) == (set(), [])
 
 
-def test_an_upload_that_has_ended_gets_no_room(world: World, upload: Upload) -> None:
+def test_an_ended_upload_reserves_nothing(world: World, upload: Upload) -> None:
     world.service.cancel(ME, upload.id)
     with pytest.raises(UploadGone):
         world.chunks.declare_length(upload, 1000)
     assert world.files() == set()
 
 
-def test_of_many_lengths_told_at_once_one_is_kept(world: World, upload: Upload) -> None:
+def test_of_many_concurrent_lengths_one_is_kept(world: World, upload: Upload) -> None:
     outcomes = in_threads(8, lambda n: world.chunks.declare_length(upload, 1000 + n % 4))
     known = world.service.get(ME, upload.id).length
     assert known in range(1000, 1004)
@@ -110,7 +110,7 @@ def test_of_many_lengths_told_at_once_one_is_kept(world: World, upload: Upload) 
         assert isinstance(outcome, expected), outcome
 
 
-def test_a_part_of_unknown_length_is_held_once_its_length_is_told(world: World) -> None:
+def test_a_part_of_unknown_length_is_held_once_its_length_is_known(world: World) -> None:
     part = world.send_next(world.part(None), 0, 300)
     assert part.state is UploadState.RECEIVING
     assert world.chunks.declare_length(part, 300).state is UploadState.HELD
@@ -127,7 +127,7 @@ def test_the_length_of_a_concatenation_is_that_of_its_parts(world: World) -> Non
     assert world.content(world.chunks.wait_for_writer(whole)) == pattern(0, 10)
 
 
-def test_a_digest_is_compared_also_where_the_length_comes_last(world: World) -> None:
+def test_a_digest_is_checked_even_if_the_length_arrives_last(world: World) -> None:
     digest = f"sha256:{hashlib.sha256(pattern(0, 300)).hexdigest()}"
     new = NewUpload(owner=ME, filename="a.mp4", length=None, repr_digest=digest)
     created, _ = world.service.create(new)

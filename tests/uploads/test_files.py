@@ -53,7 +53,7 @@ def test_a_whole_file_becomes_a_video_of_its_exact_length(
     assert len(world.events) == 1
 
 
-def test_files_that_come_first_at_once_share_one_pool(
+def test_concurrent_first_files_share_one_pool(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With `cached_property` there were two from Python 3.12 on, which has no lock in it."""
@@ -71,7 +71,7 @@ def test_files_that_come_first_at_once_share_one_pool(
     assert len(made) <= 1
 
 
-def test_a_file_that_is_not_kept_yet_is_in_no_list(world: World) -> None:
+def test_a_file_that_is_not_recorded_yet_is_in_no_list(world: World) -> None:
     received = receive(world, untold(100))
     assert world.service.active(ME, 5) == []
     assert world.library.page(ME, limit=5).videos == []
@@ -102,7 +102,7 @@ def test_a_file_of_a_refused_name_is_not_read(world: World) -> None:
     assert world.files() == set()
 
 
-def test_a_file_that_proves_malformed_at_its_end_leaves_nothing(world: World) -> None:
+def test_a_file_malformed_at_its_end_leaves_nothing(world: World) -> None:
     class Malformed(PiecesSource):
         def finish(self, _watch: Watch = no_watch, /) -> None:
             raise MalformedBody("no delimiter")
@@ -124,7 +124,7 @@ def test_a_received_file_can_be_put_where_it_belongs(world: World) -> None:
     assert world.files() == {upload.id}
 
 
-def test_housekeeping_leaves_a_file_alone_that_is_being_received(world: World) -> None:
+def test_housekeeping_leaves_a_file_being_received_alone(world: World) -> None:
     received = receive(world, untold(100))
     world.housekeeping.sweep()
     world.housekeeping.remove_deleted()
@@ -150,7 +150,7 @@ def test_several_files_are_kept_in_order(world: World) -> None:
     assert world.files() == {file.id for file in files}
 
 
-def test_a_file_of_a_known_fingerprint_gives_way_to_the_earlier_one(world: World) -> None:
+def test_a_file_with_a_known_fingerprint_resolves_to_the_earlier_one(world: World) -> None:
     (first,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
     again = kept(world.whole.keep_all(fingerprinted(world, "a", "b", "b")))
     assert [outcome.is_new for outcome in again] == [False, True, False]
@@ -168,7 +168,7 @@ def test_a_file_left_by_a_killed_request_is_finished_by_the_next(world: World) -
     assert world.files() == {file.id}
 
 
-def test_a_file_whose_bytes_a_power_cut_took_is_stored_when_it_comes_again(world: World) -> None:
+def test_a_file_that_lost_its_bytes_in_a_power_cut_can_be_sent_again(world: World) -> None:
     """Its record says that it is to be received; nobody but this client will send it."""
     (file,) = fingerprinted(world, "a")
     world.records.add_all([world.whole._upload_of(file)])
@@ -180,7 +180,7 @@ def test_a_file_whose_bytes_a_power_cut_took_is_stored_when_it_comes_again(world
     assert world.files() == {first.upload.id, second.upload.id}
 
 
-def test_one_that_is_cancelled_meanwhile_does_not_harm_the_others(world: World) -> None:
+def test_a_file_cancelled_meanwhile_does_not_affect_the_others(world: World) -> None:
     files = fingerprinted(world, "a", "b", "c")
     add_all = world.records.add_all
 
@@ -196,7 +196,7 @@ def test_one_that_is_cancelled_meanwhile_does_not_harm_the_others(world: World) 
     assert world.files() == {files[0].id, files[2].id}
 
 
-def test_where_one_is_lost_before_it_is_recorded_nothing_is_kept(tmp_path: Path) -> None:
+def test_if_one_file_is_lost_before_it_is_recorded_none_is_kept(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "staging", tmp_path / "library", Durability.CHUNK)
     world = World(tmp_path, store=store)
     files = fingerprinted(world, "a", "b")

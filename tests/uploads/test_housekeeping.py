@@ -29,7 +29,7 @@ def state_of(world: World, upload: Upload) -> UploadState:
     return world.records.get(upload.id).state
 
 
-def test_an_idle_upload_expires_and_its_room_is_freed(world: World) -> None:
+def test_an_idle_upload_expires_and_its_space_is_freed(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 10)
     world.later(seconds=EXPIRY.total_seconds())
@@ -101,7 +101,7 @@ def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
     assert world.events == []
 
 
-def test_one_upload_that_cannot_be_published_does_not_hold_up_the_others(world: World) -> None:
+def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: World) -> None:
     broken, good = stuck(world), stuck(world)
     (world.staging / broken.id).unlink()
     (world.staging / broken.id).symlink_to("/nowhere")
@@ -127,7 +127,7 @@ def test_staged_files_of_running_uploads_stay(world: World) -> None:
     assert world.files() == uploads
 
 
-def test_what_is_left_of_a_published_upload_in_staging_is_removed(world: World) -> None:
+def test_remains_of_a_published_upload_in_staging_are_removed(world: World) -> None:
     video = world.completed()
     (world.staging / video.id).write_bytes(b"left by a kill after the rename")
     world.housekeeping.remove_orphans()
@@ -135,7 +135,7 @@ def test_what_is_left_of_a_published_upload_in_staging_is_removed(world: World) 
     assert world.content(video) == pattern(0, 100)
 
 
-def test_files_without_a_record_stay_while_someone_writes_them(world: World) -> None:
+def test_files_without_a_record_stay_while_they_are_written(world: World) -> None:
     key = new_id()
     world.store.staging.reserve(key, 10)
     world.housekeeping.remove_orphans()
@@ -166,7 +166,7 @@ def test_published_files_of_deleted_videos_are_removed_after_a_crash(world: Worl
     assert world.files() == {kept.id}
 
 
-def test_what_a_power_cut_caught_between_its_name_and_its_record_is_received_again(
+def test_a_file_cut_off_between_its_name_and_its_record_is_received_again(
     world: World,
 ) -> None:
     upload, kept = world.create(100), world.completed()
@@ -207,14 +207,14 @@ def test_digests_of_videos_are_computed(world: World) -> None:
     assert world.records.without_sha256(10) == []
 
 
-def test_a_digest_that_is_known_is_not_computed_again(world: World) -> None:
+def test_a_known_digest_is_not_computed_again(world: World) -> None:
     video = world.completed()
     world.records.set_sha256(video.id, "told by the client")
     world.housekeeping.digest()
     assert world.records.get(video.id).sha256 == "told by the client"
 
 
-def test_an_unreadable_video_does_not_hold_up_the_others(
+def test_an_unreadable_video_does_not_block_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(housekeeping, "BATCH", 1)
@@ -226,7 +226,7 @@ def test_an_unreadable_video_does_not_hold_up_the_others(
     assert world.records.get(good.id).sha256 is not None
 
 
-def test_a_video_cut_short_gets_no_digest(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_truncated_video_gets_no_digest(world: World, caplog: pytest.LogCaptureFixture) -> None:
     video = world.completed(1000)
     os.truncate(world.videos / video.id, 999)
     for _ in range(2):
@@ -236,7 +236,7 @@ def test_a_video_cut_short_gets_no_digest(world: World, caplog: pytest.LogCaptur
     assert "999 of 1000 bytes" in line.getMessage()
 
 
-def test_activity_between_the_look_and_the_step_saves_an_upload(world: World) -> None:
+def test_activity_between_the_check_and_the_step_saves_an_upload(world: World) -> None:
     upload = world.create(100)
     world.later(days=8)
     listed = world.records.in_state

@@ -18,7 +18,7 @@ from tests.storage.sources import pattern
 from tests.uploads.world import ME, World, in_threads
 
 
-def test_pages_lead_through_all_videos_newest_first(world: World) -> None:
+def test_pages_list_all_videos_newest_first(world: World) -> None:
     videos = [world.completed().id for _ in range(5)]
     seen: list[str] = []
     cursor = None
@@ -30,14 +30,14 @@ def test_pages_lead_through_all_videos_newest_first(world: World) -> None:
     assert cursor is None
 
 
-def test_a_page_that_holds_the_rest_names_no_next_one(world: World) -> None:
+def test_the_last_page_has_no_next_one(world: World) -> None:
     for _ in range(2):
         world.completed()
     assert world.library.page(ME, limit=2).next_cursor is None
     assert world.library.page("someone else", limit=2).videos == []
 
 
-def test_page_sizes_are_cut_to_what_is_sensible(world: World) -> None:
+def test_page_sizes_are_limited(world: World) -> None:
     for _ in range(3):
         world.completed()
     assert len(world.library.page(ME, limit=0).videos) == 1
@@ -45,7 +45,7 @@ def test_page_sizes_are_cut_to_what_is_sensible(world: World) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", ".", "..", "5." + "0" * 32, "0" * 8 + ".5." + "0" * 32])
-def test_a_cursor_not_from_here_is_refused(world: World, cursor: str) -> None:
+def test_a_foreign_cursor_is_refused(world: World, cursor: str) -> None:
     with pytest.raises(InvalidRequest):
         world.library.page(ME, limit=5, cursor=cursor)
 
@@ -63,7 +63,7 @@ def test_a_search_is_paged_in_its_order(world: World) -> None:
     assert cursor is None
 
 
-def test_a_renamed_video_keeps_all_but_its_name(world: World) -> None:
+def test_a_renamed_video_keeps_everything_but_its_name(world: World) -> None:
     video = world.completed()
     renamed = world.library.rename(ME, video.id, " ../Ferien/e\u0301te\u0301.mp4 ")
     assert renamed == replace(video, filename="Ferien/été.mp4")
@@ -71,7 +71,7 @@ def test_a_renamed_video_keeps_all_but_its_name(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", "a" * 1025])
-def test_a_name_that_no_upload_may_have_is_refused(world: World, name: str) -> None:
+def test_an_invalid_name_is_refused(world: World, name: str) -> None:
     video = world.completed()
     with pytest.raises(InvalidRequest):
         world.library.rename(ME, video.id, name)
@@ -130,7 +130,7 @@ def test_a_running_download_survives_the_deletion(world: World) -> None:
         assert file.read(100) == pattern(0, 100)
 
 
-def test_of_two_deleting_a_video_at_once_one_is_told_that_it_is_gone(
+def test_of_two_concurrent_deletions_one_finds_the_video_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     video, both_have_looked, get = world.completed(), Barrier(2), world.library.get
@@ -149,7 +149,7 @@ def test_of_two_deleting_a_video_at_once_one_is_told_that_it_is_gone(
 
 @pytest.mark.parametrize("way", ["open", "hand_over"])
 @pytest.mark.parametrize("planted", ["link", "pipe", "folder", "nothing"])
-def test_what_stands_in_the_place_of_a_video_is_not_sent(
+def test_a_link_or_folder_in_place_of_a_video_is_not_sent(
     world: World, caplog: pytest.LogCaptureFixture, planted: str, way: str
 ) -> None:
     video = world.completed()
@@ -170,7 +170,7 @@ def test_what_stands_in_the_place_of_a_video_is_not_sent(
     assert len(caplog.records) == 1, "and the operator is told in one line"
 
 
-def test_a_video_can_be_deleted_to_make_the_room_that_its_record_needs(
+def test_a_video_can_be_deleted_even_if_its_record_needs_the_space(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     video = world.completed()

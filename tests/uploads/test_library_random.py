@@ -38,7 +38,7 @@ def test_pages_of_any_size_show_every_video_once(seconds: list[int], limit: int)
 
 @settings(deadline=None)
 @given(cursors)
-def test_a_cursor_that_somebody_made_up_is_refused_or_leads_to_a_page(text: str) -> None:
+def test_a_forged_cursor_is_refused_or_yields_a_page(text: str) -> None:
     with TemporaryDirectory() as folder:
         world = World(Path(folder))
         try:

@@ -43,7 +43,7 @@ def covered(world: World, digest: str) -> Upload:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_file_of_that_digest_is_published(world: World, algorithm: str) -> None:
+def test_a_file_with_the_right_digest_is_published(world: World, algorithm: str) -> None:
     upload = demanding(world, digest_in(algorithm))
     world.send(upload, 600, 1000)
     done = world.send(upload, 0, 600)
@@ -52,7 +52,9 @@ def test_a_file_of_that_digest_is_published(world: World, algorithm: str) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_file_of_another_digest_is_ended_and_its_room_freed(world: World, algorithm: str) -> None:
+def test_a_file_with_a_wrong_digest_is_ended_and_its_space_freed(
+    world: World, algorithm: str
+) -> None:
     upload = demanding(world, digest_in(algorithm, FILE + b"!"))
     world.send(upload, 0, 999)
     with pytest.raises(DigestMismatch):
@@ -63,7 +65,7 @@ def test_a_file_of_another_digest_is_ended_and_its_room_freed(world: World, algo
         world.send(upload, 999, 1000)
 
 
-def test_damage_on_the_way_is_found_before_anything_is_published(world: World) -> None:
+def test_corruption_in_transit_is_found_before_publication(world: World) -> None:
     upload = demanding(world, digest_in("sha256"))
     world.send(upload, 0, 500)
     with pytest.raises(DigestMismatch):
@@ -71,7 +73,7 @@ def test_damage_on_the_way_is_found_before_anything_is_published(world: World) -
     assert world.files() == set()
 
 
-def test_the_sha256_that_was_compared_is_kept(world: World) -> None:
+def test_a_checked_sha256_is_recorded(world: World) -> None:
     upload = demanding(world, digest_in("sha256"))
     done = world.send(upload, 0, 1000)
     assert done.sha256 == hashlib.sha256(FILE).hexdigest()
@@ -100,14 +102,14 @@ def test_another_algorithm_leaves_the_sha256_to_the_background(world: World) -> 
         "SHA256:" + "00" * 32,
     ],
 )
-def test_a_digest_nobody_can_compare_is_refused_at_once(world: World, digest: str) -> None:
+def test_an_unsupported_digest_is_refused_at_once(world: World, digest: str) -> None:
     with pytest.raises(InvalidRequest):
         demanding(world, digest)
     assert (world.files(), world.service.active(ME, 10)) == (set(), [])
 
 
 @pytest.mark.parametrize("is_right", [True, False])
-def test_a_publisher_that_was_killed_before_comparing_leaves_it_to_another(
+def test_a_publisher_killed_before_the_check_leaves_it_to_another(
     world: World, is_right: bool
 ) -> None:
     upload = covered(world, digest_in("sha256", FILE if is_right else b""))
@@ -123,7 +125,7 @@ def publish(world: World, upload: Upload, _thread: int) -> Upload:
 
 
 @pytest.mark.parametrize("is_right", [True, False])
-def test_many_publishing_at_once_come_to_one_end(world: World, is_right: bool) -> None:
+def test_concurrent_publications_have_one_outcome(world: World, is_right: bool) -> None:
     for _ in range(10):
         upload = covered(world, digest_in("sha256", FILE if is_right else b""))
         outcomes = in_threads(4, partial(publish, world, upload))
@@ -135,7 +137,7 @@ def test_many_publishing_at_once_come_to_one_end(world: World, is_right: bool) -
             assert upload.id not in world.files()
 
 
-def test_published_by_another_between_the_digest_and_its_own_step(
+def test_a_publication_by_another_after_the_check_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = covered(world, digest_in("sha256"))

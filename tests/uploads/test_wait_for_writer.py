@@ -67,7 +67,7 @@ class Writer:
         return self.join()
 
 
-def test_a_half_open_request_is_ended_and_what_it_brought_counts(world: World) -> None:
+def test_a_half_open_request_is_ended_and_its_bytes_count(world: World) -> None:
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417)
     settled = world.chunks.wait_for_writer(upload)
@@ -78,7 +78,7 @@ def test_a_half_open_request_is_ended_and_what_it_brought_counts(world: World) -
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_a_request_that_is_about_to_end_is_let_end(world: World) -> None:
+def test_a_request_about_to_end_may_finish(world: World) -> None:
     """It reads the last of what the network holds while it is asked for the offset."""
     upload = world.create(1000)
 
@@ -97,18 +97,18 @@ def test_a_request_that_is_about_to_end_is_let_end(world: World) -> None:
     assert offsets == [800]
 
 
-def test_an_upload_nobody_writes_to_is_as_it_is(world: World) -> None:
+def test_an_upload_without_a_writer_is_unchanged(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
     assert world.chunks.wait_for_writer(upload) == upload
 
 
-def test_old_knowledge_is_brought_up_to_date(world: World) -> None:
+def test_a_stale_record_is_refreshed(world: World) -> None:
     stale = world.create(1000)
     current = world.send_next(stale, 0, 300)
     assert world.chunks.wait_for_writer(stale) == current
 
 
-def test_a_writer_elsewhere_in_the_file_goes_on(world: World) -> None:
+def test_a_writer_elsewhere_in_the_file_continues(world: World) -> None:
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 500, before=100)
     elsewhere = StallingSource(pattern(700, 900), before=50)
@@ -134,7 +134,7 @@ def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) 
     assert isinstance(writer.join(), WriterSuperseded)
 
 
-def test_many_asking_at_once_all_get_the_exact_offset(world: World) -> None:
+def test_concurrent_lookups_all_get_the_exact_offset(world: World) -> None:
     """Also those that give way to a newer one, while the writer has not looked yet."""
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
@@ -149,7 +149,7 @@ def test_an_upload_that_is_complete_or_held_is_not_disturbed(world: World) -> No
     assert world.chunks.wait_for_writer(part) == part
 
 
-def test_an_upload_published_meanwhile_is_told_as_complete(world: World) -> None:
+def test_an_upload_published_meanwhile_is_reported_as_complete(world: World) -> None:
     stale = world.create(1000)
     world.send_next(stale, 0, 1000)
     assert world.chunks.wait_for_writer(stale).state is UploadState.COMPLETE
