@@ -27,6 +27,7 @@ from bench.lib.report import (
     save_results,
     update_document,
 )
+from bench.lib.summary import update_summary
 
 BENCHMARKS = all_benchmarks()
 
@@ -51,6 +52,7 @@ def main() -> int:
     options = _arguments()
     if options.redraw:
         print("\n".join(map(str, redraw(PLOTS))))
+        update_summary(DOCUMENT)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Clean up as after Ctrl-C.
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -102,6 +104,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
         update_document(DOCUMENT, run, tables, plot)
         if benchmark.summary_of is not None:
             replace_block(README, benchmark.name, as_markdown(benchmark.summary_of(lab)))
+        update_summary(DOCUMENT)
     return 0
 
 
@@ -122,7 +125,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--docs", action="store_true", help="write the tables to the docs as well")
     parser.add_argument(
-        "--redraw", action="store_true", help="draw the plots of the docs again; measures nothing"
+        "--redraw",
+        action="store_true",
+        help="draw the plots of the docs and make their summary again; measures nothing",
     )
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):

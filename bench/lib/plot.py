@@ -45,7 +45,7 @@ STYLE: dict[RcKeyType, Any] = {
     "font.family": "DejaVu Sans",  # matplotlib's own: the layout is the same on every machine.
     "font.size": 10,
     "svg.fonttype": "none",  # Text stays text.
-    "svg.hashsalt": "sluice",  # Ids are random otherwise, and every drawing another file.
+    "svg.hashsalt": "sluice",  # Ids are random otherwise, and every drawing a different file.
     "text.color": TEXT,
 }
 
@@ -125,7 +125,14 @@ def svg_of(plot: Plot) -> str:
         text = io.StringIO()
         about = {"Title": plot.title, "Date": None, "Creator": None}
         figure.savefig(text, format="svg", metadata=about)
-    return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)
+    return _with_numbered_ids(re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE))
+
+
+def _with_numbered_ids(svg: str) -> str:
+    """Matplotlib makes ids of clips and markers from addresses in memory, now and then."""
+    ids = dict.fromkeys(re.findall(r'id="([mp][0-9a-f]{10})"', svg))
+    numbers = {found: f"{found[0]}{number}" for number, found in enumerate(ids)}
+    return re.sub(r"\b[mp][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
 
 
 def save_plot(plot: Plot, path: Path) -> None:
