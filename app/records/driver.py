@@ -1,7 +1,7 @@
 """Runs the statements of a chunk, compiled once, on the database's own driver.
 
 A second path beside SQLAlchemy's `execute`, for speed alone: without it a chunk of 64 KiB costs the
-server 9 to 29 % more CPU (median of nine paired rounds, in six runs).
+server 15 % more CPU (`python -m bench record_path`). Delete it once that is below 10 %.
 """
 
 from __future__ import annotations
