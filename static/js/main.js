@@ -3,12 +3,16 @@
 import "./elements/confirm_dialog.js";
 import "./elements/connection_notice.js";
 import "./elements/interrupted_panel.js";
+import "./elements/library_search.js";
 import "./elements/live_announcer.js";
 import "./elements/player_dialog.js";
+import "./elements/selection_bar.js";
 import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
 import "./elements/video_library.js";
 import { announceProgress } from "./helpers/announcements.js";
+import { Library } from "./library/library.js";
+import { Selection } from "./library/selection.js";
 import { isServerThere } from "./uploads/api.js";
 import { batchPost, chunkPost } from "./uploads/body_request.js";
 import { BundleSender } from "./uploads/bundle_sender.js";
@@ -18,7 +22,6 @@ import { ChunkSender } from "./uploads/chunk_sender.js";
 import { Connection } from "./uploads/connection.js";
 import { DropzoneIntake } from "./uploads/dropzone_intake.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
-import { Library } from "./uploads/library.js";
 import { Slots } from "./uploads/slots.js";
 import { TabPresence } from "./uploads/tab_presence.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
@@ -59,6 +62,15 @@ function keepInterruptedFresh(interrupted) {
   refresh();
 }
 
+function connectLibrary(library, { confirm, announce }) {
+  const list = find("video-library");
+  const selection = new Selection();
+  const play = (video) => find("player-dialog").open(video);
+  list.connect({ library, selection, confirm, announce, play });
+  find("library-search").connect({ library, announce, complain: (...problem) => list.complain(...problem) });
+  find("selection-bar").connect({ library, selection, list, confirm, announce });
+}
+
 function warnBeforeLeaving(queue) {
   window.addEventListener("beforeunload", (event) => {
     if (queue.isSending) event.preventDefault();
@@ -77,7 +89,7 @@ function start() {
 
   find("upload-panel").connect({ queue, intake, connection, confirm, limit: queue.maxUploadBytes });
   find("interrupted-panel").connect({ interrupted, confirm });
-  find("video-library").connect({ library, confirm, announce, play: (video) => find("player-dialog").open(video) });
+  connectLibrary(library, { confirm, announce });
   find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
   connectIntake(drop, find("interrupted-panel"), intake);
   announceProgress({ queue, panel: find("upload-panel"), connection, announce });

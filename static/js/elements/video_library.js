@@ -1,11 +1,13 @@
-/** <video-library>: the list of videos. The server draws the first page; this adds, plays and deletes. */
+/** <video-library>: the list of videos. The server draws the first page; this adds, plays, renames and deletes. */
 
 import { isolated } from "../helpers/format.js";
 import { localiseDates } from "../helpers/local_dates.js";
 import { RowGroups } from "../helpers/row_groups.js";
 import { partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
-import { videoRow } from "./video_row.js";
+import { rangeBetween } from "../library/selection.js";
+import { openRenameForm } from "./rename_form.js";
+import { showNewName, videoRow } from "./video_row.js";
 
 /** The next page is loaded when its button is as close as this. */
 const LOAD_AHEAD = "600px";
@@ -13,83 +15,156 @@ const LOAD_AHEAD = "600px";
 export class VideoLibrary extends HTMLElement {
   #parts;
   #groups;
+  #lastTicked = null;
 
   /** The videos that the page came with, for the model. */
   get initial() {
-    const ids = [...this.querySelectorAll("[data-id]")].map((row) => row.dataset.id);
-    return { ids, next: this.dataset.next ?? null };
+    const { next = null, search, sort } = this.dataset;
+    return { ids: this.#rows.map((row) => row.dataset.id), next, search, sort };
   }
 
   /** `library` is shown; `play` opens a video; `confirm` asks before a video is deleted. */
-  connect({ library, play, confirm, announce }) {
-    Object.assign(this, { library, play, confirm, announce });
+  connect({ library, selection, play, confirm, announce }) {
+    Object.assign(this, { library, selection, play, confirm, announce });
     this.#parts = partsOf(this.querySelector("section"));
     this.#groups = new RowGroups(this.#parts.list);
     localiseDates(this);
-    library.addEventListener("appended", ({ detail }) => detail.forEach((video) => this.#groups.append(videoRow(video))));
-    library.addEventListener("prepended", ({ detail }) => this.#prepend(detail));
-    library.addEventListener("removed", ({ detail }) => this.#remove(detail));
+    this.#followLibrary();
+    selection.addEventListener("change", () => this.#showTicks());
     this.addEventListener("click", (event) => this.#act(event));
+    this.addEventListener("keydown", (event) => {
+      const row = event.target.closest("[data-id]");
+      if (event.key === "F2" && row) this.#rename(row);
+    });
     this.#loadAhead();
+    this.#showTicks(); // A browser that goes back ticks boxes again.
   }
 
-  /** Puts rows of fresh videos in at the top, and says that there is something now. */
-  #prepend(videos) {
-    for (const video of videos.toReversed()) {
-      const row = videoRow(video);
-      row.classList.add("video-row--new");
-      this.#groups.prepend(row);
-    }
-    this.#showEmptiness();
+  /** Says beside the list that something did not work. */
+  complain(action, error) {
+    this.#parts.problem.textContent = wordsForRequest(action, error);
+    this.#parts.problem.hidden = false;
   }
 
-  #remove(id) {
-    const row = this.querySelector(`[data-id="${CSS.escape(id)}"]`);
-    if (row) this.#groups.remove(row);
-    this.#showEmptiness();
+  get #rows() {
+    return [...this.querySelectorAll("[data-id]")];
   }
 
-  #showEmptiness() {
-    this.querySelector('[data-part="empty"]').hidden = this.library.size > 0;
-  }
-
-  #loadAhead() {
-    const more = this.querySelector('[data-part="more"]');
-    if (!more) return;
-    const load = ([entry]) => entry.isIntersecting && this.#loadMore(more);
-    new IntersectionObserver(load, { rootMargin: LOAD_AHEAD }).observe(more);
-    more.addEventListener("click", (event) => {
-      event.preventDefault();
-      this.#loadMore(more);
+  #followLibrary() {
+    const { library } = this;
+    library.addEventListener("replaced", ({ detail }) => {
+      this.selection.clear();
+      this.#groups.clear();
+      detail.forEach((video) => this.#groups.append(this.#newRow(video)));
+      this.#showState();
+    });
+    library.addEventListener("appended", ({ detail }) => {
+      detail.forEach((video) => this.#groups.append(this.#newRow(video)));
+      this.#showState();
+    });
+    library.addEventListener("inserted", ({ detail }) => this.#insert(detail));
+    library.addEventListener("renamed", ({ detail }) => showNewName(this.#rowOf(detail.id), detail));
+    library.addEventListener("removed", ({ detail }) => {
+      this.selection.remove(detail);
+      const row = this.#rowOf(detail);
+      if (row) this.#groups.remove(row);
+      this.#showState();
     });
   }
 
-  async #loadMore(more) {
-    const problem = this.querySelector('[data-part="problem"]');
+  #newRow(video) {
+    return videoRow(video, (id) => this.selection.has(id));
+  }
+
+  #rowOf(id) {
+    return this.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  }
+
+  #insert(places) {
+    for (const { video, before } of places) {
+      const row = this.#newRow(video);
+      row.classList.add("video-row--new");
+      this.#groups.insert(row, before && this.#rowOf(before));
+    }
+    this.#showState();
+  }
+
+  #showState() {
+    const { size, search, hasMore } = this.library;
+    this.#parts.problem.hidden = true;
+    this.#parts.empty.hidden = size > 0 || search !== "";
+    this.#parts.notFound.hidden = size > 0 || search === "";
+    this.#parts.searched.textContent = `“${isolated(search)}”`;
+    this.#parts.more.parentElement.hidden = !hasMore;
+    this.#showTicks();
+  }
+
+  #showTicks() {
+    const { selection, library } = this;
+    const boxes = this.querySelectorAll('[data-part="select"]');
+    for (const box of boxes) box.checked = selection.has(box.closest("[data-id]").dataset.id);
+    const { selectAll, selectAllLine } = this.#parts;
+    selectAll.checked = selection.size > 0 && selection.size === library.size;
+    selectAll.indeterminate = selection.size > 0 && !selectAll.checked;
+    selectAllLine.hidden = library.size < 2;
+  }
+
+  #loadAhead() {
+    const { more } = this.#parts;
+    const load = ([entry]) => entry.isIntersecting && this.#loadMore();
+    new IntersectionObserver(load, { rootMargin: LOAD_AHEAD }).observe(more);
+    more.addEventListener("click", (event) => {
+      event.preventDefault();
+      this.#loadMore();
+    });
+  }
+
+  async #loadMore() {
+    const { more } = this.#parts;
     more.setAttribute("aria-busy", "true");
     try {
       await this.library.loadMore();
-      problem.hidden = true;
-      more.hidden = !this.library.hasMore;
     } catch (error) {
-      this.#complain("load more videos", error);
+      this.complain("load more videos", error);
     }
     more.removeAttribute("aria-busy");
   }
 
   #act(event) {
-    const target = event.target.closest("[data-action]");
-    const row = event.target.closest("[data-id]");
-    if (!target || !row) return;
-    if (target.dataset.action === "delete") this.#delete(row);
-    else if (isPlainClick(event) && row.dataset.inline === "true") {
+    if (event.target === this.#parts.selectAll) this.selection.set(this.#rows.map(videoOf), event.target.checked);
+    const action = event.target.closest("[data-action]")?.dataset.action;
+    if (action === "clear-search") {
       event.preventDefault();
-      this.play({ id: row.dataset.id, media: row.dataset.media, name: partsOf(row).name.textContent.trim() });
+      this.querySelector("library-search").clear();
+    }
+    const row = event.target.closest("[data-id]");
+    if (!action || !row) return;
+    if (action === "select") this.#tick(row, event);
+    if (action === "rename") this.#rename(row);
+    if (action === "delete") this.#delete(row);
+    if (action === "play" && isPlainClick(event) && row.dataset.inline === "true") {
+      event.preventDefault();
+      this.play({ id: row.dataset.id, media: row.dataset.media, name: nameOf(row) });
     }
   }
 
+  /** With the shift key, all rows from the last one that was ticked get the same tick. */
+  #tick(row, { target, shiftKey }) {
+    const last = shiftKey && this.#lastTicked?.isConnected ? this.#lastTicked : row;
+    this.#lastTicked = row;
+    this.selection.set(rangeBetween(this.#rows, last, row).map(videoOf), target.checked);
+  }
+
+  #rename(row) {
+    const before = nameOf(row);
+    openRenameForm(row, async (filename) => {
+      await this.library.rename(row.dataset.id, filename);
+      this.announce(`${before} is now called ${nameOf(row)}.`);
+    });
+  }
+
   async #delete(row) {
-    const name = partsOf(row).name.textContent.trim();
+    const name = nameOf(row);
     const isAgreed = await this.confirm({
       title: "Delete this video?",
       text: `${isolated(name)} will be deleted from the server. This cannot be undone.`,
@@ -97,22 +172,24 @@ export class VideoLibrary extends HTMLElement {
       no: "Keep",
     });
     if (!isAgreed) return;
-    const rows = [...this.querySelectorAll("[data-id]")];
+    const rows = this.#rows;
     const neighbour = rows[rows.indexOf(row) + 1] ?? rows.at(-2);
     try {
       await this.library.delete(row.dataset.id);
       this.announce(`${name} has been deleted.`);
       (neighbour?.querySelector(".video-row__name") ?? this.querySelector("h2")).focus();
     } catch (error) {
-      this.#complain("delete the video", error);
+      this.complain("delete the video", error);
     }
   }
+}
 
-  #complain(action, error) {
-    const problem = this.querySelector('[data-part="problem"]');
-    problem.textContent = wordsForRequest(action, error);
-    problem.hidden = false;
-  }
+function videoOf({ dataset }) {
+  return { id: dataset.id, length: Number(dataset.length) };
+}
+
+function nameOf(row) {
+  return partsOf(row).name.textContent.trim();
 }
 
 /** A click that should open a new tab or window is the browser's. */

@@ -3,30 +3,51 @@
 import { formatBytes, formatDate } from "../helpers/format.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
 
-/** The row of a video: no more than its name, until `fill()` puts the rest in and after `empty()` took it out. */
-export function videoRow(video) {
+/**
+ * The row of a video: no more than its name, until `fill()` puts the rest in and after `empty()` took it out.
+ * `isSelected(id)` tells how its box is to be ticked.
+ */
+export function videoRow(video, isSelected) {
   const row = document.createElement("div");
   row.className = "video-row";
   row.setAttribute("role", "listitem");
-  Object.assign(row.dataset, { id: video.id, media: video.media, inline: String(video.inline) });
+  const { id, media, inline, length } = video;
+  Object.assign(row.dataset, { id, media, inline: String(inline), length });
   row.textContent = video.filename;
-  row.fill = () => row.childElementCount === 0 && fill(row, video);
+  row.fill = () => row.childElementCount === 0 && fill(row, video, isSelected(id));
   row.empty = () => {
-    if (!row.contains(document.activeElement)) row.textContent = video.filename;
+    if (!row.contains(document.activeElement) && !row.querySelector("form")) row.textContent = video.filename;
   };
+  row.rename = (renamed) => Object.assign(video, renamed);
   return row;
 }
 
-function fill(row, { id, filename, length, published, media, inline }) {
+/** Writes a video's new name into its row, whether the server drew it or this page. */
+export function showNewName(row, video) {
+  row.rename?.(video);
+  row.dataset.inline = String(video.inline);
+  if (row.childElementCount > 0) showName(partsOf(row), video);
+  else row.textContent = video.filename;
+}
+
+function fill(row, video, isSelected) {
+  const { id, length, published, media } = video;
   row.replaceChildren(...copyOfTemplate("video-row").querySelector(".video-row").children);
   const parts = partsOf(row);
-  parts.name.textContent = filename;
   parts.name.href = parts.play.href = `/watch/${id}`;
   parts.size.textContent = formatBytes(length);
   parts.date.textContent = published ? formatDate(published) : "";
   if (published) parts.date.dateTime = published;
   parts.download.href = `${media}?download`;
+  parts.select.checked = isSelected;
+  showName(parts, video);
+}
+
+function showName(parts, { filename, inline }) {
+  parts.name.textContent = filename;
+  parts.select.setAttribute("aria-label", `Select ${filename}`);
+  parts.rename.setAttribute("aria-label", `Rename ${filename}`);
   parts.download.setAttribute("aria-label", `Download ${filename}`);
   parts.delete.setAttribute("aria-label", `Delete ${filename}`);
-  if (!inline) parts.mark.dataset.icon = "file";
+  parts.mark.dataset.icon = inline ? "play" : "file";
 }

@@ -26,12 +26,33 @@ export class RowGroups {
     this.#fillIfNear(row, group);
   }
 
-  prepend(row) {
-    const first = this.#list.firstElementChild;
-    const group = isOpen(first) ? first : this.#newGroup();
-    group.prepend(row);
-    if (group !== first) this.#list.prepend(group);
-    this.#fillIfNear(row, group);
+  /** Puts a row before another one of the list; without one, at the end. */
+  insert(row, before) {
+    if (!before) {
+      this.append(row);
+      return;
+    }
+    const group = before.parentElement;
+    if (isOpen(group)) before.before(row);
+    else this.#groupBefore(before).append(row);
+    this.#fillIfNear(row, row.parentElement);
+  }
+
+  /** An open group that ends where the row `before` begins a full one. */
+  #groupBefore(before) {
+    const group = before.parentElement;
+    const previous = group.previousElementSibling;
+    if (before === group.firstElementChild && previous && isOpen(previous)) return previous;
+    const created = this.#newGroup();
+    while (group.firstElementChild !== before) created.append(group.firstElementChild);
+    group.before(created);
+    return created;
+  }
+
+  /** Takes all rows off. */
+  clear() {
+    for (const group of this.#list.children) this.#observer.unobserve(group);
+    this.#list.replaceChildren();
   }
 
   /** Takes a row off, and its group with it when it was the last. */

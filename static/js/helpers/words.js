@@ -34,6 +34,14 @@ export function wordsForWaiting(problem) {
   return "The server asks to try again. Your upload goes on by itself.";
 }
 
+/** What the page says about a new name that the server does not take. */
+export function wordsForName(problem) {
+  if (problem.status === 404 || problem.status === 410) return "This video has been deleted meanwhile.";
+  if (problem.code === "type_not_allowed") return "This server does not take files with this ending.";
+  if (problem.code === "malformed_request") return "The server does not take this name. Try a shorter or simpler one.";
+  return wordsForRequest("rename the video", problem);
+}
+
 /** What the page says when a request outside an upload fails, such as deleting or listing. */
 export function wordsForRequest(action, problem) {
   if (problem.isConnectionLost) return `Could not ${action}: the server cannot be reached. Try again in a moment.`;

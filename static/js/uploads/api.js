@@ -60,10 +60,15 @@ export async function cancelUpload(id, signal) {
   }
 }
 
-/** One page of the library, newest first: `{ videos, next }`. */
-export function listVideos({ limit, cursor }, signal) {
-  const query = new URLSearchParams({ limit, ...(cursor && { cursor }) });
+/** One page of the videos with `search` in their names, in the order `sort`: `{ videos, next }`. */
+export function listVideos({ limit, cursor, search, sort }, signal) {
+  const query = new URLSearchParams({ limit, ...(cursor && { cursor }), ...(search && { q: search }), sort });
   return request(`/api/videos?${query}`, { signal });
+}
+
+/** Renames a video; resolves to it. */
+export function renameVideo(id, filename, signal) {
+  return request(videoPath(id), { method: "PATCH", json: { filename }, signal });
 }
 
 /** Removes a video; one that is gone already is fine. */

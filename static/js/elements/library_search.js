@@ -1,0 +1,90 @@
+/** <library-search>: what the library shows, and in what order. */
+
+import { countOf } from "../helpers/format.js";
+import { partsOf } from "../helpers/template.js";
+import { NEWEST } from "../library/library.js";
+
+/** After the last key the list is asked for, milliseconds. */
+const TYPING_PAUSE = 250;
+
+export class LibrarySearch extends HTMLElement {
+  #parts;
+  #typing = null;
+  #request = new AbortController();
+
+  /** Changes what `library` shows; `announce` says what was found, `complain(action, error)` what went wrong. */
+  connect({ library, announce, complain }) {
+    Object.assign(this, { library, announce, complain });
+    this.#parts = partsOf(this);
+    this.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#show();
+    });
+    this.#parts.search.addEventListener("input", () => this.#showSoon());
+    this.#parts.sort.addEventListener("change", () => this.#show());
+    document.addEventListener("keydown", (event) => this.#takeSlash(event));
+    for (const type of ["replaced", "inserted", "appended", "removed"]) {
+      library.addEventListener(type, () => this.#showCount());
+    }
+    this.#showCount();
+  }
+
+  /** Back to all videos, with the focus in the field. */
+  clear() {
+    this.#parts.search.value = "";
+    this.#parts.search.focus();
+    this.#show();
+  }
+
+  #showSoon() {
+    clearTimeout(this.#typing);
+    this.#typing = setTimeout(() => this.#show(), TYPING_PAUSE);
+  }
+
+  async #show() {
+    clearTimeout(this.#typing);
+    this.#request.abort();
+    this.#request = new AbortController();
+    const { signal } = this.#request;
+    const wanted = { search: this.#parts.search.value.trim(), sort: this.#parts.sort.value };
+    if (wanted.search === this.library.search && wanted.sort === this.library.sort) return;
+    try {
+      await this.library.show(wanted, signal);
+      keepInAddress(wanted);
+      if (wanted.search) this.announce(this.#found);
+    } catch (error) {
+      if (!signal.aborted) this.complain("search the library", error);
+    }
+  }
+
+  get #found() {
+    const count = countOf(this.library.size, "video");
+    return this.library.hasMore ? `More than ${count} found` : `${count} found`;
+  }
+
+  #showCount() {
+    const { size, search } = this.library;
+    this.hidden = size === 0 && search === "";
+    this.#parts.found.hidden = search === "" || size === 0;
+    this.#parts.found.textContent = this.#found;
+  }
+
+  /** The key / leads to the field, as on many sites. */
+  #takeSlash(event) {
+    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || this.hidden) return;
+    event.preventDefault();
+    this.#parts.search.select();
+  }
+}
+
+/** A page that is reloaded, or sent to somebody, shows the same list. */
+function keepInAddress({ search, sort }) {
+  const url = new URL(location.href);
+  for (const name of ["q", "sort", "cursor"]) url.searchParams.delete(name);
+  if (search) url.searchParams.set("q", search);
+  if (sort !== NEWEST) url.searchParams.set("sort", sort);
+  history.replaceState(history.state, "", url);
+}
+
+customElements.define("library-search", LibrarySearch);

@@ -1,0 +1,107 @@
+/** <selection-bar>: how many videos are selected, and what can be done with all of them. */
+
+import { countOf, formatBytes } from "../helpers/format.js";
+import { keepFocus } from "../helpers/focus.js";
+import { partsOf, setText } from "../helpers/template.js";
+
+/** Most videos in one ZIP file; the server refuses more. */
+const LARGEST_ARCHIVE = 1000;
+/** Videos deleted at once: uploads under way need connections too. */
+const LANES = 2;
+
+export class SelectionBar extends HTMLElement {
+  #parts;
+  #isDeleting = false;
+
+  /** `list` complains, and is where the focus goes when nothing is selected any more. */
+  connect({ library, selection, list, confirm, announce }) {
+    Object.assign(this, { library, selection, list, confirm, announce });
+    this.#parts = partsOf(this);
+    selection.addEventListener("change", () => this.#isDeleting || this.#show());
+    this.addEventListener("click", ({ target }) => {
+      const action = target.closest("[data-action]")?.dataset.action;
+      if (action === "download") this.#download();
+      if (action === "delete") this.#delete();
+      if (action === "clear") selection.clear();
+    });
+  }
+
+  get #words() {
+    return `${countOf(this.selection.size, "video")} selected, ${formatBytes(this.selection.bytes)}`;
+  }
+
+  #show() {
+    const { size } = this.selection;
+    keepFocus(this, () => (this.hidden = size === 0), [this.list.querySelector("h2")]);
+    const isTooMuch = size > LARGEST_ARCHIVE;
+    this.#parts.download.disabled = isTooMuch;
+    this.#parts.download.title = isTooMuch ? `At most ${countOf(LARGEST_ARCHIVE, "video")} in one download` : "";
+    if (size > 0) setText(this.#parts.text, this.#words);
+    this.announce(size > 0 ? this.#words : "Nothing is selected.");
+  }
+
+  /** One file is downloaded as it is, several as a ZIP file, in a frame: the page and its uploads stay. */
+  #download() {
+    const { ids } = this.selection;
+    if (ids.length === 1) {
+      const link = Object.assign(document.createElement("a"), { href: `/media/${ids[0]}?download`, download: "" });
+      link.click();
+      return;
+    }
+    // A download loads nothing into the frame; a refusal does.
+    this.#parts.frame.onload = () => this.list.complain("download the videos", { isConnectionLost: false });
+    const form = document.createElement("form");
+    Object.assign(form, { method: "post", action: this.dataset.archiveUrl, target: this.#parts.frame.name });
+    form.append(...ids.map((value) => Object.assign(document.createElement("input"), { name: "id", value })));
+    form.hidden = true;
+    this.append(form);
+    form.submit();
+    form.remove();
+    this.announce(`The download of ${countOf(ids.length, "video")} begins.`);
+  }
+
+  async #delete() {
+    const count = countOf(this.selection.size, "video");
+    const isAgreed = await this.confirm({
+      title: `Delete ${count}?`,
+      text: `${formatBytes(this.selection.bytes)} will be deleted from the server. This cannot be undone.`,
+      yes: `Delete ${count}`,
+      no: "Keep",
+    });
+    if (!isAgreed) return;
+    this.#setDeleting(true);
+    const failure = await this.#deleteAll(this.selection.ids);
+    this.#setDeleting(false);
+    if (failure) this.list.complain("delete all of the videos", failure);
+    else this.announce(`${count} deleted.`);
+  }
+
+  /** Resolves to the first failure, if any: what could not be deleted stays selected. */
+  async #deleteAll(ids) {
+    const left = ids[Symbol.iterator]();
+    let ended = 0;
+    let failure = null;
+    const lane = async () => {
+      for (const id of left) {
+        await this.library.delete(id).catch((error) => (failure ??= error));
+        if (failure?.isConnectionLost) return;
+        ended += 1;
+        setText(this.#parts.text, `Deleting ${ended} of ${countOf(ids.length, "video")}`);
+      }
+    };
+    await Promise.all(Array.from({ length: LANES }, lane));
+    return failure;
+  }
+
+  #setDeleting(isDeleting) {
+    this.#isDeleting = isDeleting;
+    this.toggleAttribute("aria-busy", isDeleting);
+    for (const button of this.querySelectorAll("button")) button.disabled = isDeleting;
+    if (isDeleting) return;
+    this.#show();
+    // A button that is disabled loses the focus.
+    if (document.activeElement === document.body) this.list.querySelector("h2").focus({ preventScroll: true });
+  }
+}
+
+customElements.define("selection-bar", SelectionBar);

@@ -1,0 +1,259 @@
+"""Finding videos, renaming them, and doing something with several at once."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films
+from tests.browser.stored import videos_of
+from tests.browser.test_library import OpenPage, fill_library, put, scroll
+from tests.browser.upload_page import UploadPage
+from tests.live_server import Server
+
+pytestmark = pytest.mark.browser
+
+NAMES = ["Clip 10.mp4", "été.mp4", "clip 2.mp4", "film.webm", "clip 1.mov"]
+
+
+@pytest.fixture
+def clips(site: Server, tmp_path: Path) -> Server:
+    """The shared server with NAMES, the first of them the oldest; each is a byte larger."""
+    for number, name in enumerate(NAMES, 1):
+        path = tmp_path / f"{number}"
+        path.write_bytes(b"x" * number)
+        put(site, name, path)
+    return site
+
+
+def expect_names(page: UploadPage, *names: str) -> None:
+    expect(page.videos.locator(".video-row__name")).to_have_text(list(names))
+
+
+def search_field(page: UploadPage) -> Locator:
+    return page.page.get_by_role("searchbox", name="Search names")
+
+
+def test_the_list_follows_what_is_typed(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    page.page.locator("body").press("/")
+    page.page.keyboard.type("CLIP mp4")
+    expect_names(page, "clip 2.mp4", "Clip 10.mp4")
+    expect(page.page.get_by_text("2 videos found", exact=True).first).to_be_visible()
+    assert page.page.url.endswith("?q=CLIP+mp4")
+    page.reload()
+    expect(search_field(page)).to_have_value("CLIP mp4")
+    expect_names(page, "clip 2.mp4", "Clip 10.mp4")
+    search_field(page).fill("ETE")
+    expect_names(page, "été.mp4")
+    search_field(page).fill("<b>nothing</b>")
+    expect(page.page.get_by_text("Nothing found for “\u2068<b>nothing</b>\u2069”")).to_be_visible()
+    page.page.get_by_role("link", name="Show all videos").click()
+    expect(search_field(page)).to_be_focused()
+    expect_names(page, *reversed(NAMES))
+    assert page.page.url == f"{clips.url}/"
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ("Oldest first", NAMES),
+        ("Name, A to Z", ["clip 1.mov", "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm"]),
+        ("Largest first", NAMES[::-1]),
+    ],
+)
+def test_the_list_is_sorted_and_stays_so(
+    clips: Server, open_page: OpenPage, order: str, names: list[str]
+) -> None:
+    page = open_page(clips)
+    page.page.get_by_label("Sort").select_option(order)
+    expect_names(page, *names)
+    page.reload()
+    expect_names(page, *names)
+
+
+def test_a_long_search_loads_more_as_one_scrolls(
+    start_server: Callable[..., Server], open_page: OpenPage
+) -> None:
+    server = start_server()
+    fill_library(server, 2_000)
+    page = open_page(server)
+    search_field(page).fill("film 1")
+    page.page.get_by_label("Sort").select_option("Smallest first")
+    expect(page.videos.first).to_contain_text("film 1.mp4")
+    page.page.mouse.move(640, 500)
+    page.wait_until(lambda: scroll(page) and page.videos.count() >= 150, "more are loaded")
+    ids = page.videos.evaluate_all("(rows) => rows.map((row) => Number(row.dataset.id))")
+    matching = [number for number in range(1, 2_001) if "1" in str(number)]
+    assert ids == matching[: len(ids)]
+
+
+def test_new_videos_join_a_search_only_if_they_match(
+    clips: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(clips)
+    search_field(page).fill("clip")
+    expect(page.videos).to_have_count(3)
+    other, match = films.small, films.small.with_name("a clip of mine.mp4")
+    match.write_bytes(films.middle.read_bytes())
+    page.choose(other, match)
+    page.wait_for_success(other, match)
+    expect_names(page, "a clip of mine.mp4", "clip 1.mov", "clip 2.mp4", "Clip 10.mp4")
+
+
+def test_a_new_video_comes_to_its_place_in_the_order(
+    clips: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(clips)
+    page.page.get_by_label("Sort").select_option("Name, A to Z")
+    expect(page.videos.first).to_contain_text("clip 1.mov")
+    page.choose(films.small)
+    page.wait_for_success(films.small)
+    in_order = ["clip 1.mov", "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm", "small.mp4"]
+    expect_names(page, *in_order)
+
+
+def test_a_video_is_renamed_with_the_keyboard_alone(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    link = page.videos.nth(1).locator(".video-row__name")
+    link.press("F2")
+    field = page.page.get_by_label("New name of film.webm")
+    expect(field).to_have_value("film")
+    page.page.keyboard.type("Übung 1")
+    page.page.keyboard.press("Enter")
+    expect(link).to_have_text("Übung 1.webm")
+    expect(link).to_be_focused()
+    expect(page.page.locator("live-announcer")).to_have_text(
+        "film.webm is now called Übung 1.webm."
+    )
+    assert videos_of(clips)[1]["filename"] == "Übung 1.webm"
+    expect(page.button("Delete Übung 1.webm")).to_be_visible()
+    link.press("F2")
+    page.page.keyboard.type("something else")
+    page.page.keyboard.press("Escape")
+    expect(link).to_have_text("Übung 1.webm")
+    expect(link).to_be_focused()
+    assert videos_of(clips)[1]["filename"] == "Übung 1.webm"
+
+
+def test_a_name_that_cannot_be_is_explained_beside_the_field(
+    clips: Server, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_page(clips)
+    page.button("Rename film.webm").click()
+    field = page.page.get_by_label("New name of film.webm")
+    field.fill("  ")
+    field.press("Enter")
+    expect(page.videos.nth(1).get_by_role("alert")).to_have_text("Enter a name.")
+    expect(field).to_be_focused()
+    field.fill("late")
+    expect(page.videos.nth(1).get_by_role("alert")).to_have_count(0)
+    clips.delete(f"/api/videos/{videos_of(clips)[1]['id']}")
+    page.button("Save").click()
+    expect(page.videos.nth(1).get_by_role("alert")).to_have_text(
+        "This video has been deleted meanwhile."
+    )
+    page.button("Cancel").click()
+    expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("film.webm")
+
+
+def box(page: UploadPage, name: str) -> Locator:
+    return page.page.get_by_role("checkbox", name=name, exact=True)
+
+
+def test_several_videos_are_selected_and_deleted(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    bar = page.page.get_by_role("group", name="Selected videos")
+    expect(bar).to_be_hidden()
+    box(page, "Select clip 1.mov").check()
+    expect(bar).to_contain_text("1 video selected, 5 bytes")
+    box(page, "Select clip 2.mp4").click(modifiers=["Shift"])
+    expect(bar).to_contain_text("3 videos selected, 12 bytes")
+    expect(box(page, "Select film.webm")).to_be_checked()
+    expect(box(page, "Select all shown")).to_have_js_property("indeterminate", True)
+    box(page, "Select all shown").check()
+    expect(bar).to_contain_text("5 videos selected, 15 bytes")
+    box(page, "Select été.mp4").uncheck()
+    bar.get_by_role("button", name="Delete").click()
+    expect(page.page.get_by_role("dialog")).to_contain_text("Delete 4 videos?")
+    page.confirm("Keep")
+    expect(page.videos).to_have_count(5)
+    bar.get_by_role("button", name="Delete").click()
+    page.confirm("Delete 4 videos")
+    expect_names(page, "été.mp4")
+    expect(bar).to_be_hidden()
+    expect(page.page.get_by_role("heading", name="Library")).to_be_focused()
+    assert [video["filename"] for video in videos_of(clips)] == ["été.mp4"]
+
+
+def test_what_is_selected_is_always_in_the_list(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    bar = page.page.get_by_role("group", name="Selected videos")
+    box(page, "Select all shown").check()
+    search_field(page).fill("film")
+    expect(page.videos).to_have_count(1)
+    expect(bar).to_be_hidden()
+    box(page, "Select film.webm").press("Space")
+    expect(bar).to_contain_text("1 video selected")
+    bar.get_by_role("button", name="Clear").press("Enter")
+    expect(box(page, "Select film.webm")).not_to_be_checked()
+
+
+def test_several_videos_are_downloaded_as_one_file_while_uploads_go_on(
+    clips: Server, open_page: OpenPage, films: Films
+) -> None:
+    page = open_page(clips)
+    page.throttle(2_000_000)
+    page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 5)
+    for name in ("été.mp4", "film.webm"):
+        box(page, f"Select {name}").check()
+    with page.page.expect_download() as download:
+        page.button("Download").click()
+    assert download.value.suggested_filename == "2 videos.zip"
+    with zipfile.ZipFile(io.BytesIO(download.value.path().read_bytes())) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "film.webm": b"xxxx",
+            "été.mp4": b"xx",
+        }
+    page.throttle(-1)
+    page.wait_for_success(films.middle)
+
+
+def test_everything_fits_a_phone(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    box(page, "Select film.webm").check()
+    page.button("Rename été.mp4").tap()
+    for part in ("library-search", "selection-bar", ".video-row", ".rename"):
+        for found in page.page.locator(part).all():
+            place = found.bounding_box()
+            assert place is not None
+            assert place["x"] >= 0
+            assert place["x"] + place["width"] <= 390, part
+    assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_browser_without_scripts_searches_sorts_and_downloads(
+    clips: Server, new_context: Callable[..., BrowserContext]
+) -> None:
+    page = new_context(java_script_enabled=False).new_page()
+    page.goto(clips.url)
+    page.get_by_role("searchbox").fill("CLIP")
+    page.get_by_label("Sort").select_option("Name, A to Z")
+    page.get_by_role("button", name="Show").click()
+    names = page.locator(".video-row__name")
+    expect(names).to_have_text(["clip 1.mov", "clip 2.mp4", "Clip 10.mp4"])
+    expect(page.get_by_role("searchbox")).to_have_value("CLIP")
+    for name in ("clip 1.mov", "Clip 10.mp4"):
+        page.get_by_role("checkbox", name=f"Select {name}", exact=True).check()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the selected videos").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert archive.namelist() == ["clip 1.mov", "Clip 10.mp4"]
