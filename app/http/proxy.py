@@ -11,7 +11,7 @@ from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.http.context import current_services
-from app.ingest.gunicorn_socket.settle import settle
+from app.ingest.gunicorn_socket.connection import drain_or_close
 from app.settings import IPNetwork
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ConnectionMiddleware:
             app = self._behind_proxy if is_trusted else app
         environ[_URL_KNOWN_KEY] = is_url_known
         answer = app(environ, start_response)
-        settle(environ, start_response)  # Nothing of the answer has been sent yet.
+        drain_or_close(environ, start_response)  # Nothing of the answer has been sent yet.
         return answer
 
     def _is_url_told(self, environ: dict[str, Any]) -> bool:

@@ -7,8 +7,7 @@ import os
 import select
 import socket
 import termios
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from types import TracebackType
 
 from app.domain.errors import BodyTruncated
 from app.ingest.source import FEW_BYTES, IDLE_TICK_SECONDS
@@ -23,9 +22,6 @@ a receive buffer (`tcp_rmem`) may not grow beyond 1 MiB, lines of 40 ms lose a t
 to it; beyond 6 MiB, Linux's default or less, nothing."""
 
 _TICK_MILLISECONDS = int(IDLE_TICK_SECONDS * 1000)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class ClientSocket:
@@ -55,15 +51,18 @@ class ClientSocket:
 
     def recv(self, count: int) -> bytes:
         """At most `count` of the bytes waited for; none at the end of the connection."""
-        return _call(self._socket.recv, count, socket.MSG_DONTWAIT)
+        with stage(Stage.RECEIVE), _connection_errors():
+            return self._socket.recv(count, socket.MSG_DONTWAIT)
 
     def recv_into(self, buffer: memoryview) -> int:
         """The same, into a buffer."""
-        return _call(self._socket.recv_into, buffer, 0, socket.MSG_DONTWAIT)
+        with stage(Stage.RECEIVE), _connection_errors():
+            return self._socket.recv_into(buffer, 0, socket.MSG_DONTWAIT)
 
     def splice(self, pipe: int, count: int) -> int:
         """The same, into a pipe."""
-        return _call(os.splice, self._socket.fileno(), pipe, count)
+        with stage(Stage.RECEIVE), _connection_errors():
+            return os.splice(self._socket.fileno(), pipe, count)
 
     def release(self) -> None:
         """Leave the socket as it was."""
@@ -80,9 +79,17 @@ class ClientSocket:
         return fcntl.ioctl(self._socket, termios.FIONREAD, nothing) != nothing
 
 
-def _call(receive: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    try:
-        with stage(Stage.RECEIVE):
-            return receive(*args, **kwargs)
-    except OSError as error:
-        raise BodyTruncated("The connection broke while the body arrived.") from error
+class _connection_errors:  # noqa: N801 - reads as the statement it is used in
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            raise BodyTruncated("The connection broke while the body arrived.") from error

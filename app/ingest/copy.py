@@ -80,33 +80,29 @@ class FileCopy:
         has_ended = False
         while self.position < self._end and not has_ended:
             if self._splicing is not None and self._splicing.can_splice:
-                has_ended = self._splice(self._splicing, pace, watch)
+                has_ended = self._splice_some(self._splicing, pace)
             else:
                 has_ended = self._copy_block(source, pace, watch)
-                watch()
-
-    def _splice(self, source: SpliceSource, pace: Pace, watch: Watch) -> bool:
-        """Bring in the rest through pipes, if useful ones are to be had; whether it has ended."""
-        while self.position < self._end:
-            count = 0
-            if source.wait(self._end - self.position):
-                count = self._splice_some(source)
-                if count == 0:
-                    return self._splicing is not None
-            pace.saw(count)
             watch()
-        return True
 
-    def _splice_some(self, source: SpliceSource) -> int:
-        """Move what has come, up to a pipe full of it; 0 at the end, or without a useful pipe."""
+    def _splice_some(self, source: SpliceSource, pace: Pace) -> bool:
+        """Move what comes within a tick, up to a pipe full of it; whether the source has ended.
+
+        Without a useful pipe nothing moves, and bytes are copied from then on.
+        """
+        if not source.wait(self._end - self.position):
+            pace.saw(0)
+            return False
         with empty_pipe() as pipe:
             if pipe.size < USEFUL_PIPE_BYTES:
                 self._splicing = None
-                return 0
+                return False
             count = source.splice_into(pipe.writer, min(pipe.size, self._end - self.position))
             pipe.empty_into(self._descriptor, self.position, count)
             self.position += count
-            return count
+        if count:
+            pace.saw(count)
+        return count == 0
 
     def _copy_block(self, source: BodySource, pace: Pace, watch: Watch) -> bool:
         """Fill one block and write it; whether the source has ended."""

@@ -136,6 +136,31 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
         raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
 
 
+class AllOrNothing:
+    """A source of which nothing is recorded unless all of it arrives.
+
+    For clients that would take an offset inside a chunk for the end of it.
+    """
+
+    is_verified_at_end = True
+
+    def __init__(self, source: BodySource) -> None:
+        self._source = source
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes still to come, or None."""
+        return self._source.remaining
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Read on."""
+        return self._source.readinto(buffer)
+
+    def finish(self, watch: Watch = no_watch, /) -> None:
+        """Finish the source within."""
+        self._source.finish(watch)
+
+
 class HashingSource:
     """A source that sums its bytes up as they pass."""
 
@@ -160,7 +185,7 @@ class HashingSource:
         return count
 
     def finish(self, watch: Watch = no_watch, /) -> None:
-        """See `BodySource.finish`."""
+        """Finish the source within."""
         self._source.finish(watch)
 
     def hexdigest(self) -> str:
@@ -181,7 +206,7 @@ class DigestSource(HashingSource):
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
         self._source.finish(watch)
         if self._checksum.digest() != self._expected:
-            raise DigestMismatch(f"The {self._algorithm} digest of the bytes is another one.")
+            raise DigestMismatch(f"The {self._algorithm} digest of the bytes does not match.")
 
 
 class TrailingDigestSource:
@@ -215,4 +240,4 @@ class TrailingDigestSource:
         self._source.finish(watch)
         algorithm, expected = self._expected()
         if self._checksums[algorithm].digest() != expected:
-            raise DigestMismatch(f"The {algorithm} digest of the bytes is another one.")
+            raise DigestMismatch(f"The {algorithm} digest of the bytes does not match.")

@@ -182,7 +182,7 @@ class Completion:
         with file:
             found = digest_of(file, algorithm, upload.known_length)
         if found != expected:
-            self._refuse(upload, f"The {algorithm} digest of the file is another one.")
+            self._refuse(upload, f"The {algorithm} digest of the file does not match.")
         if algorithm == "sha256":
             self._records.set_sha256(upload.id, found)
 

@@ -24,7 +24,7 @@ from app.http.bodies import open_body, read_small_body
 from app.http.context import current_owner, current_services, note_upload
 from app.http.digests import digest_source
 from app.http.proxy import location_of
-from app.ingest.all_or_nothing import AllOrNothing
+from app.ingest.source import AllOrNothing
 from app.protocols.forms.chunk import FormDialect, whole_number
 from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm
 from app.uploads.service import NewUpload

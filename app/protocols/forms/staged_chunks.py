@@ -29,8 +29,7 @@ from app.domain.policy import UNNAMED
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
 from app.http.context import current_owner, current_services, note_upload
-from app.ingest.all_or_nothing import AllOrNothing
-from app.ingest.source import StreamSource
+from app.ingest.source import AllOrNothing, StreamSource
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
