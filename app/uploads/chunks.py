@@ -113,13 +113,16 @@ class Chunks:
         offset: int,
         source: BodySource,
         *,
+        is_last: bool = False,
         progress: Progress = _no_progress,
     ) -> Upload:
         """Take all of `source` as what follows the bytes that are there; raises as `append` does.
 
-        Besides, `OffsetMismatch` unless `offset` is where the upload stands once older requests
-        have ended, `UploadComplete` where it wants no bytes, and `WriterSuperseded` as soon as a
-        newer request takes over.
+        An upload without a length ends where a body that `is_last` ends.
+
+        Besides, raises `OffsetMismatch` unless `offset` is where the upload stands once older
+        requests have ended, `UploadComplete` where it wants no bytes, and `WriterSuperseded` as
+        soon as a newer request takes over. None of these changes the upload.
         """
         if upload.offset != offset:  # However far beyond the limit it would lead.
             raise OffsetMismatch.of(expected=upload.offset, provided=offset)
@@ -131,6 +134,8 @@ class Chunks:
             self._enlarge(upload, chunk.end)
         with self._completing(upload):
             upload = self._receive(upload, arrival)
+        if is_last and upload.length is None:
+            return self.declare_length(upload, upload.offset)
         return self._completion.finish(upload)
 
     def declare_length(self, upload: Upload, length: int) -> Upload:

@@ -6,7 +6,14 @@ from contextlib import suppress
 
 from flask import Blueprint, Response, current_app, g, request
 
-from app.domain.errors import InvalidRequest, TooLarge, UploadError, WriterSuperseded
+from app.domain.errors import (
+    ChunkMismatch,
+    InvalidRequest,
+    OffsetMismatch,
+    TooLarge,
+    UploadError,
+    WriterSuperseded,
+)
 from app.domain.upload import Upload, parse_upload_id
 from app.http.bodies import open_body
 from app.http.context import current_owner, current_services, note_upload
@@ -21,9 +28,8 @@ from app.protocols.ietf.answers import (
     limit_headers,
     state_headers,
 )
-from app.protocols.ietf.errors import NotPartialUpload, problem_of
+from app.protocols.ietf.errors import InconsistentLength, NotPartialUpload, problem_of
 from app.protocols.ietf.headers import parse_filename, parse_length, parse_repr_digest
-from app.protocols.ietf.receiving import Receiving
 from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
 from app.protocols.ietf.versions import DRAFT_12, PARTIAL_UPLOAD, VERSIONS, InteropVersion
 from app.uploads.service import NewUpload
@@ -101,7 +107,7 @@ def create() -> Response:
     location = {"Location": _location(upload)}
     interim = _interim()
     interim.announce({**location, **limit_headers(version, upload)})
-    upload = _receiving(interim).receive(upload, transfer, body)
+    upload = _receive(upload, transfer, body, interim)
     status = version.completed_status if transfer.is_last else 201
     response = acknowledgement(upload, version, status, is_last=transfer.is_last)
     response.headers.update({**location, **wanted.headers(upload)})
@@ -152,8 +158,7 @@ def append(upload_id: str) -> Response:
     if version.append_type not in {None, request.mimetype}:
         raise NotPartialUpload(f"Send the bytes as {version.append_type}.")
     transfer = parse_append(dict(request.headers), version, _content_length())
-    interim = _interim()
-    upload = _receiving(interim).receive(_settled(upload_id), transfer, _checked(open_body()))
+    upload = _receive(_settled(upload_id), transfer, _checked(open_body()), _interim())
     status = version.completed_status if transfer.is_last else version.appended_status
     response = acknowledgement(upload, version, status, is_last=transfer.is_last)
     response.headers.update(wanted.headers(upload))
@@ -192,9 +197,36 @@ def _remember(upload: Upload) -> Upload:
     return upload
 
 
-def _receiving(interim: Interim) -> Receiving:
-    services = current_services()
-    return Receiving(services.uploads, services.chunks, _version(), interim)
+def _receive(upload: Upload, transfer: Transfer, body: BodySource, interim: Interim) -> Upload:
+    """The upload after the bytes of `body`; complete if they were the last.
+
+    Raises `InconsistentLength`, and what `Chunks.append_at_offset` raises.
+    """
+    if transfer.offset != upload.offset:
+        raise OffsetMismatch.of(expected=upload.offset, provided=transfer.offset)
+    services, length = current_services(), transfer.length(upload.length)
+    if length is not None and upload.length is None:
+        upload = services.chunks.declare_length(upload, length)
+    if transfer.content_length == 0 and not transfer.is_last:
+        return upload
+    try:
+        upload = services.chunks.append_at_offset(
+            upload,
+            transfer.offset,
+            body,
+            is_last=transfer.is_last,
+            progress=interim.progress,
+        )
+    except ChunkMismatch as error:
+        # Only a chunked body can turn out to be longer than the rest of the file.
+        if _version().ends_overlong_upload:
+            services.uploads.cancel(upload.owner, upload.id)
+        raise InconsistentLength("The upload has more bytes than its length.") from error
+    if transfer.is_last and upload.offset != upload.length:
+        raise InconsistentLength(
+            f"The upload ends at byte {upload.offset}, but has {upload.length} bytes."
+        )
+    return upload
 
 
 def _interim() -> Interim:
