@@ -70,12 +70,12 @@ class Reading:
     since_boot: float
     wall: datetime
 
-    def uncounted_since(self, before: Reading) -> timedelta:
+    def uncounted_since(self, before: Reading, counted_gap: timedelta) -> timedelta:
         """How much further the wall clock went than counts; negative where it was set back."""
         shown = passed = self.wall - before.wall
         if self.boot_id == before.boot_id:
             passed = timedelta(seconds=self.since_boot - before.since_boot)
-        uncounted = shown - min(max(passed, timedelta(0)), COUNTED_GAP)
+        uncounted = shown - min(max(passed, timedelta(0)), counted_gap)
         return uncounted if abs(uncounted) > TOLERANCE else timedelta(0)
 
 
@@ -88,9 +88,16 @@ def read_clocks() -> Reading:
 class IdleClock:
     """Compares each look with the one before, which `file` keeps beyond the end of the process."""
 
-    def __init__(self, file: Path, read: Callable[[], Reading] = read_clocks) -> None:
+    def __init__(
+        self,
+        file: Path,
+        read: Callable[[], Reading] = read_clocks,
+        *,
+        counted_gap: timedelta = COUNTED_GAP,
+    ) -> None:
         self._file = file
         self._read = read
+        self._counted_gap = counted_gap
         self._before: Reading | None = None
 
     def look(self) -> tuple[Reading, timedelta]:
@@ -99,7 +106,9 @@ class IdleClock:
         That is nothing where there was none. See `Reading.uncounted_since`.
         """
         now, before = self._read(), self._before or self._load()
-        return now, timedelta(0) if before is None else now.uncounted_since(before)
+        if before is None:
+            return now, timedelta(0)
+        return now, now.uncounted_since(before, self._counted_gap)
 
     def keep(self, reading: Reading) -> None:
         """Count from here on.

@@ -72,6 +72,9 @@ class Arrival:
 class Chunks:
     """Takes request bodies. Bytes first, record second: see `_write_gaps`."""
 
+    taken_over = TAKEN_OVER
+    newer_writer_seconds = NEWER_WRITER_SECONDS
+
     def __init__(
         self,
         records: UploadRecords,
@@ -282,8 +285,8 @@ class Chunks:
 
     def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
         """Two living requests bring the same bytes: answer with what the newer one achieves."""
-        discard(arrival.source, limits=TAKEN_OVER, watch=no_watch)
-        deadline = time.monotonic() + NEWER_WRITER_SECONDS
+        discard(arrival.source, limits=self.taken_over, watch=no_watch)
+        deadline = time.monotonic() + self.newer_writer_seconds
         while time.monotonic() < deadline:
             upload = self._records.get(upload.id).require_present()
             if not arrival.is_needed_by(upload):

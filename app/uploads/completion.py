@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 class Completion:
     """Publishes uploads whose bytes are all there."""
 
+    answer_within_seconds = ANSWER_WITHIN_SECONDS
+    short_bytes = SHORT_BYTES
+
     def __init__(
         self,
         records: UploadRecords,
@@ -77,10 +80,10 @@ class Completion:
             upload = self._concatenation.begin(upload)
         if upload.state is not UploadState.VERIFYING:
             return upload
-        if upload.known_length <= SHORT_BYTES:
+        if upload.known_length <= self.short_bytes:
             return self.publish(upload)
         pool = self._reading if _is_read(upload) else self._publishing
-        return _result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
+        return self._result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
 
     def publish(self, upload: Upload) -> Upload:
         """Publish an upload in `verifying`; harmless if another does so too, or has done.
@@ -112,10 +115,25 @@ class Completion:
         """
         if not uploads:
             return []
-        if sum(upload.known_length for upload in uploads) <= SHORT_BYTES:
+        if sum(upload.known_length for upload in uploads) <= self.short_bytes:
             return self._publish_all(uploads)
-        outcomes = _result_in_time(self._publishing, self._publish_all, uploads)
+        outcomes = self._result_in_time(self._publishing, self._publish_all, uploads)
         return outcomes or [self._records.get(upload.id) for upload in uploads]
+
+    def _result_in_time(
+        self, pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U
+    ) -> T | None:
+        """What `work` makes of `subject`; None where that takes too long, and goes on."""
+        clock = StageClock()
+        task = pool.submit(timed_by(clock, work), subject)
+        try:
+            with without_slot():
+                return task.result(timeout=self.answer_within_seconds)
+        except TimeoutError:
+            return None
+        finally:
+            if task.done():
+                add_seconds(clock)
 
     def give_up(self, upload: Upload) -> NoReturn:
         """End an upload whose bytes the store has lost, so that its client starts afresh."""
@@ -202,17 +220,3 @@ class Completion:
 def _is_read(upload: Upload) -> bool:
     """Whether publishing takes as long as reading the file, and is not mostly a rename."""
     return upload.repr_digest is not None or upload.kind is UploadKind.CONCATENATION
-
-
-def _result_in_time(pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U) -> T | None:
-    """What `work` makes of `subject`; None where that takes too long, and goes on."""
-    clock = StageClock()
-    task = pool.submit(timed_by(clock, work), subject)
-    try:
-        with without_slot():
-            return task.result(timeout=ANSWER_WITHIN_SECONDS)
-    except TimeoutError:
-        return None
-    finally:
-        if task.done():
-            add_seconds(clock)

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 class Housekeeping:
     """Each method does one job once; the background worker repeats them."""
 
+    batch = BATCH
+
     def __init__(
         self,
         records: UploadRecords,
@@ -95,7 +97,7 @@ class Housekeeping:
         """
         cutoff = (now or self._clock()) - self._expiry
         for state in (UploadState.RECEIVING, UploadState.HELD):
-            while found := self._records.in_state(state, BATCH, idle_since=cutoff):
+            while found := self._records.in_state(state, self.batch, idle_since=cutoff):
                 for upload in found:
                     with suppress(IllegalTransition, UploadNotFound, UploadGone):
                         self._expire_idle(upload, cutoff)
@@ -131,7 +133,7 @@ class Housekeeping:
     def finish_stuck(self, now: datetime | None = None) -> None:
         """Publish uploads whose publisher was killed."""
         cutoff = (now or self._clock()) - STUCK_AFTER
-        for upload in self._records.in_state(UploadState.VERIFYING, BATCH, idle_since=cutoff):
+        for upload in self._records.in_state(UploadState.VERIFYING, self.batch, idle_since=cutoff):
             try:
                 self._completion.publish(upload)
             except UploadError as error:
@@ -176,12 +178,12 @@ class Housekeeping:
         """Drop the records of uploads that ended long ago."""
         cutoff = (now or self._clock()) - REMEMBER_GONE
         for state in GONE:
-            for upload in self._records.in_state(state, BATCH, idle_since=cutoff):
+            for upload in self._records.in_state(state, self.batch, idle_since=cutoff):
                 self._records.remove(upload.id)
 
     def digest(self) -> None:
         """Compute the SHA-256 of published files that lack it, some of them in one call."""
-        for upload in self._records.without_sha256(BATCH + len(self._unreadable)):
+        for upload in self._records.without_sha256(self.batch + len(self._unreadable)):
             if upload.id not in self._unreadable:
                 self._digest_one(upload)
 
@@ -197,7 +199,7 @@ class Housekeeping:
 
     def _states(self, keys: Iterable[str]) -> Iterable[tuple[UploadId, UploadState | None]]:
         wanted = (UploadId(key) for key in keys if _is_upload_id(key))
-        while upload_ids := list(islice(wanted, BATCH)):
+        while upload_ids := list(islice(wanted, self.batch)):
             states = self._records.states(upload_ids)
             yield from ((upload_id, states.get(upload_id)) for upload_id in upload_ids)
 

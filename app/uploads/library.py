@@ -36,6 +36,8 @@ class VideoPage:
 class VideoLibrary:
     """What the pages, the API and delivery do with complete uploads."""
 
+    max_page = MAX_PAGE
+
     def __init__(
         self,
         records: UploadRecords,
@@ -64,7 +66,7 @@ class VideoLibrary:
         Page by page every video is seen once, whatever is added or deleted meanwhile. Raises
         `InvalidRequest` for a cursor that is not from this list.
         """
-        limit = max(1, min(limit, MAX_PAGE))
+        limit = max(1, min(limit, self.max_page))
         after = None if cursor is None else wanted.parse_cursor(cursor)
         found = self._records.videos(owner, wanted, limit + 1, after)
         videos = found[:limit]
@@ -74,7 +76,7 @@ class VideoLibrary:
         """Every video, newest first, read page by page: one published meanwhile is left out."""
         cursor = None
         while True:
-            page = self.page(owner, limit=MAX_PAGE, cursor=cursor)
+            page = self.page(owner, limit=self.max_page, cursor=cursor)
             yield from page.videos
             if (cursor := page.next_cursor) is None:
                 return

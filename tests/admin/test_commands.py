@@ -135,10 +135,8 @@ def test_videos_list_and_show_finished_files(operator: Operator) -> None:
     assert len(operator.json("videos", "show", ids[0])["sha256"]) == 64
 
 
-def test_lists_and_verify_go_beyond_one_page(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.uploads.library.MAX_PAGE", 2)
+def test_lists_and_verify_go_beyond_one_page(operator: Operator) -> None:
+    operator.services.library.max_page = 2
     ids = {operator.finish(f"{number}.mp4").name for number in range(5)}
     assert {row["id"] for row in operator.json("videos", "list")} == ids
     assert operator.json("verify") == {"checked": 5, "without_digest": 0, "differences": []}

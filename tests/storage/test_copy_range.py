@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.local import library
 from app.storage.local.library import copy_range
 from tests.storage.sources import pattern
 
@@ -78,11 +77,8 @@ def test_a_short_source_reports_how_much_was_copied(files: Files) -> None:
     assert files.path.read_bytes() == bytes(10) + pattern(0, 10_000)
 
 
-def test_bytes_of_several_calls_arrive_in_order(
-    files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(library, "COPIED_AT_ONCE_BYTES", 777)
-    assert copy_range(files.source, files.target, 3, 10_000) == 10_000
+def test_bytes_of_several_calls_arrive_in_order(files: Files) -> None:
+    assert copy_range(files.source, files.target, 3, 10_000, at_once=777) == 10_000
     assert files.path.read_bytes() == bytes(3) + pattern(0, 10_000)
 
 

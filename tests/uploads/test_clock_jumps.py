@@ -14,17 +14,15 @@ from app.domain.errors import NoRoom
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.server.background_worker import sweep_pause
-from app.storage import machine
 from tests.uploads.world import World
 
 DAY = 24 * 3600
 
 
 @pytest.fixture
-def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def swept(tmp_path: Path) -> World:
     """A world whose clocks were looked at before, and are twice a day."""
-    monkeypatch.setattr(machine, "COUNTED_GAP", timedelta(hours=12))
-    world = World(tmp_path)
+    world = World(tmp_path, counted_gap=timedelta(hours=12))
     world.housekeeping.sweep()
     return world
 

@@ -27,7 +27,7 @@ from app.request import stages
 from app.request.stages import Stage, StageClock
 from app.storage.base import Durability
 from app.storage.local import LocalStore
-from app.uploads import chunks, completion
+from app.uploads import completion
 from tests.storage.sources import StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, in_threads
 
@@ -78,9 +78,8 @@ def test_a_slow_publication_is_answered_as_verifying_and_continues(
     def note(_event: UploadCompleted) -> None:
         is_done.set()
 
-    monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
-    monkeypatch.setattr(completion, "SHORT_BYTES", 0)
     world = World(tmp_path, listeners=[note])
+    world.completion.answer_within_seconds, world.completion.short_bytes = 0.01, 0
     publish = world.store.library.publish
 
     def publish_slowly(key: str, length: int) -> None:
@@ -100,9 +99,8 @@ def test_a_request_that_stopped_waiting_is_timed_alone(
 ) -> None:
     has_begun, may_publish, has_ended = threading.Event(), threading.Event(), threading.Event()
 
-    monkeypatch.setattr(completion, "ANSWER_WITHIN_SECONDS", 0.01)
-    monkeypatch.setattr(completion, "SHORT_BYTES", 0)
     world = World(tmp_path, listeners=[lambda _: has_ended.set()])
+    world.completion.answer_within_seconds, world.completion.short_bytes = 0.01, 0
     publish = world.store.library.publish
 
     def publish_slowly(key: str, length: int) -> None:
@@ -130,7 +128,7 @@ def test_a_request_that_stopped_waiting_is_timed_alone(
 def test_a_file_without_a_digest_to_check_does_not_wait(
     world: World, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    monkeypatch.setattr(completion, "SHORT_BYTES", 100)
+    world.completion.short_bytes = 100
     may_go_on, is_summing = threading.Event(), threading.Semaphore(0)
     real: Callable[..., str] = digest_of
 
@@ -265,10 +263,8 @@ def send_slowly(
     return thread, outcomes
 
 
-def test_a_returning_client_takes_over_from_its_dead_connection(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chunks, "TAKEN_OVER", BodyLimits(0.05, 0.0))
+def test_a_returning_client_takes_over_from_its_dead_connection(world: World) -> None:
+    world.chunks.taken_over = BodyLimits(0.05, 0.0)
     upload = world.create(1000)
     thread, outcomes = send_slowly(world, upload, StallingSource(pattern(0, 1000), before=400))
     done = world.chunks.append(upload, 0, body(0, 1000))
@@ -292,10 +288,8 @@ def test_a_superseded_request_is_answered_with_the_newer_ones_success(
     assert len(world.events) == 1
 
 
-def test_a_superseded_request_is_told_to_retry_if_the_newer_one_fails(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chunks, "NEWER_WRITER_SECONDS", 0.05)
+def test_a_superseded_request_is_told_to_retry_if_the_newer_one_fails(world: World) -> None:
+    world.chunks.newer_writer_seconds = 0.05
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = send_slowly(world, upload, source)

@@ -11,7 +11,6 @@ from app.domain.errors import UploadGone, UploadNotFound
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
-from app.uploads import housekeeping
 from app.uploads.housekeeping import REMEMBER_GONE, STUCK_AFTER
 from tests.storage.sources import body, pattern
 from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id
@@ -58,8 +57,8 @@ def test_videos_never_expire(world: World) -> None:
     assert world.content(video) == pattern(0, 100)
 
 
-def test_more_uploads_than_one_batch_expire(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "BATCH", 3)
+def test_more_uploads_than_one_batch_expire(world: World) -> None:
+    world.housekeeping.batch = 3
     uploads = [world.create(1) for _ in range(8)]
     world.later(days=8)
     world.housekeeping.expire()
@@ -214,10 +213,8 @@ def test_a_known_digest_is_not_computed_again(world: World) -> None:
     assert world.records.get(video.id).sha256 == "told by the client"
 
 
-def test_an_unreadable_video_does_not_block_the_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(housekeeping, "BATCH", 1)
+def test_an_unreadable_video_does_not_block_the_others(world: World) -> None:
+    world.housekeeping.batch = 1
     lost, good = world.completed(), world.completed()
     (world.videos / lost.id).unlink()
     for _ in range(3):

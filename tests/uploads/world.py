@@ -18,7 +18,7 @@ from app.records.uploads import UploadRecords
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
-from app.storage.machine import IdleClock, Reading
+from app.storage.machine import COUNTED_GAP, IdleClock, Reading
 from app.uploads.chunks import Chunks
 from app.uploads.completion import Completion, Listener
 from app.uploads.files import WholeFiles
@@ -48,13 +48,14 @@ class World:
         max_length: int = MAX_LENGTH,
         expiry: timedelta = EXPIRY,
         checkpoints: Checkpoints | None = None,
+        counted_gap: timedelta = COUNTED_GAP,
     ) -> None:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
         self._policy = UploadPolicy(max_length)
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
         self.boot_id, self.since_boot = "first boot", 1000.0
         self._clock_file = folder / "clock"
-        self._expiry = expiry
+        self._expiry, self._counted_gap = expiry, counted_gap
         self.events: list[UploadCompleted] = []
         if records is None:
             database = new_sqlite(folder / "sluice.db")
@@ -131,7 +132,11 @@ class World:
 
     def new_idle_clock(self) -> IdleClock:
         """As the next process has it."""
-        return IdleClock(self._clock_file, lambda: Reading(self.boot_id, self.since_boot, self.now))
+        return IdleClock(
+            self._clock_file,
+            lambda: Reading(self.boot_id, self.since_boot, self.now),
+            counted_gap=self._counted_gap,
+        )
 
     def create(
         self,

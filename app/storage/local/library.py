@@ -158,7 +158,9 @@ class LocalLibrary:
                 self._folder.sync()
 
 
-def copy_range(source: int, target: int, position: int, length: int) -> int:
+def copy_range(
+    source: int, target: int, position: int, length: int, *, at_once: int = COPIED_AT_ONCE_BYTES
+) -> int:
     """Copy the first `length` bytes of `source` to `target` at `position`; how many there were.
 
     Fewer than `length` mean that the source is shorter. Where the file system can (XFS, Btrfs),
@@ -167,15 +169,15 @@ def copy_range(source: int, target: int, position: int, length: int) -> int:
     copied = 0
     with stage(Stage.WRITE):
         while copied < length:
-            count = _copy_some(source, target, copied, position + copied, length - copied)
+            count = min(length - copied, at_once)
+            count = _copy_some(source, target, copied, position + copied, count)
             if count == 0:
                 break
             copied += count
     return copied
 
 
-def _copy_some(source: int, target: int, start: int, position: int, length: int) -> int:
-    count = min(length, COPIED_AT_ONCE_BYTES)
+def _copy_some(source: int, target: int, start: int, position: int, count: int) -> int:
     try:
         return os.copy_file_range(source, target, count, start, position)
     except OSError as error:
