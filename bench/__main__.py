@@ -38,17 +38,17 @@ PLOTS = DOCUMENT.parent / "plots"
 README = Path(__file__).parent.parent / "README.md"
 
 QUICK_SECONDS = sum(benchmark.quick_seconds for benchmark in BENCHMARKS)
-"""For a quick run of all; a benchmark whose share of it is over begins no further case."""
+"""Length of a quick run; a benchmark that has used up its share starts no further case."""
 
 QUICK_HELP = (
     "a first look in less than two minutes: small files, one round, one server for all cases with "
     "the same settings, memory as it is; leaves out other worker classes, 1000 clients, some peers "
-    f"and sizes, and on a slow machine whatever {QUICK_SECONDS:.0f} s have no room for"
+    f"and sizes, and on a slow machine whatever does not fit into {QUICK_SECONDS:.0f} s"
 )
 
 
 def main() -> int:
-    """Run what the arguments name; 1 if a benchmark could not run."""
+    """Run the benchmarks that the arguments name; 1 if one of them could not run."""
     options = _arguments()
     if options.redraw:
         print("\n".join(map(str, redraw(PLOTS))))
@@ -56,7 +56,9 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Clean up as after Ctrl-C.
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # Of 1000 clients at once.
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most_files, most_files)
+    )  # For 1000 clients at once.
     chosen = [one for one in BENCHMARKS if not options.names or one.name in options.names]
     if options.docs:
         for benchmark in chosen:
@@ -72,7 +74,7 @@ def main() -> int:
 
 
 def quick_share(parts: Sequence[float], index: int, *, elapsed: float) -> float:
-    """Seconds for the benchmark at `index`: by its part, of what is left of all parts' time."""
+    """Seconds for the benchmark at `index`: its part of the time that is left."""
     return (sum(parts) - elapsed) * parts[index] / sum(parts[index:])
 
 
@@ -92,7 +94,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
     except NotRunnable as error:
         print(f"not run: {error}")
         return 1
-    except Exception:  # noqa: BLE001 - whatever ends one benchmark, the next is worth running
+    except Exception:  # noqa: BLE001 - one benchmark may fail, and the next still runs
         traceback.print_exc()
         return 1
     print("\n\n".join(as_text(table) for table in tables))
@@ -109,7 +111,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
 
 
 def require_blocks(benchmark: Benchmark) -> None:
-    """Raise `ValueError` where the documents have no place for what the benchmark will tell."""
+    """Raise `ValueError` unless the documents have a block for the benchmark's tables."""
     for path in [DOCUMENT, README] if benchmark.summary_of else [DOCUMENT]:
         find_block(path, benchmark.name)
 
@@ -119,7 +121,7 @@ def _arguments() -> argparse.Namespace:
     names = [benchmark.name for benchmark in BENCHMARKS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
-    parser.add_argument("--rounds", type=int, help="how often everything is measured")
+    parser.add_argument("--rounds", type=int, help="number of rounds")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="a folder on the disk to measure"
     )
@@ -133,7 +135,7 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(options.names) - set(names):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     if options.quick and options.docs:
-        parser.error("--docs wants a full run: figures of --quick do not belong into the docs")
+        parser.error("--docs wants a full run: figures of --quick do not belong in the docs")
     return options
 
 

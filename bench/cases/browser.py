@@ -61,8 +61,8 @@ SEND_CHUNKS = """
   }
 }
 """
-"""Takes every raw chunk that the page sends, and sends it as it is or in a form; all else is the
-same for both."""
+"""Takes every raw chunk that the page sends, and sends it as it is or in a form; nothing else
+differs."""
 
 COLUMNS = (
     "durability",
@@ -84,7 +84,7 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is measured, and how the table calls it."""
+    """A durability and a way to send chunks."""
 
     durability: str
     way: str
@@ -104,12 +104,12 @@ CASES = [Case(durability, way) for durability in DURABILITIES for way in WAYS]
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell; raises `NotRunnable` without a browser."""
+    """Measure, and return the tables; raises `NotRunnable` without a browser."""
     source = lab.source(lab.pick(1024, 100) * 1024**2, "recording.mp4")
     loads = []
     with running_browser() as browser:
         for number in lab.rounds():
-            # There and back, so that nobody is always the one after the same other one.
+            # There and back, so that no case always follows the same other.
             for case in lab.in_time(CASES[:: -1 if number % 2 else 1]):
                 _measure(lab, number, case, source, browser)
                 loads.append(os.getloadavg()[0])
@@ -139,7 +139,7 @@ def _measure(lab: Lab, number: int, case: Case, source: Path, browser: Browser) 
     with lab.server(SLUICE_DURABILITY=case.durability) as server:
         context = browser.new_context()
         try:
-            source.touch()  # Else the page takes it for the file that the server has by now.
+            source.touch()  # Otherwise the page takes it for the file that the server already has.
             page = open_page(context, server.url, case.way)
             before = cpu_seconds_of(_browser_processes())
             with Meter(server.processes()) as meter:

@@ -15,7 +15,7 @@ QUICK = Bounds(16 * MIB, seconds=0.03)
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     cells: list[Cell] = []
     for number in lab.rounds():
         cells = list(measure(lab.folder, QUICK if lab.is_quick else FULL))

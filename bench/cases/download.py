@@ -13,7 +13,7 @@ from bench.peers.downloads import AT_ONCE, HTTP_JOBS, NGINX, OURS, STEP_BYTES, F
 from bench.peers.process import build
 
 COST_LIMIT = 1.15
-"""Our CPU time per byte may be so many times that of nginx with sendfile."""
+"""Most CPU time per byte, as a multiple of nginx with sendfile."""
 
 COLUMNS = ("server", "MB/s", "of nginx", "CPU s/GB", "of nginx", "peak memory above idle, MiB")
 NOTES = (
@@ -25,7 +25,7 @@ NOTES = (
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     if not lab.is_quick:
         build()
     length = lab.pick(1000, 120) * MB
@@ -62,7 +62,7 @@ def _row(lab: Lab, job: str, server: str) -> tuple[str, ...]:
 
 
 def range_note(lab: Lab) -> str:
-    """What a request costs beside its bytes: the difference between ranges and the whole."""
+    """What a request costs beside its bytes: the difference between ranges and a whole file."""
     whole, _, ranges, _ = HTTP_JOBS
     costs = []
     for server in lab.cases(f"{ranges}: "):
@@ -73,7 +73,7 @@ def range_note(lab: Lab) -> str:
 
 
 def targets(lab: Lab, notes: tuple[str, ...] = ()) -> Table:
-    """What we aim at, and what was reached."""
+    """The targets, and what was reached."""
     return target_table([_target(lab, name) for name in HTTP_JOBS], notes)
 
 
@@ -84,7 +84,7 @@ def _target(lab: Lab, job: str) -> Target:
 
 
 def draw(lab: Lab) -> Plot:
-    """Rates and costs of everybody."""
+    """Rates and costs of all servers."""
     panels = []
     for job in HTTP_JOBS:
         cases = lab.cases(f"{job}: ")

@@ -62,7 +62,7 @@ ORDERS = [
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     count = lab.pick(CHUNKS, QUICK_CHUNKS)
     small = lab.source(SMALL_CHUNK_BYTES, "small")
     large = lab.source(FILE_BYTES, "large")
@@ -79,7 +79,7 @@ def run(lab: Lab) -> list[Table]:
 
 
 def _warm_up(server: BenchServer, source: Path) -> None:
-    """What comes once in the life of a server (it loads, compiles, connects) is in no figure."""
+    """Keep what happens once in a server's life (load, compile, connect) out of the figures."""
 
     def upload(_: int) -> None:
         for _file in range(WARM_UP_FILES):
@@ -91,10 +91,10 @@ def _warm_up(server: BenchServer, source: Path) -> None:
 def _measure_order(
     lab: Lab, number: int, server: BenchServer, *, order: Order, source: Path, count: int
 ) -> None:
-    """One upload; a sample for each tenth that is told of."""
+    """One upload; a sample for each tenth in `TENTHS`."""
     indexes, key = order.of(count), str(uuid.uuid4())
     with Connection(server.port) as connection:
-        _send(connection, source, key, indexes[:1], count)  # What comes once is in no tenth.
+        _send(connection, source, key, indexes[:1], count)  # What happens once is in no tenth.
         for tenth in range(10):
             begin, end = max(1, tenth * count // 10), (tenth + 1) * count // 10
             with Meter(server.processes()) as meter:

@@ -18,7 +18,7 @@ from bench.peers.disk import CP, CP_SYNCED, measure_cp
 DEFAULT, NOT_SYNCED = "default", "DURABILITY=none"
 SETTINGS = {DEFAULT: {}, NOT_SYNCED: {"SLUICE_DURABILITY": "none"}}
 BESIDE = {DEFAULT: CP_SYNCED, NOT_SYNCED: CP}
-"""What does as much for the same files: waits for the disk, or does not."""
+"""What does the same for the same files: waits for the disk, or does not."""
 
 ONE = "1 at once"
 BATCHES = ("1 batch", "2 batch")
@@ -30,7 +30,7 @@ GAIN = 2 * 17.8 / 9.75
 """Twice the gain of the write-up: one thread took 17.8 s there, a pool 9.75 s."""
 
 ALLOWED = 1.3
-"""What a batch may take as a multiple of the time of `cp`."""
+"""Most time for a batch, as a multiple of the time of `cp`."""
 
 COLUMNS = ("case", "seconds", "of cp*", "MB/s", "CPU s/GB", "peak memory above idle, MiB")
 NOTES = (
@@ -45,7 +45,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """So many files of one size."""
+    """A number of files of one size."""
 
     count: int
     length: int
@@ -61,7 +61,7 @@ Ways = dict[str, tuple[str, ...]]
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     small, large = Batch(lab.pick(1344, 64), 3 * MB), Batch(4, lab.pick(180, 45) * MB)
     folders = {batch: _make_files(lab, batch) for batch in (small, large)}
     ways: Ways = {DEFAULT: SOME_WAYS if lab.is_quick else ALL_WAYS, NOT_SYNCED: (ONE, *BATCHES)}
@@ -127,7 +127,7 @@ def _beside(case: str) -> str:
 
 
 def targets(lab: Lab, batch: str) -> Table:
-    """What we aim at for the small files, and what was reached."""
+    """The targets for the small files, and what was reached."""
 
     def times(one: str, other: str) -> float | None:
         return paired_ratio(*(_seconds_of(lab.of(f"{batch}, {case}")) for case in (one, other)))

@@ -1,4 +1,4 @@
-"""A thousand slow uploads at once, and whether the server still answers others meanwhile."""
+"""A thousand slow uploads at once, and whether the server answers others meanwhile."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SECONDS = 100
 """How long one upload takes at that rate: a chunk of 20 MB."""
 
 ONE_AT_A_TIME = "sync"
-"""A worker class that needs no measuring: one upload a process, and killed in the middle of it."""
+"""Not measured: it takes one upload a process, and is killed in the middle of a long one."""
 
 PATIENCE = 2
 LEAST_PATIENCE_SECONDS = 12
-"""After so many times its due time, but not before so long, an upload has failed."""
+"""An upload fails after this multiple of its due time, and never before that many seconds."""
 
 PROBE_PAUSE_SECONDS = 0.05
 PROBE_TIMEOUT_SECONDS = 60.0
@@ -74,7 +74,7 @@ class Probe:
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     columns: tuple[str, ...] = (
         "worker",
         "uploads",

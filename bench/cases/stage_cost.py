@@ -33,7 +33,7 @@ NOTE = (
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     for number in lab.rounds():
         for what, microseconds in _measure_in_child(lab.pick(CALLS, QUICK_CALLS)).items():
             seconds = microseconds / 1e6

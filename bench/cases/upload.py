@@ -53,7 +53,7 @@ class Job:
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     if not lab.is_quick:
         build()
     found, who_note = who.contenders(is_quick=lab.is_quick)
@@ -65,7 +65,7 @@ def run(lab: Lab) -> list[Table]:
         for job in jobs:
             turns.append(partial(measure_dd, lab, number, job.name, one.length))
             turns += [partial(_measure, servers, number, job, contender) for contender in found]
-        # There and back, so that nobody always comes first, or after the same other.
+        # There and back, so that no case always comes first, or always follows the same other.
         for turn in lab.in_time(turns[:: -1 if number % 2 else 1]):
             turn()
     return [
@@ -103,7 +103,7 @@ def _measure(servers: Servers, number: int, job: Job, contender: Contender) -> N
 
 
 def table(lab: Lab, job: Job, found: Sequence[Contender], notes: tuple[str, ...] = ()) -> Table:
-    """Everybody's figures for a job, and their ratios."""
+    """All figures for a job, and their ratios."""
     rows = [
         (name, spread(rates_of(lab.of(f"{job.name}, {name}"))), *["-"] * (len(COLUMNS) - 2))
         for name in (DD, DD_SYNCED, DD_EACH_BLOCK_SYNCED)
@@ -130,7 +130,7 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
 
 
 def summary(lab: Lab) -> Table:
-    """Resumable upload servers beside each other, for those in a hurry."""
+    """Resumable upload servers beside each other, for the README."""
     job = _jobs(lab)[0]
     shown = {
         who.TUS: "Sluice",
@@ -168,7 +168,7 @@ def summary(lab: Lab) -> Table:
 
 
 def targets(lab: Lab, one: Job, eight: Job) -> Table:
-    """What we aim at, and what was reached."""
+    """The targets, and what was reached."""
     return target_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)])
 
 
@@ -244,7 +244,7 @@ def _rounds_note(lab: Lab) -> str:
 
 
 def draw(lab: Lab) -> Plot:
-    """Rates and costs of everybody."""
+    """Rates and costs of all."""
     panels = []
     for job in _jobs(lab):
         cases = lab.cases(f"{job.name}, ")

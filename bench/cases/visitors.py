@@ -1,4 +1,4 @@
-"""Visitors at once, as k6 makes them: the three scenarios of the write-up, by worker class."""
+"""Many visitors at once, made by k6: the three scenarios of the write-up, by worker class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCENARIO = Path(__file__).with_name("k6_scenario.js")
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """So many visitors for 30 s, each request with so much work added."""
+    """A number of visitors for 30 s, and the work added to each request."""
 
     visitors: int
     work_milliseconds: int
@@ -50,7 +50,7 @@ STATISTICS = {"median, ms": "med", "95 %, ms": "p(95)"}
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     program = str(K6) if K6.exists() else shutil.which("k6")
     if program is None:
         return [Table("Visitors at once", ("not run",), [("k6 is missing: scripts/peers k6",)])]

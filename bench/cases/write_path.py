@@ -1,4 +1,4 @@
-"""Ways from a socket to the disk: which blocks, by whom, and when the disk is told to begin.
+"""Ways from a socket to the disk: copy or splice, size of the blocks, and early writeback.
 
 No server: one process sends a file, another takes it in chunks, as the server's inner loop does.
 """
@@ -28,7 +28,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How bytes are brought in; sizes in MiB, 0 for never."""
+    """How bytes are taken in; sizes in MiB, 0 for never."""
 
     name: str
     block: int = 0
@@ -99,7 +99,7 @@ class Intake:
                 self._begin_writeback(position)
 
     def _begin_writeback(self, position: int) -> None:
-        """Tell the kernel to begin writing what is complete, without waiting for it."""
+        """Tell the kernel to begin writing what has arrived, without waiting for it."""
         fresh = position - self._written_back
         if self._way.writeback_step and fresh >= self._way.writeback_step * MIB:
             begin_writeback(self._descriptor, self._written_back, fresh)
@@ -107,7 +107,7 @@ class Intake:
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     source = lab.source(_length(lab))
     for number in lab.rounds():
         for way in lab.in_time(WAYS):

@@ -55,7 +55,7 @@ NOTES = (
 
 
 def run(lab: Lab) -> list[Table]:
-    """Measure and tell."""
+    """Measure, and return the tables."""
     sizes = [size for size in PUBLISHED if size <= lab.pick(max(PUBLISHED), MOST_QUICK_MB)]
     source = lab.source(max(sizes) * MB)
     with lab.server() as server:

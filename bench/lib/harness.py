@@ -23,17 +23,17 @@ from bench.lib.samples import GB, Sample
 from tests.live_server import START_SECONDS, Server
 
 SPARE_BYTES = 2 * GB
-"""Stays free on the disk whatever a benchmark needs."""
+"""Stays free on the disk beside what a benchmark needs."""
 
 Case = TypeVar("Case")
 
 
 class NotRunnable(Exception):
-    """What a benchmark needs is not there."""
+    """Something that a benchmark needs is missing."""
 
 
 class NotEnoughRoom(NotRunnable):
-    """The disk has not the room a benchmark needs."""
+    """The disk has too little free space for a benchmark."""
 
 
 class BenchServer(Server):
@@ -48,7 +48,7 @@ class BenchServer(Server):
         return inherited
 
     def start(self) -> None:
-        """Start, and return once all of it waits, however long the disk still has to work."""
+        """Start, and return once all processes are idle, however slow the disk is."""
         try:
             super().start()
         except requests.Timeout:
@@ -56,14 +56,14 @@ class BenchServer(Server):
         await_idle(self.processes)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Stop, unless it ended by itself: whoever waits for its start has the reason."""
+        """Stop, unless it has already ended: then the start has raised the reason."""
         if self.process is not None and self.process.poll() is None:
             super().stop(number)
 
 
 @dataclass
 class Lab:
-    """The place of one benchmark's run; `samples` is everything it measured."""
+    """Where one benchmark runs; `samples` is everything it has measured."""
 
     folder: Path
     is_quick: bool
@@ -71,7 +71,7 @@ class Lab:
     seconds: float
     samples: list[Sample] = field(default_factory=list)
     servers: ExitStack = field(default_factory=ExitStack)
-    """Ends the servers that are kept from one sample to the next."""
+    """Stops the servers that are kept from one sample to the next."""
 
     def __post_init__(self) -> None:
         self._page_cache = PageCache(self.folder)
@@ -80,14 +80,14 @@ class Lab:
         self._started = time.monotonic()
 
     def settle(self) -> None:
-        """Give every case the same memory to begin with; a quick run has no time for that."""
+        """Fill free memory with page cache, so that all cases start alike; not in a quick run."""
         if not self.is_quick:
             self._page_cache.fill(self._sources)
 
     def rounds(self) -> Iterator[int]:
-        """Numbers from 0; after the first, none whose round would not end in the benchmark's time.
+        """Numbers from 0, until the next round would outlast the benchmark's time.
 
-        It is taken to last as long as the longest so far.
+        It is expected to take as long as the longest so far. The first always runs.
         """
         started = begun = time.monotonic()
         longest = 0.0
@@ -99,7 +99,7 @@ class Lab:
             begun, longest = ended, max(longest, ended - begun)
 
     def in_time(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """All cases; in a quick run the first, and the others while its time is not over."""
+        """All cases; in a quick run the first, and others until its time is up."""
         left_out = 0
         for index, case in enumerate(cases):
             if self.is_quick and index and time.monotonic() - self._started > self.seconds:
@@ -107,14 +107,14 @@ class Lab:
             else:
                 yield case
         if left_out:
-            print(f"  left out: {left_out} cases, {self.seconds:.0f} s are over", flush=True)
+            print(f"  left out: {left_out} cases, {self.seconds:.0f} s are up", flush=True)
 
     def pick(self, full: int, quick: int) -> int:
         """The size for this kind of run."""
         return quick if self.is_quick else full
 
     def keep(self, sample: Sample) -> Sample:
-        """Note a sample, and show that something happens."""
+        """Record a sample, and print it as a sign of progress."""
         self.samples.append(sample)
         print(f"  round {sample.round}: {sample.case}: {sample.mb_per_second:.0f} MB/s", flush=True)
         return sample
@@ -124,7 +124,7 @@ class Lab:
         return [sample for sample in self.samples if sample.case == case]
 
     def cases(self, prefix: str = "") -> dict[str, list[Sample]]:
-        """The samples of all cases that begin so, by the rest of their names."""
+        """Samples of the cases whose names begin with `prefix`, by the rest of the name."""
         names = dict.fromkeys(sample.case for sample in self.samples)
         return {
             name.removeprefix(prefix): self.of(name) for name in names if name.startswith(prefix)
@@ -132,7 +132,7 @@ class Lab:
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """An empty folder that is gone afterwards; its own, however many have the name."""
+        """A new empty folder, removed afterwards."""
         path = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
         try:
             yield path
@@ -169,7 +169,7 @@ class Lab:
                 server.stop()
 
     def source(self, length: int, name: str = "source") -> Path:
-        """A new file of bytes that no layer below can compress; `settle` keeps it cached."""
+        """A new file of random bytes, which nothing can compress; `settle` keeps it cached."""
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         block = os.urandom(min(length, 8 * 1024 * 1024))
@@ -208,7 +208,7 @@ def prepared_lab(
     quick_seconds: float | None = None,
     rounds: int | None = None,
 ) -> Iterator[Lab]:
-    """A folder below `parent` with room enough, removed afterwards; in a quick run, its time."""
+    """A lab in a folder below `parent`, removed afterwards; may raise `NotEnoughRoom`."""
     is_quick = quick_seconds is not None
     parent.mkdir(parents=True, exist_ok=True)
     needed = benchmark.needed_bytes // (4 if is_quick else 1)

@@ -1,9 +1,9 @@
-"""Brings memory into the state of a server that has run for a day: all of it page cache.
+"""Fills memory with page cache, as on a server that has run for a day.
 
 In a virtual machine free memory may have no memory of the host behind it, and every first touch of
 a page then faults into the host: writing a new file went at 300 to 600 MB/s, and at 3 GB/s where
 the kernel recycled pages of its cache. A server in use has no free memory, a fresh benchmark has;
-and the faults are charged to whoever comes first.
+and the case that comes first would pay for the faults.
 """
 
 from __future__ import annotations

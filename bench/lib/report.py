@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One figure and its limit; `measured` is None if something it needs was not there."""
+    """One figure and its limit; `measured` is None if something it needs is missing."""
 
     what: str
     measured: float | None
@@ -49,7 +49,7 @@ class Target:
 
     @property
     def is_met(self) -> bool:
-        """Whether the figure lies within the limits, and there is one."""
+        """Whether there is a figure and it is within the limits."""
         if self.measured is None:
             return False
         is_high_enough = self.at_least is None or self.measured >= self.at_least

@@ -12,7 +12,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One case measured once; what a program without a server process cannot tell is None."""
+    """One case measured once; figures of a server are None where none ran."""
 
     case: str
     round: int
@@ -49,7 +49,7 @@ def costs_of(samples: Sequence[Sample]) -> list[float]:
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """The median, and what lay farthest from it."""
+    """The median, with the extremes in brackets."""
     if not values:
         return "-"
     middle = f"{median(values):.{digits}f}"
@@ -59,7 +59,7 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def paired_ratio(values: Sequence[float], others: Sequence[float]) -> float | None:
-    """How `values` stand to `others`, pair by pair: both of a pair met the same noise."""
+    """The median of `values` / `others`, pair by pair: both of a pair met the same noise."""
     pairs = [one / other for one, other in zip(values, others, strict=False) if other]
     return median(pairs) if pairs else None
 

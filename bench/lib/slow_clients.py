@@ -37,7 +37,7 @@ class SlowUpload:
         return self.answer.startswith(b"HTTP/1.1 200 ") and b'"complete":true' in self.answer
 
     def send(self, count: int) -> None:
-        """At most `count` bytes of the body, and what was left of the headers."""
+        """Send at most `count` bytes of the body, or what is left of the headers."""
         try:
             if self.waiting:
                 self.waiting = self.waiting[self.connection.send(self.waiting) :]
@@ -49,7 +49,7 @@ class SlowUpload:
             self.has_failed = True
 
     def receive(self) -> None:
-        """Whatever has come of the answer."""
+        """Read what has arrived of the answer."""
         try:
             data = self.connection.recv(65536)
         except BlockingIOError:
@@ -69,7 +69,7 @@ def upload_slowly(
     deadline_seconds: float,
     each_tick: Callable[[], None] = lambda: None,
 ) -> list[SlowUpload]:
-    """`count` uploads of `length` bytes at once; those that are not over at the deadline fail."""
+    """`count` uploads of `length` bytes at once; those unfinished at the deadline fail."""
     uploads = [_begin(port, length) for _ in range(count)]
     deadline = time.monotonic() + deadline_seconds
     with selectors.DefaultSelector() as selector:
@@ -89,7 +89,7 @@ def upload_slowly(
 
 
 def _is_whole(answer: bytearray) -> bool:
-    """Whether the headers and the body they announce are there."""
+    """Whether the headers and the body they announce have arrived."""
     head, _, body = answer.partition(b"\r\n\r\n")
     length = re.search(rb"(?i)^content-length: (\d+)", head, re.MULTILINE)
     return length is not None and len(body) >= int(length[1])
@@ -98,7 +98,7 @@ def _is_whole(answer: bytearray) -> bool:
 def _begin(port: int, length: int) -> SlowUpload:
     connection = socket.create_connection(("127.0.0.1", port), timeout=CONNECT_TIMEOUT_SECONDS)
     connection.setblocking(False)
-    # Else the kernel takes megabytes at once, and the rate is not the client's.
+    # Otherwise the kernel takes megabytes at once, and the rate is not the client's.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
     fields = {
         "dzuuid": str(uuid.uuid4()),
@@ -117,7 +117,7 @@ def _begin(port: int, length: int) -> SlowUpload:
 
 
 def _collect(selector: selectors.BaseSelector, until: float) -> None:
-    """Take answers until a moment."""
+    """Read answers until that time."""
     while True:
         for key, _ in selector.select(max(0.0, until - time.monotonic())):
             upload: SlowUpload = key.data

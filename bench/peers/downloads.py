@@ -1,4 +1,4 @@
-"""Servers that offer the same two files, for downloads: ours, nginx, FTP, and upload servers."""
+"""Who takes part in the download benchmark: ours, nginx, FTP, and upload servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS, NGINX = "Sluice", "nginx"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A large file, and one of an eighth of it, which a server has eight times."""
+    """A large file, and one of an eighth of its size, which a server has eight times."""
 
     large: Path
     small: Path
@@ -44,7 +44,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class ServedFiles:
-    """A server with a large file and eight small ones, by their paths there."""
+    """A running server with a large file and eight small ones, by their paths there."""
 
     server: Served
     large: str
@@ -80,7 +80,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class FileServer:
-    """A server's name, how it comes to its files, and what can be fetched from it."""
+    """A server by name: how it gets its files, and which jobs it can serve."""
 
     name: str
     open: Callable[[Lab, Files], AbstractContextManager[ServedFiles]]
@@ -88,7 +88,7 @@ class FileServer:
 
 
 def file_servers() -> tuple[list[FileServer], str]:
-    """All servers that can run here; a note of versions, and who is absent."""
+    """All servers that can run here; a note of versions and who is missing."""
     ftp = FtpServer()
     peers: list[tuple[Peer, FileServer]] = [
         (Nginx(), FileServer(NGINX, partial(_static_files, peer=Nginx(), root="/"))),
@@ -101,7 +101,7 @@ def file_servers() -> tuple[list[FileServer], str]:
     found = [one for peer, one in peers if can_run(peer)]
     note = f"Versions: {versions(peer for peer, _ in peers if can_run(peer))}."
     absent = [one.name for _, one in peers if one not in found]
-    note += f" Not there to be measured: {', '.join(absent)}." if absent else ""
+    note += f" Missing here: {', '.join(absent)}." if absent else ""
     return [FileServer(OURS, _ours), *found], note
 
 
@@ -112,7 +112,7 @@ def spans(length: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def _ours(lab: Lab, files: Files) -> Iterator[ServedFiles]:
-    """Once it has hashed its videos and is idle."""
+    """Ours, once it has hashed its videos and is idle."""
     with lab.server() as server:
         large, *small = (
             upload_raw(server.port, path, path.stat().st_size) for path in files.served
@@ -129,7 +129,7 @@ def _tus_uploads(lab: Lab, files: Files, *, peer: Uploads) -> Iterator[ServedFil
         large, *small = (
             peer.upload(server.port, path, path.stat().st_size) for path in files.served
         )
-        os.sync()  # It did not wait for the disk; the disk is not to be busy in the measurement.
+        os.sync()  # It did not wait for the disk, which should be idle while we measure.
         yield ServedFiles(server, large, small, files.length)
 
 

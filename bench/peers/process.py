@@ -31,13 +31,13 @@ class PeerFailed(Exception):
 
 
 class Served(Protocol):
-    """A server that runs, ours or a peer: where it listens, and the folder with all it has."""
+    """A running server, ours or a peer: where it listens, and the folder with its files."""
 
     port: int
     folder: Path
 
     def processes(self) -> list[psutil.Process]:
-        """All that work for it."""
+        """All its processes."""
         ...
 
 
@@ -60,7 +60,7 @@ class Peer(Protocol):
         ...
 
     def command(self, folder: Path, port: int) -> list[str]:
-        """Starts it in the foreground."""
+        """The command line that starts it in the foreground."""
         ...
 
 
@@ -103,7 +103,7 @@ class PeerServer:
         return [top, *top.children(recursive=True)]
 
     def stop(self) -> None:
-        """End it; it has nothing that is worth keeping."""
+        """Kill it; nothing of it is kept."""
         family = self.processes() if self._process.poll() is None else []
         for process in family:
             process.kill()
@@ -150,5 +150,5 @@ def versions(peers: Iterable[Peer]) -> str:
 
 
 def can_run(peer: Peer) -> bool:
-    """Whether all is here that it needs."""
+    """Whether everything it needs is here."""
     return all(path is not None and path.exists() for path in peer.needs)

@@ -96,7 +96,7 @@ class SpliceServer:
 
     @property
     def version(self) -> str:
-        """The compiler's, and with what it is asked to optimise."""
+        """The compiler's, with the level of optimisation."""
         command = [str(_program("cc")), "-dumpfullversion", "-dumpversion"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return f"cc {said.strip()} {OPTIMISATION}"

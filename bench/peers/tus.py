@@ -98,7 +98,7 @@ class TusNode:
 
     @property
     def version(self) -> str:
-        """The package's own word."""
+        """As the package says."""
         return f"@tus/server {json.loads((PACKAGE / 'package.json').read_text())['version']}"
 
     @property

@@ -1,8 +1,7 @@
 """Who takes part in the upload benchmark: ours in its three shapes, the physical limit, peers.
 
-The servers of all of them run side by side, from their first sample to the end, and each shape of
-upload comes some times before it is measured. Whatever one has taken is removed before the next
-has its turn.
+All servers run side by side from their first sample to the end, and are warmed up with each shape
+of upload. What one has stored is removed before the next one's turn.
 """
 
 from __future__ import annotations
@@ -63,10 +62,10 @@ class Contender:
 
 
 class Servers:
-    """The contenders' servers, one for each kind of job, so that none has the memory of another's.
+    """The contenders' servers, one for each kind of job, so that jobs do not share their memory.
 
-    Each is started when first wanted, and ends with the benchmark. A quick run has one for all
-    jobs, as a start takes longer than a job.
+    Each starts when first needed, and ends with the benchmark. A quick run has one for all jobs, as
+    a start takes longer than a job.
     """
 
     def __init__(self, lab: Lab, source: Path, *, warm_up_bytes: int = CHUNK_BYTES) -> None:
@@ -108,7 +107,7 @@ class Servers:
 
 
 def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:
-    """All that can run here, ours right after its limit; a note of versions, and who is absent."""
+    """All that can run here, ours right after its limit; a note of versions and who is missing."""
     peers = QUICK_PEERS if is_quick else PEERS
     everybody = [_peer(LIMIT), *map(_own, SHAPES), *map(_peer, peers)]
     if is_quick:
@@ -118,7 +117,7 @@ def contenders(*, is_quick: bool) -> tuple[list[Contender], str]:
     able = [one for one in everybody if one.peer is None or can_run(one.peer)]
     note = f"Versions: {versions(one.peer for one in able if one.peer)}."
     absent = [one.name for one in everybody if one not in able]
-    return able, f"{note} Not there to be measured: {', '.join(absent)}." if absent else note
+    return able, f"{note} Missing here: {', '.join(absent)}." if absent else note
 
 
 def _peer(peer: Uploads) -> Contender:
