@@ -180,19 +180,27 @@ class Client:
     def _look(self, video: str) -> RemoteFile:
         return Downloader(self._questions).look(self.id_of(video))
 
-    def videos(self) -> Iterator[dict[str, Any]]:
-        """Every stored file, newest first, as the server describes it."""
-        query = "?limit=200"
+    def videos(self, search: str = "", sort: str = "newest") -> Iterator[dict[str, Any]]:
+        """Every stored file with the words of `search` in its name, as the server describes it.
+
+        `sort` is `newest`, `oldest`, `name`, `-name`, `size` or `-size`.
+        """
+        query = {"limit": "200", "q": search, "sort": sort}
         while True:
-            page = self._questions.json("GET", f"/api/videos{query}")
+            page = self._questions.json("GET", "/api/videos", params=query)
             yield from page["videos"]
             if not page.get("next"):
                 return
-            query = f"?limit=200&cursor={page['next']}"
+            query["cursor"] = page["next"]
 
     def video(self, video: str) -> dict[str, Any]:
         """One stored file as the server describes it."""
         return self._questions.json("GET", f"/api/videos/{self.id_of(video)}")
+
+    def rename(self, video: str, filename: str) -> dict[str, Any]:
+        """Give a stored file another name; the file as the server then describes it."""
+        path = f"/api/videos/{self.id_of(video)}"
+        return self._questions.json("PATCH", path, json={"filename": filename})
 
     def remove(self, video: str) -> None:
         """Delete a stored file."""

@@ -58,6 +58,18 @@ def test_without_json_there_are_lines_for_people(command: CommandLine, make_file
     assert "received     0-1500000" in command.run("status", video).out
 
 
+def test_files_are_renamed_searched_and_sorted(command: CommandLine, make_file: MakeFile) -> None:
+    (uploaded,) = command.run("upload", make_file(), "--json").documents
+    renamed = command.run("rename", uploaded["id"], "Été & plage.mp4", "--json")
+    assert renamed.documents[0]["filename"] == "Été & plage.mp4"
+    found = command.run("ls", "--search", "PLAGE & ete", "--sort", "-size", "--json").documents
+    assert [video["id"] for video in found] == [uploaded["id"]]
+    assert command.run("ls", "--search", "no such name").out == ""
+    assert "winter.mp4" in command.run("rename", uploaded["id"], "winter.mp4").out
+    refused = command.run("rename", uploaded["id"], " ")
+    assert (refused.code, refused.err.strip()) == (1, "The new name is empty.")
+
+
 def test_fetch_can_write_to_a_pipe(command: CommandLine, make_file: MakeFile, home: Path) -> None:
     path = make_file(size=7_000_000)
     (uploaded,) = command.run("upload", path, "--json").documents

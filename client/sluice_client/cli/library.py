@@ -1,4 +1,4 @@
-"""The commands `ls`, `show`, `rm` and `status`."""
+"""The commands `ls`, `show`, `rename`, `rm` and `status`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,26 @@ from sluice_client.client import Client
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 from sluice_client.spans import Spans
 
+ORDERS = ("newest", "oldest", "name", "-name", "size", "-size")
+
 
 @click.command(name="ls")
 @server_options
 @click.option("--limit", type=click.IntRange(1), help="Show only this many. [all]")
-def list_videos(limit: int | None, as_json: bool, config: Path | None, server: str | None) -> int:
-    """List the stored files, newest first."""
+@click.option("--search", default="", metavar="WORDS", help="Show only names with all these words.")
+@click.option("--sort", type=click.Choice(ORDERS), default="newest", help="-size: largest first.")
+def list_videos(
+    *,
+    limit: int | None,
+    search: str,
+    sort: str,
+    as_json: bool,
+    config: Path | None,
+    server: str | None,
+) -> int:
+    """List the stored files."""
     with connected(server, config, as_json=as_json) as client:
-        for video in islice(client.videos(), limit):
+        for video in islice(client.videos(search, sort), limit):
             if as_json:
                 print_json(video)
             else:
@@ -46,6 +58,21 @@ def show(video: str, as_json: bool, config: Path | None, server: str | None) -> 
     """Show the details of a stored file."""
     with connected(server, config, address=video, as_json=as_json) as client:
         _print(client.video(video), as_json)
+    return OK
+
+
+@click.command()
+@click.argument("video", metavar="ID|URL")
+@click.argument("name")
+@server_options
+def rename(video: str, name: str, as_json: bool, config: Path | None, server: str | None) -> int:
+    """Give a stored file another name."""
+    with connected(server, config, address=video, as_json=as_json) as client:
+        renamed = client.rename(video, name)
+        if as_json:
+            print_json(renamed)
+        else:
+            click.echo(f"{renamed['id']}  {plain(renamed['filename'])}")
     return OK
 
 
