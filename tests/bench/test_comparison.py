@@ -1,4 +1,4 @@
-"""What upload and download make of their samples: ratios, targets, and spans."""
+"""What upload and download compute from their samples: ratios, targets, and spans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sample(case: str, number: int, seconds: float, cpu_seconds: float = 1.0) -> 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """Three rounds in which ours takes 1 s and 0.4 CPU s, C 0.9 and 0.4, tusd 3.5, `dd` 0.8."""
+    """Three rounds: ours takes 1 s and 0.4 CPU s, C 0.9 and 0.4, tusd 3.5, `dd` 0.8."""
     seconds = {who.RAW: 1.0, who.TUS: 1.0, who.LIMIT.name: 0.9, who.TUSD.name: 3.5}
     found = Lab(tmp_path, False, 3, 1.0)
     for number in range(3):

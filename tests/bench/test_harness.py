@@ -1,4 +1,4 @@
-"""What all benchmarks stand on: rounds, room, clean-up, the meter, the client."""
+"""What all benchmarks share: rounds, disk space, clean-up, the meter, the client."""
 
 from __future__ import annotations
 

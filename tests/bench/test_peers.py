@@ -38,7 +38,7 @@ def source(lab: Lab) -> Path:
 
 
 def kept(server: PeerServer) -> Iterator[bytes]:
-    """What it keeps beside its notes; in order where a chunk is a file, named by its offset."""
+    """The bytes a peer has stored, without its notes; chunks that are files in order of offset."""
     for path in sorted(server.files.iterdir(), key=lambda path: (len(path.name), path.name)):
         if path.stat().st_size >= CHUNK_BYTES // 2:
             yield path.read_bytes()

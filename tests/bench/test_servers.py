@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """As in a full run, but that memory is left as it is."""
+    """A lab as in a full run, which leaves memory alone."""
     monkeypatch.setattr(Lab, "settle", lambda _: None)
     lab = Lab(tmp_path, False, 1, 1.0)
     with lab.servers:

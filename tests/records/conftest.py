@@ -1,4 +1,4 @@
-"""Records in a database of their own for each test."""
+"""Records in a new database for each test."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -16,7 +16,7 @@ _numbers = count(1)
 
 
 def at(seconds: float) -> datetime:
-    """A moment so many seconds after `NOW`."""
+    """The moment `seconds` after `NOW`."""
     return NOW + timedelta(seconds=seconds)
 
 
@@ -29,7 +29,7 @@ def new_upload(
     fingerprint: str | None = None,
     created_at: datetime = NOW,
 ) -> Upload:
-    """An upload that has just been created; without a number it is one of its own."""
+    """An upload that has just been created; without a number its id is unique."""
     number = next(_numbers) if number is None else number
     return Upload(
         id=UploadId(f"{number:032x}"),
@@ -49,7 +49,7 @@ def sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Database:
 
 
 def new_sqlite(path: Path) -> Database:
-    """A new database with its tables: a copy, for migrations take ten times as long as most tests.
+    """A new database with its tables: a copy, as migrations take ten times as long as most tests.
 
     Where there is one already, it stays.
     """

@@ -1,4 +1,4 @@
-"""What other processes do to one database; run by `multiprocessing`."""
+"""Work of other processes on one database; run by `multiprocessing`."""
 
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
@@ -10,11 +10,11 @@ from app.records.uploads import UploadRecords
 from tests.records.making import at, sqlite
 
 SPAN = 10
-"""Bytes in each range that is added."""
+"""Bytes in each added range."""
 
 
 def migrate(folder: Path, barrier: Barrier, rounds: int) -> None:
-    """Bring new databases up to date, each at the same moment as others do."""
+    """Migrate new databases, each at the same moment as other processes."""
     for number in range(rounds):
         database = sqlite(folder / str(number) / "sluice.db")
         barrier.wait()
@@ -23,7 +23,7 @@ def migrate(folder: Path, barrier: Barrier, rounds: int) -> None:
 
 
 def add_ranges(path: Path, barrier: Barrier, plan: list[list[tuple[str, int]]]) -> None:
-    """In one thread for each list: note the ranges (upload, number) it names."""
+    """In one thread per list, add the ranges (upload, number) it names."""
     database = sqlite(path)
     records = UploadRecords(database)
 

@@ -1,4 +1,4 @@
-"""Records tell of each step once, and of none that was not taken."""
+"""Records announce each step once, and none that was not taken."""
 
 import pytest
 

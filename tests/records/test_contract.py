@@ -1,4 +1,4 @@
-"""What every kind of records promises: single uploads and their lifecycle."""
+"""What the records promise: single uploads and their lifecycle."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ UNKNOWN = UploadId("f" * 32)
 
 
 def in_threads(count: int, call: Callable[[int], object]) -> list[object]:
-    """What `call` returned or raised in each of so many threads that start at one moment."""
+    """What `call` returned or raised in each of `count` threads that start together."""
     barrier = Barrier(count)
 
     def run(number: int) -> object:
@@ -185,7 +185,7 @@ def test_exactly_one_of_two_different_ends_succeeds(records: UploadRecords) -> N
     ends = [UploadState.VERIFYING, UploadState.CANCELLED, UploadState.EXPIRED]
     outcomes = in_threads(3, lambda n: records.move(upload.id, ends[n], at(n)))
     final = records.get(upload.id)
-    # Cancelling or expiring is also a step from verifying: at most one more may follow it.
+    # Cancelling and expiring are also steps from verifying: at most one more may follow.
     assert final in outcomes
     assert final.state in ends
     assert sum(isinstance(outcome, IllegalTransition) for outcome in outcomes) in {1, 2}

@@ -1,4 +1,4 @@
-"""How many uploads are under way, for every implementation of the records."""
+"""How many uploads are unfinished, by state."""
 
 from app.domain.lifecycle import UploadState
 from app.records.uploads import UploadRecords

@@ -1,4 +1,4 @@
-"""What every kind of records promises: several uploads in one step."""
+"""What the records promise: several uploads in one step."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +18,7 @@ UNKNOWN = UploadId("f" * 32)
 
 
 def covered(*, key: str | None = None, owner: str = "someone") -> Upload:
-    """An upload whose 100 bytes are all there."""
+    """An upload with all of its 100 bytes."""
     upload = new_upload(key=key, owner=owner)
     received = RangeSet.of([ByteRange(0, 100)])
     return replace(upload, received=received, state=UploadState.VERIFYING)

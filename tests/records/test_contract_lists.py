@@ -1,4 +1,4 @@
-"""What every kind of records promises: lists of uploads."""
+"""What the records promise: lists of uploads."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What every kind of records promises: parts, concatenations, and what further protocols keep."""
+"""What the records promise: parts, concatenations, and fields of single protocols."""
 
 from dataclasses import replace
 
@@ -27,13 +27,13 @@ def new_whole(key: str | None = None) -> Upload:
 
 
 def add_whole(records: UploadRecords, *parts: Upload) -> Upload:
-    """A concatenation of parts, whose references are their places."""
+    """A concatenation of parts, referenced by their positions."""
     named = [Part(part.id, f"/tus/{place}") for place, part in enumerate(parts)]
     return records.add(new_whole(), named)[0]
 
 
 def held(records: UploadRecords) -> Upload:
-    """A part all of whose bytes are there."""
+    """A part with all of its bytes."""
     part, _ = records.add(new_part())
     return records.add_received(part, ByteRange(0, 100), at(1))
 
@@ -213,7 +213,7 @@ def test_forgetting_received_bytes_resets_every_unfinished_upload(
 
 
 def held_whole(records: UploadRecords) -> Upload:
-    """A concatenation that is published."""
+    """A published concatenation."""
     whole = add_whole(records, held(records))
     records.add_parts(whole.id, 100, NOW)
     return records.move(whole.id, UploadState.COMPLETE, NOW)

@@ -1,4 +1,4 @@
-"""The database as one file: after the last process has ended, and copied while it is written to."""
+"""The database as one file: after the last process has ended, and copied while it changes."""
 
 import sqlite3
 from contextlib import closing
@@ -22,7 +22,7 @@ def log_bytes(path: Path) -> int:
 
 
 def test_the_last_checkpoint_leaves_no_log(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as left_open:  # As by a process that was killed.
+    with closing(sqlite3.connect(path)) as left_open:  # Like a process that was killed.
         left_open.execute("PRAGMA journal_mode=WAL")
         left_open.execute("CREATE TABLE facts (fact)")
         assert log_bytes(path) > 0
@@ -69,7 +69,7 @@ def test_a_copy_made_while_others_write_is_consistent_and_one_file(
     copy = tmp_path / "copy.db"
     try:
         for _ in range(5):
-            database.copy_to(copy)  # Over the one before, too.
+            database.copy_to(copy)  # Over an earlier copy, too.
     finally:
         is_enough.set()
         writer.join()

@@ -1,4 +1,4 @@
-"""What SQLite refuses reaches the rest of the program as errors of the domain."""
+"""SQLite's errors become errors of the domain."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_constraint_errors_and_bugs_are_not_translated(database: Database) -> No
 
 
 def test_a_read_only_connection_is_not_kept(database: Database) -> None:
-    """SQLite opens a file of a read-only disk so, and then never writes with that connection."""
+    """SQLite opens files of a read-only disk like this, and never writes with that connection."""
 
     def refuse_writes(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA query_only=ON")
@@ -103,7 +103,7 @@ def test_a_read_only_connection_is_not_kept(database: Database) -> None:
 
 
 def test_a_file_system_without_shared_memory_is_reported_at_once(tmp_path: Path) -> None:
-    """SQLite's unix-none stands for a network file system: it cannot share memory either."""
+    """SQLite's unix-none replaces a network file system: it cannot share memory either."""
     uri = f"file:{tmp_path}/sluice.db?vfs=unix-none"
     with (
         closing(sqlite3.connect(uri, uri=True)) as connection,
@@ -128,7 +128,7 @@ def test_only_a_locked_database_is_retried(tmp_path: Path) -> None:
 
 
 class _Counting(sqlite3.Cursor):
-    """Counts what it executes."""
+    """Counts the statements it executes."""
 
     count = 0
 
@@ -195,7 +195,7 @@ def test_a_database_readable_by_others_is_closed_to_them(tmp_path: Path) -> None
 
 
 def test_a_freed_key_can_be_used_at_once(database: Database) -> None:
-    """Who has it is forgotten, for want of room, just after it was in the way."""
+    """The upload that has the key is removed, for lack of space, right after the conflict."""
     in_the_way, upload = new_upload(key="same"), new_upload(key="same")
 
     class Records(UploadRecords):

@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a transaction which several writers share."""
+"""A disk that fills up during a transaction that several writers share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_number(connection: Connection) -> None:
 
 
 def write_and_refuse_to_go_back(connection: Connection) -> None:
-    """Fails, and the driver does not take the savepoint back; the transaction stands."""
+    """Fails without rolling back the savepoint; the transaction stays open."""
 
     def refuse(action: int, operation: str | None, *_: str | None) -> int:
         is_refused = (action, operation) == (sqlite3.SQLITE_SAVEPOINT, "ROLLBACK")
@@ -49,7 +49,7 @@ def write_and_refuse_to_go_back(connection: Connection) -> None:
 
 @pytest.fixture
 def group(database: Database) -> GroupCommit:
-    """Writers of a database that has hardly any room left."""
+    """Writers of a database with hardly any space left."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE blobs (blob BLOB)")
         connection.exec_driver_sql("CREATE TABLE numbers (number INTEGER)")
@@ -59,7 +59,7 @@ def group(database: Database) -> GroupCommit:
 
 
 def errors_of(group: GroupCommit, work: Work, *others: Work) -> list[type[Exception] | None]:
-    """What each of the writers who share a transaction is told; they work in this order."""
+    """The errors of the writers that share a transaction; they work in this order."""
     error: type[Exception] | None = None
     with ThreadPoolExecutor(1) as thread:
         try:

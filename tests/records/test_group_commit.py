@@ -17,7 +17,7 @@ WRITERS = 20
 
 
 class Broken(Exception):
-    """What a writer or a commit fails with."""
+    """The error of a writer or a commit."""
 
 
 class Book:
@@ -68,7 +68,7 @@ def book(tmp_path: Path) -> Iterator[Book]:
 
 
 def write_while_another_works(book: Book, numbers: list[int]) -> list[BaseException]:
-    """All at once, while a first writer holds the transaction; what they raised."""
+    """Run all at once while another writer holds the transaction; what they raised."""
     errors: list[BaseException] = []
     is_working, may_go_on = Event(), Event()
 

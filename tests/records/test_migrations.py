@@ -1,4 +1,4 @@
-"""The migrations make the tables that the code declares, and can take them back."""
+"""The migrations create the tables that the code declares, and can be reverted."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_every_migration_can_be_reverted_and_repeated(database: Database) -> Non
 
 
 def step(database: Database, change: Callable[[Config, str], None], revision: str) -> None:
-    """Take the database to a revision."""
+    """Migrate the database to a revision."""
     config = configuration()
     with database.write() as connection:
         config.attributes["connection"] = connection
@@ -84,7 +84,7 @@ def state_column(database: Database, upload: Upload) -> str:
 
 
 def test_uploads_of_the_first_version_are_files(database: Database) -> None:
-    """Rows as the first version wrote them, with their ranges, come through all that followed."""
+    """Rows of the first version, with their ranges, survive all later migrations."""
     records = UploadRecords(database)
     before = replace(
         new_upload(fingerprint="a:1:2"), received=RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])

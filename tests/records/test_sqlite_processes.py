@@ -27,7 +27,7 @@ spawning = get_context("spawn")
 
 
 def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
-    """Exit codes of a process for each tuple of arguments; they begin at one moment."""
+    """Exit codes of one process per tuple of arguments; they start together."""
     barrier = spawning.Barrier(len(arguments))
     processes = []
     for path, *others in arguments:
@@ -42,7 +42,7 @@ def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...
 def test_64_writers_in_4_processes_never_find_the_database_locked(
     database: Database, tmp_path: Path
 ) -> None:
-    """Each thread adds every 64th range of a shared upload, and ranges of one upload of its own."""
+    """Each thread adds every 64th range of a shared upload, and ranges of its own upload."""
     records = UploadRecords(database)
     per_writer, writers = 6, PROCESSES * THREADS
     shared, _ = records.add(new_upload(length=per_writer * writers * SPAN))
@@ -70,7 +70,7 @@ def test_concurrent_migrations_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_new_database_that_another_process_writes_to_is_waited_for(tmp_path: Path) -> None:
-    """SQLite does not wait by itself where it is to switch to the write-ahead log."""
+    """SQLite itself does not wait when it switches to the write-ahead log."""
     path, errors = tmp_path / "sluice.db", list[Exception]()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""A store in each of its two settings."""
+"""A store on one file system, and on two."""
 
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.storage.stores import MEMORY_FOLDER, local_store
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store and where it keeps its files."""
+    """A store, and its folders."""
 
     store: LocalStore
     staging: Path
@@ -24,7 +24,7 @@ class Place:
         return self.staging.parent.stat().st_dev == self.library.parent.stat().st_dev
 
     def another(self) -> LocalStore:
-        """The store as another process would have it."""
+        """The same store in another process."""
         return local_store(self.staging, self.library)
 
 

@@ -1,4 +1,4 @@
-"""What other processes do to one store or one file; run by `multiprocessing`."""
+"""Work of other processes on one store or file; run by `multiprocessing`."""
 
 import os
 import resource
@@ -14,14 +14,14 @@ from tests.storage.stores import KEY, local_store
 
 
 def publish(staging: Path, library: Path, length: int, barrier: Barrier) -> None:
-    """Publish at the same moment as others do."""
+    """Publish at the same moment as other processes."""
     store = local_store(staging, library)
     barrier.wait()
     store.library.publish(KEY, length)
 
 
 def hold(path: Path, span: ByteRange, pipe: Connection) -> None:
-    """Lock a range, say so, and hold it until a takeover is requested; then say so and let go."""
+    """Lock a range, report it, hold it until a takeover request, report that and release it."""
     descriptor = os.open(path, os.O_RDWR)
     lock_range(descriptor, span)
     pipe.send("locked")
@@ -33,7 +33,7 @@ def hold(path: Path, span: ByteRange, pipe: Connection) -> None:
 
 
 def hold_deaf(path: Path, span: ByteRange, pipe: Connection) -> None:
-    """Lock a range, say so, and look for no takeover requests until told to end."""
+    """Lock a range, report it, and ignore takeover requests until told to end."""
     descriptor = os.open(path, os.O_RDWR)
     lock_range(descriptor, span)
     pipe.send("locked")
@@ -42,7 +42,7 @@ def hold_deaf(path: Path, span: ByteRange, pipe: Connection) -> None:
 
 
 def reserve_beyond_limit(staging: Path, library: Path, limit: int) -> None:
-    """Exits with 0 where reserving more than a process may write is refused as `NoRoom`."""
+    """Exit with 0 if reserving more than a process may write raises `NoRoom`."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
         local_store(staging, library).staging.reserve(KEY, limit + 1)

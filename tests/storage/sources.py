@@ -1,4 +1,4 @@
-"""Bodies as a client on a bad network sends them."""
+"""Bodies like those of clients on a bad network."""
 
 from collections.abc import Iterable, Iterator
 from itertools import cycle
@@ -13,16 +13,16 @@ SEED = bytes(range(251))
 
 
 def pattern(start: int, end: int) -> bytes:
-    """The bytes that stand from `start` to `end` in every file of the tests."""
+    """The bytes from `start` to `end` of the tests' file."""
     first = start % len(SEED)
     repeated = SEED * ((end - start + first) // len(SEED) + 1)
     return repeated[first : first + end - start]
 
 
 class PiecesSource:
-    """A body that arrives in pieces of the given sizes (None: a tick without bytes), over again.
+    """A body that arrives in pieces of the given sizes (None: a tick without bytes), repeated.
 
-    With `cut_at` the connection ends after so many bytes. Without `is_told` nobody knows the
+    With `cut_at` the connection ends after that many bytes. Without `is_told` no one knows the
     length before the end.
     """
 
@@ -69,7 +69,7 @@ def body(start: int, end: int, *pieces: int | None, cut_at: int | None = None) -
 
 
 class StallingSource(PiecesSource):
-    """A body of which only the first `before` bytes come until the test says so.
+    """A body that stalls after its first `before` bytes until the test lets it go on.
 
     It ticks while it stalls; `is_stalled` is set once it does.
     """
@@ -111,4 +111,4 @@ class SteadySource:
         return taken
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """Never comes."""
+        """Never reached."""

@@ -1,4 +1,4 @@
-"""Stores on one file system and on two, and what the tests do with them."""
+"""Stores on one file system and on two, and helpers for them."""
 
 from pathlib import Path
 
@@ -15,33 +15,33 @@ LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
 
 def local_store(staging: Path, library: Path) -> LocalStore:
-    """A store as a worker process has it."""
+    """A store like that of a worker process."""
     return LocalStore(staging, library, Durability.CHUNK)
 
 
 def ignore(_span: ByteRange) -> None:
-    """A checkpoint nobody looks at."""
+    """A checkpoint that does nothing."""
 
 
 def fill(store: LocalStore, key: str, start: int, end: int) -> int:
-    """Write the test's bytes from `start` to `end`; where they end."""
+    """Write the test's bytes from `start` to `end`; the position after them."""
     span = ByteRange(start, end)
     with store.staging.writer(key, span, LIMITS) as writer:
         return writer.write(span, body(start, end), ignore)
 
 
 def staged(store: LocalStore, key: str, length: int, *, room: int | None = None) -> None:
-    """A staged file of `length` bytes, complete, in room for more where `room` says so."""
+    """A complete staged file of `length` bytes; `room` reserves more space than that."""
     store.staging.reserve(key, length if room is None else room)
     fill(store, key, 0, length)
 
 
 def content(store: LocalStore, key: str, start: int = 0) -> bytes:
-    """A published file from `start` on."""
+    """The bytes of a published file from `start` on."""
     with store.library.open(key, ByteRange(start, start)) as file:
         return file.read()
 
 
 def names(folder: Path) -> set[str]:
-    """What is in a folder."""
+    """Names of the files in a folder."""
     return {path.name for path in folder.iterdir()}

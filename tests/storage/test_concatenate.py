@@ -1,4 +1,4 @@
-"""Room that grows, and files made of others: on one file system and across two."""
+"""Growing reservations, and files made of others: on one file system and on two."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ PARTS = [(f"{1:032x}", 100), (f"{2:032x}", 250), (f"{3:032x}", 650)]
 
 
 def stage_parts(place: Place) -> None:
-    """The parts, with the bytes of the test's file from its start."""
+    """Stage parts with the bytes of the test's file, from its start."""
     position = 0
     for key, length in PARTS:
         place.store.staging.reserve(key, length)
@@ -95,7 +95,7 @@ def test_concatenating_waits_for_an_older_writer(place: Place) -> None:
 
 
 def test_a_published_file_is_never_replaced(place: Place) -> None:
-    """Room that somebody made too late has the name of the file, and zeros in it."""
+    """Space reserved too late has the name of the file, and contains zeros."""
     staged(place.store, KEY, 1000)
     place.store.library.publish(KEY, 1000)
     (place.staging / KEY).write_bytes(bytes(1000))

@@ -1,4 +1,4 @@
-"""What a store promises of room, publishing and deleting, on one file system and on two."""
+"""What a store promises about space, publishing and deleting, on one file system and two."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, ignore, 
 
 MIB = 1024 * 1024
 BLOCK = 512
-"""Bytes in one of the blocks `st_blocks` counts."""
+"""Bytes in one of the blocks that `st_blocks` counts."""
 
 
 def test_reserved_space_is_really_allocated(place: Place) -> None:

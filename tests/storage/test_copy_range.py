@@ -1,4 +1,4 @@
-"""Copies from file to file that never come into the program."""
+"""Copies between files that never pass through the program."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
 
 @pytest.fixture(params=["copy_file_range", "sendfile"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the two ways; the second is taken where the first is not to be had."""
+    """Each of the two ways; the second is the fallback of the first."""
     if request.param == "sendfile":
         refuse(monkeypatch, errno.EXDEV)
 

@@ -1,4 +1,4 @@
-"""Another program of the group may read a published file once it is let, and nothing else."""
+"""Other programs of the group may read a published file once allowed, and nothing else."""
 
 from pathlib import Path
 

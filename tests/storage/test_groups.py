@@ -1,4 +1,4 @@
-"""What a store promises of several files at once, on one file system and on two."""
+"""What a store promises about several files at once, on one file system and two."""
 
 import os
 

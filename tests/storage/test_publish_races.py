@@ -1,4 +1,4 @@
-"""Publishing while others publish, write, delete, or have been killed half-way."""
+"""Publishing while others publish, write, delete, or were killed midway."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -134,7 +134,7 @@ def test_a_file_deleted_during_publishing_is_lost_or_whole(
 
 
 class Killed(BaseException):
-    """Stands for the end of the process at that point."""
+    """Simulates the end of the process at that point."""
 
 
 def kill(*_: object) -> None:
@@ -157,7 +157,7 @@ def test_publishing_can_be_repeated_after_a_kill_at_any_step(
 
 
 def is_waited_for(writer: LocalRangeWriter) -> bool:
-    """Whether someone asks for the range this writer holds."""
+    """Whether someone waits for the range this writer holds."""
     try:
         writer.stop_if_superseded()
     except WriterSuperseded:

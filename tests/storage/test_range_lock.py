@@ -1,4 +1,4 @@
-"""One writer a range, across threads and processes; the newest one gets it."""
+"""One writer per range, across threads and processes; the newest one gets it."""
 
 import os
 import signal

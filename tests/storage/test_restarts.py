@@ -1,4 +1,4 @@
-"""Which restarts cost unsynced bytes."""
+"""Which restarts lose unsynced bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.storage.machine import after_restart_of_machine
 
 
 class Machine:
-    """Counts how often it had to forget; `boot` gives it another boot id."""
+    """Counts how often unsynced bytes were forgotten; `boot` changes the boot id."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class Machine:
         (self._folder / "boot_id").write_text(boot_id + "\n")
 
     def start(self, durability: Durability) -> int:
-        """Start a process; how often was anything forgotten so far."""
+        """Start a process; how often bytes were forgotten so far."""
         after_restart_of_machine(
             self._folder / "data" / "boot",
             durability,

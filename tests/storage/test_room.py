@@ -1,4 +1,4 @@
-"""Full disks, unusable folders, and what the store says of them."""
+"""Full disks, unusable folders, and how the store reports them."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ spawning = get_context("spawn")
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for 24 MiB."""
+    """A file system with space for 24 MiB."""
     mount, unmount = shutil.which("mount"), shutil.which("umount")
     if os.geteuid() != 0 or mount is None or unmount is None:
         pytest.skip("mounting a small disk needs root")
@@ -156,7 +156,7 @@ def problems_of(staging: Path, library: Path) -> dict[str, bool]:
 
 
 def problems_of_any_machine(staging: Path, library: Path) -> dict[str, bool]:
-    """The same but for the warning that /tmp, where tests have their folders, is in memory."""
+    """`problems_of` without the warning that /tmp, where tests have their folders, is in memory."""
     found = problems_of(staging, library)
     found.pop("staging_in_memory", None)
     return found
@@ -209,4 +209,4 @@ class EndlessSource:
         return len(buffer)
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """Never comes."""
+        """Never reached."""

@@ -1,4 +1,4 @@
-"""Where writing stops, what is durable then, and who is told."""
+"""Where writing stops, what is durable then, and what is reported."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 def store_with(folder: Path, checkpoints: Checkpoints) -> LocalStore:
-    """One with room for a file."""
+    """A store with space reserved for a file."""
     staging, library = folder / "staging", folder / "library"
     store = LocalStore(staging, library, Durability.CHUNK, checkpoints=checkpoints)
     store.staging.reserve(KEY, 4 * MIB)

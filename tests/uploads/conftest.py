@@ -1,4 +1,4 @@
-"""A world of its own for each test."""
+"""A new world for each test."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What other processes do to uploads of one folder; run by `multiprocessing`."""
+"""Work of other processes on uploads of one folder; run by `multiprocessing`."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,14 +19,14 @@ PART = 500
 
 @contextmanager
 def shared_world(folder: Path) -> Iterator[World]:
-    """The world of that folder, as each process has it."""
+    """The world of that folder, in each process."""
     with closing(sqlite(folder / "sluice.db")) as database:
         database.migrate()
         yield World(folder, records=UploadRecords(database))
 
 
 def send_parts(folder: Path, barrier: Barrier, rounds: list[tuple[str, int]]) -> None:
-    """In each round, with the others: the bytes of a part, which is the given one of its file."""
+    """In each round, together with the others, send the bytes of one part of the file."""
     with shared_world(folder) as world:
         for part_id, number in rounds:
             part = world.service.get(ME, UploadId(part_id))
@@ -36,8 +36,8 @@ def send_parts(folder: Path, barrier: Barrier, rounds: list[tuple[str, int]]) ->
 
 
 def concatenate(folder: Path, barrier: Barrier, rounds: list[list[str]], first_id: int) -> None:
-    """In each round, with the others: ask for the file made of some parts."""
-    worlds._numbers = count(first_id)  # Each process makes ids of its own.
+    """In each round, together with the others, request the file made of some parts."""
+    worlds._numbers = count(first_id)  # Each process makes its own ids.
     with shared_world(folder) as world:
         for part_ids in rounds:
             parts = [world.records.get(UploadId(part_id)) for part_id in part_ids]

@@ -1,4 +1,4 @@
-"""Chunks in any order, twice, cut off, or with other bytes than before."""
+"""Chunks in any order, twice, cut off, or with different bytes."""
 
 import hashlib
 
@@ -73,7 +73,7 @@ def test_a_duplicate_sent_with_a_stale_record_is_not_written(world: World) -> No
 def test_the_last_chunk_again_after_completion_is_answered_with_the_video(
     world: World, known: int
 ) -> None:
-    """Also where the request looked the upload up before it was complete."""
+    """Even if the request read the record before the upload was complete."""
     stale = world.send(world.create(1000), 0, known)
     world.send(stale, 0, 400)
     done = world.send(stale, 400, 1000)

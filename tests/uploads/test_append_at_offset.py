@@ -1,4 +1,4 @@
-"""Bytes that must begin where the upload stands."""
+"""Bytes that must begin at the upload's offset."""
 
 import hashlib
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def of_unknown_length(world: World) -> Upload:
 
 
 def untold(start: int, end: int) -> PiecesSource:
-    """A body that tells its length to nobody."""
+    """A body of unknown length."""
     return PiecesSource(pattern(start, end), (100,), is_told=False)
 
 
@@ -77,7 +77,7 @@ def test_a_wrong_offset_is_refused_unread_with_both_numbers(world: World, offset
 
 
 def test_an_offset_that_became_wrong_meanwhile_is_refused(world: World) -> None:
-    """The request looked the upload up before another brought the same bytes."""
+    """The request read the record before another one brought the same bytes."""
     stale = world.create(1000)
     world.send_next(stale, 0, 400)
     with pytest.raises(OffsetMismatch) as caught:
@@ -103,7 +103,7 @@ def test_a_chunk_over_stored_bytes_does_not_change_them(world: World) -> None:
 
 
 def test_a_mismatch_is_found_after_the_older_request_has_ended(world: World) -> None:
-    """The older one had brought more than its record said; it is ended first."""
+    """The older one has received more than its record says; it is ended first."""
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = in_background(lambda: world.chunks.append_at_offset(upload, 0, source))
@@ -191,7 +191,7 @@ def test_a_chunk_beyond_the_end_is_refused_unread(world: World) -> None:
 
 
 class Stream:
-    """A chunked body, as a server hands it out."""
+    """A chunked body, as a server delivers it."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

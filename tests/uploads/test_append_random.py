@@ -1,4 +1,4 @@
-"""Random chunks, cut anywhere, overlapping, lying about what is there: the file comes out whole."""
+"""Random chunks, cut anywhere, overlapping, with wrong bytes for stored ranges: a whole file."""
 
 import tempfile
 from pathlib import Path
@@ -22,7 +22,7 @@ attempts = st.tuples(offsets, offsets, st.one_of(st.none(), offsets), pieces)
 
 
 def lying(upload: Upload, start: int, end: int) -> bytes:
-    """The right bytes where they are missing, and wrong ones wherever they have arrived."""
+    """The right bytes where they are missing, and wrong ones where they are stored."""
     payload = bytearray(pattern(start, end))
     for item in upload.received:
         for number in range(max(item.start, start), min(item.end, end)):
@@ -33,7 +33,7 @@ def lying(upload: Upload, start: int, end: int) -> bytes:
 def attempt(
     world: World, upload: Upload, start: int, end: int, cut: int | None, sizes: list[int | None]
 ) -> None:
-    """One request, which may be cut off; nothing acknowledged may change by it."""
+    """One request, which may be cut off; it must not change acknowledged bytes."""
     current = world.service.get(ME, upload.id)
     cut_at = None if cut is None or cut >= end - start else cut
     source = PiecesSource(lying(current, start, end), sizes, cut_at=cut_at)

@@ -1,4 +1,4 @@
-"""Which uploads give the name their client calls them by to the next one."""
+"""When an upload passes its client key to the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that are set, and servers that were off: no upload expires by that."""
+"""Clocks that are set, and servers that were off: no upload expires because of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY = 24 * 3600
 
 @pytest.fixture
 def swept(tmp_path: Path) -> World:
-    """A world whose clocks were looked at before, and are twice a day."""
+    """A world whose clocks were read before, and are read twice a day."""
     world = World(tmp_path, counted_gap=timedelta(hours=12))
     world.housekeeping.sweep()
     return world
@@ -33,14 +33,14 @@ def begun(world: World) -> Upload:
 
 
 def let_days_pass(world: World, days: float) -> None:
-    """With the background worker at work."""
+    """Let days pass while the background worker sweeps."""
     for _ in range(round(days * 2)):
         world.later(hours=12)
         world.housekeeping.sweep()
 
 
 def start_again(world: World) -> None:
-    """Housekeeping in a new process."""
+    """Restart housekeeping, as a new process."""
     world.housekeeping = world.new_housekeeping(world.new_idle_clock())
 
 
@@ -69,7 +69,7 @@ def server_off_for_weeks(world: World) -> None:
 
 
 def asleep_for_weeks(world: World) -> None:
-    """A laptop: the time since the boot goes on."""
+    """A laptop that sleeps: the time since the boot goes on."""
     world.later(days=21)
 
 
@@ -149,7 +149,7 @@ def test_a_file_without_a_record_is_not_considered_old(swept: World) -> None:
     swept.staging.mkdir(exist_ok=True)
     foreign = swept.staging / ("f" * 32)
     foreign.write_bytes(b"another server's")
-    os.utime(foreign, (0, foreign.stat().st_mtime - 8 * DAY))  # As it looks 8 days ahead.
+    os.utime(foreign, (0, foreign.stat().st_mtime - 8 * DAY))  # As seen by a clock 8 days ahead.
     swept.set_clock(days=8)
     swept.housekeeping.sweep()
     assert foreign.exists()
@@ -158,7 +158,7 @@ def test_a_file_without_a_record_is_not_considered_old(swept: World) -> None:
 def test_a_file_of_another_user_does_not_stop_the_sweep(
     swept: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As is left where the service ran as root at first."""
+    """Such a file is left if the service first ran as root."""
 
     def set_times(name: str, times: tuple[float, float], *, dir_fd: int) -> None:
         if name == others.name:

@@ -1,4 +1,4 @@
-"""The end of an upload: exactly once, whoever takes part and whatever comes between."""
+"""The completion of an upload: exactly once, whoever takes part and whatever interferes."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ from tests.uploads.world import LIMITS, ME, World, in_threads
 
 
 def covered(world: World, length: int = 1000) -> Upload:
-    """An upload whose bytes are all there and which nobody has published."""
+    """An unpublished upload with all of its bytes."""
     upload = world.create(length)
     world.send(upload, 0, length - 1)
     with world.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
@@ -248,7 +248,7 @@ def test_a_failing_disk_leaves_the_upload_to_be_published_later(
 def send_slowly(
     world: World, upload: Upload, source: StallingSource
 ) -> tuple[threading.Thread, list[object]]:
-    """A request of the whole file that stalls, and what comes of it."""
+    """A request with the whole file that stalls, and its outcomes."""
     outcomes: list[object] = []
 
     def run() -> None:

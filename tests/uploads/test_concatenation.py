@@ -1,4 +1,4 @@
-"""One file out of several partial uploads."""
+"""One file made of several partial uploads."""
 
 import hashlib
 import os
@@ -24,16 +24,16 @@ from tests.storage.sources import pattern
 from tests.uploads.world import EXPIRY, MAX_LENGTH, ME, World, eventually
 
 CUTS = (0, 100, 350, 1000)
-"""Where the three parts of a file begin and end."""
+"""Starts and ends of the three parts of a file."""
 
 
 def three_parts(world: World) -> list[Upload]:
-    """Parts that have no bytes yet."""
+    """Three parts without bytes."""
     return [world.part(end - start) for start, end in pairwise(CUTS)]
 
 
 def fill(world: World, parts: list[Upload], number: int) -> Upload:
-    """The part after all of its bytes have come."""
+    """The part after all of its bytes have arrived."""
     return world.send_next(parts[number], CUTS[number], CUTS[number + 1])
 
 
@@ -155,7 +155,7 @@ def test_the_same_request_again_gives_the_same_file(world: World) -> None:
 def test_the_same_parts_under_other_names_make_another_file(
     world: World, is_published: bool
 ) -> None:
-    """Also once the parts have expired: its bytes are then those of the first file."""
+    """Even after the parts have expired: its bytes are then those of the first file."""
     parts = [world.held(0, 100), world.held(100, 350) if is_published else world.part(250)]
     paths = [Part(part.id, f"/tus/{part.id}") for part in parts]
     urls = [Part(part.id, f"https://example.org/tus/{part.id}") for part in parts]
@@ -260,7 +260,7 @@ def test_cancelling_a_part_ends_the_file_that_waits_for_it(world: World, is_held
 def test_two_files_of_one_part_both_get_its_bytes(world: World) -> None:
     shared, last = world.held(0, 100), world.part(50)
     first = world.whole_of(shared)
-    # It has expired, and there is nothing to make another file of.
+    # It has expired, and no other file can be made of it.
     with pytest.raises(UploadGone):
         world.whole_of(shared, last)
     assert is_complete(world, first)

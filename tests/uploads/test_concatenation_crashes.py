@@ -1,4 +1,4 @@
-"""A process that is killed between any two steps of a concatenation loses nothing."""
+"""A process killed between any two steps of a concatenation loses nothing."""
 
 import hashlib
 
@@ -16,7 +16,7 @@ from tests.uploads.world import EXPIRY, LIMITS, MAX_LENGTH, World, eventually
 
 
 def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
-    """The part with its bytes recorded, by a request that was killed there."""
+    """The part with its bytes recorded by a request that was killed right then."""
     span = ByteRange(0, end - start)
     with world.store.staging.writer(part.id, span, LIMITS) as writer:
         writer.write(span, body(start, end), lambda _: None)
@@ -26,20 +26,20 @@ def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
 
 
 def steps(world: World) -> Concatenation:
-    """The steps one by one, as a process takes them until it is killed."""
+    """The steps that a process takes until it is killed."""
     policy = UploadPolicy(MAX_LENGTH)
     return Concatenation(world.records, world.store, policy=policy, clock=lambda: world.now)
 
 
 def waiting(world: World) -> tuple[Upload, list[Upload]]:
-    """A concatenation whose parts are all there, and nobody has noticed; and its parts."""
+    """A concatenation whose parts are complete, which no one has noticed; and its parts."""
     first, second = world.held(0, 100), world.part(250)
     whole = world.whole_of(first, second)
     return whole, [first, arrived(world, second, 100, 350)]
 
 
 def swept(world: World) -> None:
-    """The background worker comes by when the other process must be dead."""
+    """The background worker sweeps once the other process must be dead."""
     world.later(seconds=STUCK_AFTER.total_seconds())
     world.housekeeping.sweep()
 
@@ -130,7 +130,7 @@ def test_a_kill_while_releasing_the_parts_is_recovered(world: World) -> None:
 
 
 def test_space_reserved_too_late_does_not_replace_the_file(world: World) -> None:
-    """One process has checked the parts and then slept while another published the file."""
+    """One process has checked the parts and then sleeps while another publishes the file."""
     whole, _ = waiting(world)
     begun = steps(world).begin(whole)
     world.completion.publish(begun)
@@ -143,7 +143,7 @@ def test_space_reserved_too_late_does_not_replace_the_file(world: World) -> None
 
 
 def test_space_reserved_too_late_does_not_fail_the_digest(world: World) -> None:
-    """Its parts are being let go already, so that it cannot be filled again."""
+    """Its parts are being released already, so it could not be filled again."""
     first, second = world.held(0, 100), world.part(250)
     digest = f"sha256:{hashlib.sha256(pattern(0, 350)).hexdigest()}"
     whole = world.whole_of(first, second, repr_digest=digest)
@@ -166,7 +166,7 @@ def test_a_stale_record_does_not_end_a_file_that_has_its_bytes(world: World) -> 
 
 
 def test_a_stale_record_of_a_published_file_is_refreshed(world: World) -> None:
-    """Its parts have expired, which must not be taken for a reason to end it."""
+    """Its parts have expired, which is no reason to end it."""
     stale, _ = waiting(world)
     world.chunks.wait_for_writer(stale)
     assert world.chunks.wait_for_writer(stale).state is UploadState.COMPLETE

@@ -1,4 +1,4 @@
-"""The last part and the request for the whole at one moment: the file is made, and made once."""
+"""The last part and the request for the whole at the same time: the file is made exactly once."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -50,7 +50,7 @@ def test_the_last_part_and_the_request_for_the_whole_may_race(any_world: World) 
 def test_concurrent_requests_for_the_whole_both_get_it(
     any_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has found no such file; when it looks at the parts, they have gone into one."""
+    """It finds no such file; when it looks at the parts, they have just become one."""
     world, made = any_world, list[Upload]()
     parts = [world.held(0, 100), world.held(100, 350)]
     check_parts = world.service._check_parts
@@ -130,7 +130,7 @@ def assert_made_once(world: World, whole: object, length: int = 350) -> None:
 def test_processes_sending_parts_and_requesting_the_whole_may_race(
     world_in_database: World, tmp_path: Path
 ) -> None:
-    """Two bring a part each, two ask for the file of both; in every order that comes about."""
+    """Two send a part each and two request the file of both, in whatever order happens."""
     world = world_in_database
     rounds = [[world.part(PART), world.part(PART)] for _ in range(ROUNDS)]
     barrier = spawning.Barrier(4)

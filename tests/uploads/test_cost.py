@@ -1,4 +1,4 @@
-"""What a request costs: memory that no body's size changes, and the same work for every chunk."""
+"""The cost of a request: memory independent of the body's size, and equal work for every chunk."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ from tests.uploads.world import ME, World
 
 MEGABYTE = 1024 * 1024
 LARGE = 48 * MEGABYTE
-"""Of a body. A program that kept a chunk of it, or the file, would be seen."""
+"""Bytes of a body. A program that held a chunk or the file in memory would be noticed."""
 
 
 class Zeros:
-    """A body of so many zeros, which are nowhere until they are read."""
+    """A body of `length` zeros, made as they are read."""
 
     is_verified_at_end = False
 
@@ -43,7 +43,7 @@ class Zeros:
         return count
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """Nothing follows."""
+        """Nothing to read."""
 
 
 def with_wrong_digest(source: BodySource) -> BodySource:
@@ -52,7 +52,7 @@ def with_wrong_digest(source: BodySource) -> BodySource:
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """Fails where more than a few blocks are held at once within."""
+    """Fail if more than a few blocks of memory are in use at once within the context."""
     tracemalloc.start()
     try:
         yield
@@ -107,7 +107,7 @@ def test_a_concatenation_takes_little_memory(large_world: World) -> None:
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """What is asked of the database within."""
+    """The statements that the database executes within the context."""
     found: list[str] = []
 
     def note(*arguments: object) -> None:
@@ -140,7 +140,7 @@ def settle(world: World, upload: Upload) -> Upload:
 def test_every_chunk_costs_the_database_the_same(
     tmp_path: Path, kind: UploadKind, request_of: Callable[[World, Upload], Upload]
 ) -> None:
-    """The first of a long upload, and one after many others."""
+    """The first chunk of a long upload, and one after many others."""
     new = NewUpload(owner=ME, filename="a", length=100_000, kind=kind)
     counts = []
     with shared_world(tmp_path) as world:
@@ -157,7 +157,7 @@ def test_every_chunk_costs_the_database_the_same(
 
 
 def test_the_last_part_costs_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:
-    """Each of many parts that ends looks whether it is the last one."""
+    """Each part that completes checks whether it is the last one."""
     new = NewUpload(owner=ME, filename="a", length=None)
     counts = []
     for number in (3, 30):

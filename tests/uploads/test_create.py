@@ -153,7 +153,7 @@ def test_concurrent_creations_of_one_file_get_one_upload_and_one_reservation(
 
 
 def test_a_file_sent_in_chunks_and_one_sent_whole_never_share_a_key(world: World) -> None:
-    """One that has just begun must not swallow the other, whose bytes are all there."""
+    """One that has just begun must not replace the other, which has all of its bytes."""
     sending = world.create(1000, fingerprint="f")
     file = world.whole.receive(body(0, 1000), owner=ME, filename="a.mp4")
     whole = world.whole.keep(replace(file, fingerprint="f"))

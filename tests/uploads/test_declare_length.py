@@ -1,4 +1,4 @@
-"""Uploads whose length the client tells after it has begun."""
+"""Uploads whose client declares the length later."""
 
 import hashlib
 
@@ -15,7 +15,7 @@ from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 
 @pytest.fixture
 def upload(world: World) -> Upload:
-    """300 bytes of a file whose length nobody knows."""
+    """An upload of unknown length with 300 bytes."""
     created, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=None))
     return world.send_next(created, 0, 300)
 
@@ -80,7 +80,7 @@ def test_without_space_the_length_stays_unknown_and_the_bytes_stay(
 def test_only_the_missing_space_must_be_free(
     world: World, upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk with room for the rest of the file need not have room for all of it."""
+    """A disk with space for the rest of the file need not have space for all of it."""
     monkeypatch.setattr(folder.Folder, "free_bytes", 750)
     monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 0)
     assert world.chunks.declare_length(upload, 1000).length == 1000

@@ -1,4 +1,4 @@
-"""Files that come whole: all of a file is kept, or nothing of it."""
+"""Files sent whole: all of a file is kept, or nothing."""
 
 import hashlib
 import time
@@ -169,7 +169,7 @@ def test_a_file_left_by_a_killed_request_is_finished_by_the_next(world: World) -
 
 
 def test_a_file_that_lost_its_bytes_in_a_power_cut_can_be_sent_again(world: World) -> None:
-    """Its record says that it is to be received; nobody but this client will send it."""
+    """Its record says that it is being received; only this client can send it."""
     (file,) = fingerprinted(world, "a")
     world.records.add_all([world.whole._upload_of(file)])
     world.records.forget_received()

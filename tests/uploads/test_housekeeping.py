@@ -1,4 +1,4 @@
-"""What the background worker does to uploads nobody asks for."""
+"""What the background worker does with uploads."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Pages of videos: each video once, newest first, whatever the page's size; cursors are ours."""
+"""Pages of videos: each video once, newest first, for any page size; cursors are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A digest of the whole file, which the client gives before it sends the first byte."""
+"""A digest of the whole file, which the client sends before the first byte."""
 
 import hashlib
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def demanding(world: World, digest: str) -> Upload:
 
 
 def covered(world: World, digest: str) -> Upload:
-    """The same with all of its bytes, and a publisher that was killed at once."""
+    """The same with all of its bytes, after its publisher was killed at once."""
     upload, span = demanding(world, digest), ByteRange(0, len(FILE))
     with world.store.staging.writer(upload.id, span, LIMITS) as writer:
         writer.write(span, PiecesSource(FILE), lambda _: None)

@@ -1,4 +1,4 @@
-"""Where an upload stands, exact to the byte, once nobody writes there any more."""
+"""The exact offset of an upload, once no one is writing there any more."""
 
 from threading import Thread
 from time import sleep
@@ -14,7 +14,7 @@ from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
 
 
 class SlowSource(StallingSource):
-    """One whose reader seldom gets to look whether it is to stop."""
+    """A source whose reader seldom gets to check whether it must stop."""
 
     def __init__(self, data: bytes, *, before: int, tick_seconds: float) -> None:
         super().__init__(data, before=before)
@@ -28,7 +28,7 @@ class SlowSource(StallingSource):
 
 
 class Writer:
-    """A request in the background that brings `before` bytes and then stalls."""
+    """A request in the background that sends `before` bytes and then stalls."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Writer:
             self.outcomes.append(error)
 
     def join(self) -> Upload | UploadError:
-        """What came of it."""
+        """Wait for its outcome."""
         self._thread.join(30)
         (outcome,) = self.outcomes
         return outcome
 
     def go_on(self) -> Upload | UploadError:
-        """The same, after the rest of its bytes."""
+        """Send the rest of its bytes, and wait for its outcome."""
         self.source.goes_on.set()
         return self.join()
 
@@ -79,7 +79,7 @@ def test_a_half_open_request_is_ended_and_its_bytes_count(world: World) -> None:
 
 
 def test_a_request_about_to_end_may_finish(world: World) -> None:
-    """It reads the last of what the network holds while it is asked for the offset."""
+    """It reads the last bytes from the network while the offset is asked for."""
     upload = world.create(1000)
 
     class Leaving(PiecesSource):
@@ -126,7 +126,7 @@ def test_a_writer_elsewhere_in_the_file_continues(world: World) -> None:
 
 
 def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) -> None:
-    """The request first asked about had ended; behind it another one writes."""
+    """The first writer has ended; another one is writing after its range."""
     stale = world.create(1000)
     world.send_next(stale, 0, 300)
     writer = Writer(world, stale, 300, 1000, before=55)
@@ -135,7 +135,7 @@ def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) 
 
 
 def test_concurrent_lookups_all_get_the_exact_offset(world: World) -> None:
-    """Also those that give way to a newer one, while the writer has not looked yet."""
+    """Even those that yield to a newer one before the writer has noticed."""
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
     outcomes = in_threads(6, lambda _: world.chunks.wait_for_writer(upload).offset)

@@ -1,4 +1,4 @@
-"""The use cases over records and a store in a folder, with a clock the tests turn."""
+"""The use cases over records and a store in a folder, with a clock that the tests set."""
 
 import threading
 import time
@@ -99,7 +99,7 @@ class World:
         )
 
     def new_whole_files(self) -> WholeFiles:
-        """As the next process has it."""
+        """A new one, as in the next process."""
         return WholeFiles(
             self.records,
             self.store,
@@ -111,7 +111,7 @@ class World:
         )
 
     def new_housekeeping(self, idle_clock: IdleClock) -> Housekeeping:
-        """As the next process has it."""
+        """A new one, as in the next process."""
         return Housekeeping(
             self.records,
             self.store,
@@ -127,11 +127,11 @@ class World:
         self.since_boot += timedelta(**delta).total_seconds()
 
     def set_clock(self, **delta: float) -> None:
-        """Turn the clock alone."""
+        """Set only the clock, without time passing."""
         self.now += timedelta(**delta)
 
     def new_idle_clock(self) -> IdleClock:
-        """As the next process has it."""
+        """A new one, as in the next process."""
         return IdleClock(
             self._clock_file,
             lambda: Reading(self.boot_id, self.since_boot, self.now),
@@ -146,7 +146,7 @@ class World:
         fingerprint: str | None = None,
         repr_digest: str | None = None,
     ) -> Upload:
-        """A new upload of mine."""
+        """A new upload of `ME`."""
         new = NewUpload(
             owner=ME,
             filename="a.mp4",
@@ -158,7 +158,7 @@ class World:
         return self.service.create(new)[0]
 
     def send(self, upload: Upload, start: int, end: int) -> Upload:
-        """Append the right bytes of a range, as a request does that looks the upload up first."""
+        """Append the right bytes of a range, like a request that looks the upload up first."""
         current = self.service.get(ME, upload.id)
         return self.chunks.append(current, start, body(start, end))
 
@@ -168,7 +168,7 @@ class World:
         return self.service.create(new)[0]
 
     def send_next(self, upload: Upload, start: int, end: int) -> Upload:
-        """Append bytes of the test's file from `start` to `end` where the upload stands."""
+        """Append the test's bytes from `start` to `end` at the upload's offset."""
         current = self.service.get(ME, upload.id)
         return self.chunks.append_at_offset(current, current.offset, body(start, end))
 
@@ -177,12 +177,12 @@ class World:
         return self.send_next(self.part(end - start), start, end)
 
     def whole_of(self, *parts: Upload, repr_digest: str | None = None) -> Upload:
-        """The concatenation of parts, as the request that asks for it is answered."""
+        """The concatenation of parts, as its request is answered."""
         new = NewUpload(owner=ME, filename="whole.mp4", length=None, repr_digest=repr_digest)
         return self.service.concatenate(new, [Part(p.id, f"/tus/{p.id}") for p in parts])
 
     def state(self, upload: Upload) -> UploadState:
-        """What the record says."""
+        """The recorded state."""
         return self.records.get(upload.id).state
 
     def completed(self, length: int = 100) -> Upload:
@@ -207,7 +207,7 @@ class World:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """Return once it is so; fails where it does not become so."""
+    """Wait until the condition holds; fail if it never does."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it never came about"
@@ -218,12 +218,12 @@ _numbers = count(1)
 
 
 def new_id() -> str:
-    """An id like the server's, but telling which is older."""
+    """An id like the server's, but in order of creation."""
     return f"{next(_numbers):032x}"
 
 
 def in_threads(count: int, call: Callable[[int], object]) -> list[object]:
-    """What `call` returned or raised in each of so many threads that start at one moment."""
+    """What `call` returned or raised in each of `count` threads that start together."""
     barrier = threading.Barrier(count)
     outcomes: list[object] = [None] * count
 
