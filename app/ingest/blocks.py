@@ -13,7 +13,7 @@ ones memory."""
 SMALL_BLOCK_BYTES = 64 * 1024
 
 MOST_BLOCKS = 16
-"""So many requests of a process have a block at once; each further one has a small block."""
+"""So many requests of a process get a block at once; any further one gets a small block."""
 
 KEPT_BLOCKS = 4
 KEPT_SMALL_BLOCKS = 16

@@ -1,4 +1,4 @@
-"""Sums over the bytes that pass: hashlib's algorithms, and CRC-32."""
+"""Checksums of the bytes that pass: hashlib's algorithms, and CRC-32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain.errors import StorageFailed
 from app.request.stages import Stage, stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
-"""What `new_checksum` knows. The weak ones find damage on the way, which is all that is asked."""
+"""What `new_checksum` knows. The weak ones detect damage in transit, which is all they are for."""
 
 
 READ_BYTES = 1024 * 1024
@@ -22,7 +22,7 @@ class FileTooShort(StorageFailed):
 
 
 class Checksum(Protocol):
-    """A sum under way, as hashlib has them."""
+    """A checksum in progress, as hashlib has them."""
 
     @property
     def digest_size(self) -> int:

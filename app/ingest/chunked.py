@@ -1,4 +1,4 @@
-"""The chunked transfer coding (RFC 9112, section 7.1), taken off without input or output.
+"""Decodes the chunked transfer coding (RFC 9112, section 7.1), without input or output.
 
 Strict where two readers could see two different requests: a line ends with CRLF and nothing else,
 a size is hexadecimal digits and nothing else.
@@ -15,7 +15,7 @@ MAX_LINE_BYTES = 8190
 """Longest line with the size of a chunk and its extensions."""
 
 MAX_TRAILER_BYTES = 64 * 1024
-"""Longest trailer section. Beyond either the body is refused."""
+"""Longest trailer section. A body beyond either limit is refused."""
 
 # The size, and extensions, which nobody uses and which may hold no control character.
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
@@ -30,9 +30,9 @@ class _Expected(Enum):
 
 
 class ChunkedDecoder:
-    """Knows what the next bytes from the connection are.
+    """Tells what the next bytes from the connection are.
 
-    What is in front of the payload is given to `feed`. While `data_left` is above 0 payload comes
+    What precedes the payload is given to `feed`. While `data_left` is above 0 payload comes
     next: first what `take` has of it, then bytes that need not pass through here but must be
     counted with `passed`.
 

@@ -1,4 +1,4 @@
-"""Waits for a client without keeping others waiting."""
+"""Reads from a client's socket, and lets other requests run while it waits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 
 WAIT_BYTES = 1024 * 1024
-"""A thread is not woken for less, unless it wants less or a tick is over. A client on a
-slow line sends a packet or two at a time; each would cost what a full block costs. 20 MiB over
-loopback took 0.93 of the CPU time that waiting for 256 KiB took, and 20 MB over 100 ms 0.72. Where
-a receive buffer (`tcp_rmem`) may not grow beyond 1 MiB, lines of 40 ms lose a third of their rate
-to it; beyond 6 MiB, Linux's default or less, nothing."""
+"""A thread is not woken for less, unless it wants less or a tick is over. A client on a slow line
+sends a packet or two at a time; each would cost what a full block costs. 20 MiB over loopback took
+0.93 of the CPU time that waiting for 256 KiB took, and 20 MB over 100 ms 0.72. Where a receive
+buffer (`tcp_rmem`) cannot grow beyond 1 MiB, lines of 40 ms lose a third of their rate; with 6 MiB,
+Linux's default, they lose nothing."""
 
 _TICK_MILLISECONDS = int(IDLE_TICK_SECONDS * 1000)
 
@@ -38,9 +38,9 @@ class ClientSocket:
         self._poll.register(connection, select.POLLIN)
 
     def wait(self, count: int) -> bool:
-        """Whether bytes, or the end of the connection, have come before a tick was over.
+        """Whether bytes, or the end of the connection, arrived within a tick.
 
-        `count` is how many bytes are wanted, all of which the client is going to send.
+        `count` is how many bytes are wanted; the client is going to send all of them.
         """
         self._await_bytes(min(WAIT_BYTES, count) if count > FEW_BYTES else 1)
         if self._poll.poll(0):

@@ -1,4 +1,4 @@
-"""The loop that brings a body into a file, in blocks large enough for the disk."""
+"""The loop that copies a body into a file, in blocks large enough for the disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
 from app.request.stages import Stage, stage
 
 BLOCK_SECONDS = 1.0
-"""A block that a slow client has not filled by then is written as it is."""
+"""A block that a slow client has not filled after this time is written as it is."""
 
 GRACE_SECONDS = 10.0
-"""The minimum rate is not asked of the first seconds, where a slow start is normal."""
+"""The minimum rate does not apply to the first seconds, where a slow start is normal."""
 
 
 @dataclass(frozen=True, slots=True)

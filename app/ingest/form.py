@@ -20,12 +20,12 @@ from app.ingest.source import FEW_BYTES, BodySource, Watch, no_watch
 from app.ingest.splice import SpliceSource
 
 FIELDS_READ_BYTES = FEW_BYTES
-"""One read between payloads. It waits for no more than the fields that have come; what it brings
-of a payload of told length is copied thrice, the rest once."""
+"""One read between payloads. It waits for no more than the fields that have arrived. Bytes that it
+reads of a payload of known length are copied three times, the rest once."""
 
 READ_BYTES = 256 * 1024
-"""One read while scanning a payload. One of told length is read by whoever copies it, in blocks
-of its own."""
+"""One read while scanning a payload. A payload of known length is read in larger blocks, by the
+code that copies it."""
 
 
 class FormReader:
@@ -45,7 +45,7 @@ class FormReader:
         return self._body.remaining
 
     def parts(self) -> Iterator[Field | FilePart]:
-        """Fields with their values, and files; what is not taken of one is passed over."""
+        """Fields with their values, and files; bytes of a file that were not read are skipped."""
         while not isinstance(event := self._next_event(), End):
             if isinstance(event, Field):
                 yield event
@@ -56,7 +56,7 @@ class FormReader:
         discard(self._body, limits=self._limits, watch=no_watch)
 
     def next_event(self) -> Event:
-        """The scanner's next event, or NEED_DATA after one read that has not brought it."""
+        """The scanner's next event, or NEED_DATA where one read was not enough for it."""
         event = self._scan()
         if event is NEED_DATA:
             self._read()

@@ -16,16 +16,16 @@ from app.ingest.checksum import ALGORITHMS, new_checksum
 from app.request.stages import Stage, note_arrival, stage
 
 IDLE_TICK_SECONDS = 0.5
-"""A source that waits for the client returns at least this often, so that its reader can look
-whether to go on: limits of time are measured, and takeovers noticed, this finely."""
+"""A source that waits for the client returns at least this often, so that its reader can stop:
+time limits and takeover requests are checked this often."""
 
 
 SOURCE_KEY = "sluice.body"
-"""Where the WSGI environment has the source of the request's body, once it was opened."""
+"""Key of the request body's source in the WSGI environment, once it is open."""
 
 FEW_BYTES = 8 * 1024
-"""Who asks a source for no more gets what has come. For more it may wait, a tick at most, until
-all of it is there: a reader is not woken for every packet."""
+"""A reader that asks for no more gets what has arrived. For more it may wait, a tick at most, until
+all of it has: it is not woken for every packet."""
 
 
 Watch = Callable[[], None]
@@ -162,7 +162,7 @@ class AllOrNothing:
 
 
 class HashingSource:
-    """A source that sums its bytes up as they pass."""
+    """A source that hashes its bytes as they pass."""
 
     is_verified_at_end = False
 
@@ -210,9 +210,9 @@ class DigestSource(HashingSource):
 
 
 class TrailingDigestSource:
-    """A source whose bytes must have a digest that is known only once they have come.
+    """A source whose bytes must have a digest that is known only after them.
 
-    Neither is the algorithm before, so that it sums the bytes up with every one of them.
+    So is the algorithm: the bytes are hashed with each of them.
     """
 
     is_verified_at_end = True
@@ -228,7 +228,7 @@ class TrailingDigestSource:
         return self._source.remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Read and sum up."""
+        """Read and hash."""
         count = self._source.readinto(buffer)
         if count:
             for checksum in self._checksums.values():

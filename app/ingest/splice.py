@@ -20,7 +20,7 @@ PIPE_BYTES = 1024 * 1024
 """What the pipe is asked to hold: the most an ordinary user may have by default."""
 
 USEFUL_PIPE_BYTES = 256 * 1024
-"""Past its quota of pipe memory a user gets pipes of a page or two, slower than copying."""
+"""A user over the quota of pipe memory gets pipes of a page or two: slower than copying."""
 
 
 class SpliceSource(ABC):
@@ -104,7 +104,7 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # One of little use is not kept: it would be the next one's, whatever others there are.
+        # A small one is not kept: the next body would get it, whatever others there are.
         is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
         if is_useful and len(self._idle) < KEPT_PIPES:
             self._idle.append(self._pipe)

@@ -1,4 +1,4 @@
-"""Bytes of a request into an upload: once, wherever they belong, whoever else brings them."""
+"""Writes the bytes of requests into uploads: each byte once, however many requests send it."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from app.storage.base import BytesLost, RangeWriter, Staging
 from app.uploads.completion import Completion
 
 TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
-"""For the rest of a body whose bytes a newer request brings: a dead connection goes at once."""
+"""For the rest of a body that a newer request sends again: a dead connection is dropped at once."""
 
 NEWER_WRITER_SECONDS = 10.0
-"""How long a superseded request waits to answer with the newer one's success."""
+"""How long a superseded request waits to report the success of the newer one."""
 
 Progress = Callable[[int], None]
-"""Told the upload's offset whenever more of its bytes are durable and recorded."""
+"""Called with the upload's offset whenever more of its bytes are durable and recorded."""
 
 
 def _no_progress(_offset: int) -> None:
-    """For requests that are answered once, at their end."""
+    """For requests that get one answer, at their end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """The bytes of one request on their way to where they belong.
+    """The bytes of one request, and their place in the file.
 
-    One that `is_at_offset` is only right where it begins at the upload's offset.
+    One that `is_at_offset` must begin at the upload's offset.
     """
 
     chunk: ByteRange
@@ -54,13 +54,13 @@ class Arrival:
     progress: Progress = _no_progress
 
     def is_needed_by(self, upload: Upload) -> bool:
-        """Whether it has anything to bring; the one chunk of an empty file has no bytes."""
+        """Whether any of it is missing; the one chunk of an empty file has no bytes."""
         return upload.state is UploadState.RECEIVING and (
             self.chunk.length == 0 or not upload.received.covers(self.chunk)
         )
 
     def check_offset(self, upload: Upload) -> None:
-        """Raise `UploadComplete` or `OffsetMismatch` where the bytes must not go there."""
+        """Raise `UploadComplete` or `OffsetMismatch` where the upload does not go on there."""
         if not self.is_at_offset:
             return
         if upload.offset != self.chunk.start:
@@ -93,11 +93,11 @@ class Chunks:
         self._clock = clock
 
     def append(self, upload: Upload, start: int, source: BodySource) -> Upload:
-        """Take all of `source` as the bytes from `start`; the upload as it is afterwards.
+        """Write all of `source` from `start` on; the upload as it is afterwards.
 
-        Bytes that are there already are not written again. The last missing ones complete the
-        upload, whoever brings them. Where it raises, whatever arrived is kept, unless the source
-        has a digest to match. Raises `ChunkMismatch`, `BodyTruncated`, `BodyStalled`,
+        Bytes that are there already are not written again. Whichever request writes the last
+        missing ones completes the upload. After an error, what had arrived is kept, unless the
+        source has a digest to match. Raises `ChunkMismatch`, `BodyTruncated`, `BodyStalled`,
         `DigestMismatch`, `UploadGone`, `TooLarge`, `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
         chunk = self._chunk(upload, start, source.remaining)
@@ -119,13 +119,13 @@ class Chunks:
         is_last: bool = False,
         progress: Progress = _no_progress,
     ) -> Upload:
-        """Take all of `source` as what follows the bytes that are there; raises as `append` does.
+        """Write all of `source` after the bytes that are there; raises as `append` does.
 
         An upload without a length ends where a body that `is_last` ends.
 
-        Besides, raises `OffsetMismatch` unless `offset` is where the upload stands once older
-        requests have ended, `UploadComplete` where it wants no bytes, and `WriterSuperseded` as
-        soon as a newer request takes over. None of these changes the upload.
+        It also raises `OffsetMismatch` unless `offset` is the upload's once older requests have
+        ended, `UploadComplete` where no bytes are missing, and `WriterSuperseded` as soon as a
+        newer request takes over. None of these changes the upload.
         """
         if upload.offset != offset:  # However far beyond the limit it would lead.
             raise OffsetMismatch.of(expected=upload.offset, provided=offset)
@@ -142,10 +142,10 @@ class Chunks:
         return self._completion.finish(upload)
 
     def declare_length(self, upload: Upload, length: int) -> Upload:
-        """The upload, created without a length, with its room reserved; complete if that was all.
+        """Set the length of an upload created without one; complete if all bytes are there.
 
-        Raises `UploadConflict` where it has another length, `ChunkMismatch` where more bytes are
-        there already, `TooLarge`, `NoRoom`, `UploadGone`.
+        Room for them is reserved. Raises `UploadConflict` where the upload has another length,
+        `ChunkMismatch` where more bytes are there already, `TooLarge`, `NoRoom`, `UploadGone`.
         """
         if upload.kind is UploadKind.CONCATENATION:
             raise UploadConflict("The upload gets its length from other uploads.")
@@ -159,10 +159,10 @@ class Chunks:
         )
 
     def wait_for_writer(self, upload: Upload) -> Upload:
-        """The upload with no request writing at its offset, which is exact to the byte.
+        """The upload once no request writes at its offset, which is then exact to the byte.
 
-        One that does is given a moment to end by itself, and then made to. A concatenation whose
-        parts are all there is published.
+        A request that does gets a moment to end by itself, and is then told to stop. A
+        concatenation whose parts are all there is published.
         """
         is_whole = upload.kind is UploadKind.CONCATENATION
         if upload.state is UploadState.HELD or (is_whole and upload.state is UploadState.RECEIVING):
@@ -176,15 +176,15 @@ class Chunks:
         return upload
 
     def _enlarge(self, upload: Upload, length: int) -> None:
-        """Make room for more of an upload whose length was not told when it was created.
+        """Reserve more room for an upload that was created without a length.
 
-        Where the file is gone, making it anew would put zeros where its bytes were.
+        A file that is gone is not made again: it would have zeros in place of the bytes.
         """
         with suppress(BytesLost):  # Whoever writes or publishes next finds out why.
             self._staging.enlarge(upload.id, length)
 
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
-        """What a request will write; one of unknown length may fill the file, or the limit."""
+        """What a request will write; without a length, up to the end of the file or the limit."""
         if upload.kind is UploadKind.CONCATENATION:
             raise UploadConflict("The upload gets its bytes from other uploads.")
         self._check_type(upload)
@@ -196,7 +196,7 @@ class Chunks:
         return chunk
 
     def _check_type(self, upload: Upload) -> None:
-        """Raise `TypeNotAllowed` before any byte of a file that may not be kept under its name.
+        """Raise `TypeNotAllowed` before a byte of a file is written whose type is not allowed.
 
         It may have been created without a name, or while the settings allowed its type.
         """
@@ -205,7 +205,7 @@ class Chunks:
 
     @contextmanager
     def _completing(self, upload: Upload) -> Iterator[None]:
-        """A request may fail behind the last byte that was missing: the upload is complete then."""
+        """A request may fail after the last missing byte: the upload is complete all the same."""
         try:
             yield
         except UploadError:
@@ -230,9 +230,9 @@ class Chunks:
         return self._records.get(upload.id).require_present()
 
     def _drop(self, arrival: Arrival) -> None:
-        """Read bytes that are there already, for the connection's sake.
+        """Read bytes that are there already, so that the connection can be used again.
 
-        At the end of an upload there are none to be expected, told or not: one is enough to know.
+        At the end of an upload none are expected: a single byte is one too many.
         """
         most = 1 if arrival.is_at_offset else None
         if discard(arrival.source, limits=self._limits, watch=no_watch, count=most) and most:
@@ -240,7 +240,7 @@ class Chunks:
         arrival.source.finish()
 
     def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
-        """After the file was not there: make it if no byte is missed, else give the upload up."""
+        """The file was not there: make it if it held no bytes, otherwise give the upload up."""
         if not upload.received:
             self._staging.reserve(upload.id, upload.length or 0)
         try:
@@ -251,7 +251,7 @@ class Chunks:
     def _write(self, upload: Upload, arrival: Arrival) -> Upload:
         chunk = arrival.chunk
         with self._staging.writer(upload.id, chunk, self._limits) as writer:
-            # Another request may have brought some of the bytes while this one waited its turn.
+            # Another request may have written some of the bytes while this one waited for the lock.
             upload = self._records.get(upload.id).require_present()
             arrival.check_offset(upload)
             gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
@@ -264,7 +264,7 @@ class Chunks:
     def _write_gaps(
         self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
     ) -> int:
-        """Bytes first, record second: a crash between loses knowledge of bytes, not bytes."""
+        """Bytes first, record second: a crash in between loses knowledge of bytes, not bytes."""
         chunk, source = arrival.chunk, arrival.source
 
         def checkpoint(span: ByteRange) -> None:
@@ -284,7 +284,7 @@ class Chunks:
         return chunk.end
 
     def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
-        """Two living requests bring the same bytes: answer with what the newer one achieves."""
+        """Two live requests send the same bytes: report what the newer one achieves."""
         discard(arrival.source, limits=self.taken_over, watch=no_watch)
         deadline = time.monotonic() + self.newer_writer_seconds
         while time.monotonic() < deadline:

@@ -22,19 +22,19 @@ from app.storage.base import BytesLost, Store
 from app.uploads.concatenation import Concatenation
 
 ANSWER_WITHIN_SECONDS = 20.0
-"""Proxies give up on a silent server after 30 to 60 s. Publishing across file systems copies, and
-may take longer: it then goes on while the client is told `verifying`, and asks again."""
+"""Proxies give up on a silent server after 30 to 60 s. Publishing across file systems copies and
+may take longer: it then goes on in the background, and the client, told `verifying`, asks again."""
 
 SHORT_BYTES = 32 * 1024 * 1024
-"""Up to this length a file is published by the thread of its request: even to sum it up takes a
-fraction of a second, and it waits for no longer one."""
+"""Files up to this length are published by the thread of their request: even hashing one takes a
+fraction of a second, and it does not queue behind longer ones."""
 
 PUBLISHING_THREADS = 4
-"""Longer files that are published at once, by each process, without being read."""
+"""Longer files that a process publishes at once without reading them."""
 
 READING_THREADS = 4
-"""Longer files that are read to the end at once, by each process, before they are published: those
-with a digest to compare, and concatenations."""
+"""Longer files that a process reads at once before it publishes them: those with a digest to
+compare, and concatenations."""
 
 Listener = Callable[[UploadCompleted], None]
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Completion:
         return published
 
     def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
-        """What became of each of several synced uploads in `verifying`, for the price of one.
+        """Publish several synced uploads in `verifying` for the cost of one; what became of each.
 
         As with `finish`, an upload as it stands where that takes long.
         """
@@ -136,7 +136,7 @@ class Completion:
                 add_seconds(clock)
 
     def give_up(self, upload: Upload) -> NoReturn:
-        """End an upload whose bytes the store has lost, so that its client starts afresh."""
+        """End an upload whose bytes the store has lost, so that its client starts again."""
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
@@ -169,7 +169,7 @@ class Completion:
             listener(UploadCompleted(published))
 
     def _finish_whole(self, upload: Upload) -> None:
-        """Where it fails, whoever asks for the concatenation next tries again.
+        """After a failure, whoever asks for the concatenation next tries again.
 
         It is `verifying` when this returns, so that a crash of the process does not forget it.
         """

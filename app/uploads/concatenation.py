@@ -25,7 +25,7 @@ def made_before(records: UploadRecords, owner: str, parts: Sequence[Part]) -> li
 
 
 class Concatenation:
-    """The steps of a concatenation; each may be repeated, by whomever."""
+    """The steps of a concatenation; any request may repeat each of them."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Concatenation:
         if sources is None:
             return self._waiting(upload, states)
         length = sum(length for _, length in sources)
-        self._policy.check_length(length)  # Which some parts may have told only lately.
+        self._policy.check_length(length)  # Some parts may have been given theirs just now.
         self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())

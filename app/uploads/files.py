@@ -1,4 +1,4 @@
-"""Files that come whole in one request, their length unknown until they end."""
+"""Whole files, each sent in one request, of a length that is known only at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.uploads.completion import Completion
 from app.uploads.service import derived_key
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
-"""Of longer files the SHA-256 is left to the background, as of those that come in chunks: the
+"""The SHA-256 of longer files is left to the background worker, as for those sent in chunks: the
 answer would have to wait for it."""
 
 
@@ -55,7 +55,7 @@ class Kept:
 
 
 class WholeFiles:
-    """Receives files first and records them after, in one step: all of a file or nothing of it.
+    """Receives files first and records them afterwards: all of a file or nothing of it.
 
     The SHA-256 of one file is computed while the next one arrives, on another core.
     """
@@ -84,9 +84,9 @@ class WholeFiles:
     def receive(
         self, source: BodySource, *, owner: str, filename: str, room: int = 0
     ) -> ReceivedFile:
-        """Take all of `source`, with `room` bytes reserved before; then `keep` or `drop` it.
+        """Store all of `source`, with `room` bytes reserved before; then `keep` or `drop` it.
 
-        Raises what `UploadService.append` raises, and leaves nothing when it does.
+        Raises what `Chunks.append` raises, and leaves nothing behind.
         """
         filename = self._policy.check_filename(filename)
         self._policy.check_length(source.remaining or 0)
@@ -117,10 +117,10 @@ class WholeFiles:
         return outcome.upload
 
     def keep_all(self, files: Sequence[ReceivedFile]) -> list[Kept | UploadError]:
-        """What became of each file, all of them kept at about the price of one.
+        """Keep several files for about the cost of one; what became of each.
 
-        A file whose fingerprint and length are those of one that is kept, or being kept at this
-        moment, is dropped: the earlier one stands for it. Raises where none can be kept.
+        A file with the fingerprint and length of one that is kept already, or is just being kept,
+        is dropped: the earlier one stands for it. Raises where none can be kept.
         """
         try:
             # Before its record: a power cut must not leave one that claims what is not there.
@@ -200,7 +200,7 @@ class WholeFiles:
     def _add_all(self, uploads: Sequence[Upload]) -> list[Upload]:
         """The uploads as they stand in the records, each new or the earlier one of its key.
 
-        One whose bytes a power cut took (see `storage/machine.py`) gives way to the new one.
+        One that lost its bytes in a power cut (see `storage/machine.py`) gives way to the new one.
         """
         stored = [upload for upload, _ in self._records.add_all(uploads)]
         lost = [upload for upload in stored if upload.state is UploadState.RECEIVING]
@@ -233,8 +233,8 @@ class WholeFiles:
 
 
 def _removed() -> BodyStalled:
-    """Housekeeping removes a file without a record that was not written for the expiry time."""
-    return BodyStalled("The body paused for longer than its file is kept.")
+    """Housekeeping removes files without a record that stay idle for the expiry time."""
+    return BodyStalled("The body was idle for longer than its file is kept.")
 
 
 def _read_exactly(file: RawIOBase, count: int) -> bytes:

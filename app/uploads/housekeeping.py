@@ -22,8 +22,8 @@ BATCH = 100
 """Records looked at in one transaction."""
 
 STUCK_AFTER = timedelta(seconds=60)
-"""An upload so long in `verifying` without its publisher finishing was left by a crash; to
-publish one that is merely slow a second time waits for the first and is harmless."""
+"""An upload that stays in `verifying` this long was left by a crash. If it is merely slow, a second
+attempt to publish it waits for the first and is harmless."""
 
 REMEMBER_GONE = timedelta(days=30)
 """How long an ended upload is answered with 410 and not with 404."""
@@ -57,8 +57,8 @@ class Housekeeping:
     def sweep(self) -> None:
         """Expire idle uploads, finish interrupted ones, remove what no record wants.
 
-        Each of the four is tried, as a full disk may keep one of them from its end, and not
-        another that makes room. None is where a jump of the clock cannot be allowed for.
+        Each of the four is tried even if another fails: on a full disk one may still make room.
+        None is where a jump of the clock cannot be recorded.
         """
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {
@@ -74,10 +74,10 @@ class Housekeeping:
                 log.error("%s failed: %s", name, error)
 
     def allow_for_clock(self) -> datetime:
-        """The time now, after no upload looks idle for time that did not pass or does not count.
+        """The time now; time that did not pass or does not count makes no upload idle.
 
-        See `IdleClock`. Where the clock was set back, nothing is left that was active later than
-        now: it would live until the clock is there again.
+        See `IdleClock`. After the clock was set back, no activity stays in the future: such an
+        upload would live until the clock gets there again.
         """
         reading, uncounted = self._idle_clock.look()
         if uncounted:
@@ -91,7 +91,7 @@ class Housekeeping:
         return reading.wall
 
     def expire(self, now: datetime | None = None) -> None:
-        """End every upload without activity for the expiry time, and free its room.
+        """End every upload that was idle for the expiry time, and free its room.
 
         `now`, here and below, is the clock's time unless it is given.
         """
@@ -103,7 +103,7 @@ class Housekeeping:
                         self._expire_idle(upload, cutoff)
 
     def _expire_idle(self, upload: Upload, cutoff: datetime) -> None:
-        """What is to be one file lives as long as any of it is active."""
+        """Parts of one file, and the file itself, live as long as any of them is active."""
         last = max((member.active_at for member in self._family(upload)), default=cutoff)
         if last > cutoff:
             self._records.touch(upload.id, last)
@@ -111,7 +111,7 @@ class Housekeeping:
             self.expire_one(upload.id, idle_since=cutoff)
 
     def _family(self, upload: Upload) -> list[Upload]:
-        """The concatenations it is or belongs to, and the parts of those, as far as under way."""
+        """The concatenations it is or belongs to, and their parts, as far as they are under way."""
         if upload.kind is UploadKind.FILE:
             return []
         is_whole = upload.kind is UploadKind.CONCATENATION
@@ -142,8 +142,8 @@ class Housekeeping:
     def remove_orphans(self) -> None:
         """Remove staged files of ended uploads, as a crash between two steps leaves them.
 
-        A file of which there is no record at all may belong to another server that shares the
-        folder: it goes only when it has not been written for the expiry time.
+        A file without any record may belong to another server that shares the folder: it is
+        removed only once it has been idle for the expiry time.
         """
         idle = {file.key: file.idle_seconds for file in self._store.inspection.staged()}
         for key, state in self._states(idle):
@@ -163,8 +163,8 @@ class Housekeeping:
     def forget_unsynced(self) -> None:
         """After a power cut: all unfinished uploads start again, as their bytes may be gone.
 
-        So do those that were published and not yet recorded as complete: a file in the library
-        would keep their clients from sending it again.
+        So do those that were published but not yet recorded as complete: with a file in the
+        library their clients could not send it again.
         """
         self._records.forget_received()
         self._remove_published(ACTIVE)

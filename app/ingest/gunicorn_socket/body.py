@@ -1,4 +1,4 @@
-"""A request body of told length, from the connection's own socket."""
+"""A request body of known length, from the connection's own socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GunicornSocketSource(SpliceSource):
         self._client = client
         self._head = memoryview(head)
         self._remaining = remaining
-        body.failed = remaining > 0  # Until its last byte is read, the connection is of no use.
+        body.failed = remaining > 0  # Until its last byte is read, the connection cannot be reused.
 
     @property
     def remaining(self) -> int | None:
@@ -44,7 +44,7 @@ class GunicornSocketSource(SpliceSource):
         return not self._head
 
     def wait(self, count: int) -> bool:
-        """See `SpliceSource.wait`."""
+        """Wait for bytes that are still to come."""
         return self._client.wait(min(count, self._remaining))
 
     def splice_into(self, pipe: int, count: int) -> int:

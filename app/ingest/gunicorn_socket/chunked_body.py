@@ -12,7 +12,7 @@ from app.ingest.source import IDLE_TICK_SECONDS, Watch, no_watch
 from app.request.stages import note_arrival
 
 FRAMING_BYTES = 8192
-"""How much is read at once where the next line of the chunked coding is expected."""
+"""Size of one read where the next line of the chunked coding is expected."""
 
 END_SECONDS = 10.0
 """How long the end of a chunked body may take after its last byte."""
@@ -37,7 +37,7 @@ class GunicornChunkedSource:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, where the request has told elsewhere."""
+        """Bytes still to come, where another header tells."""
         return self._remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
@@ -61,7 +61,7 @@ class GunicornChunkedSource:
             watch()
             waited += IDLE_TICK_SECONDS
             if waited > END_SECONDS:
-                raise BodyStalled("The end of the body does not come.")
+                raise BodyStalled("The end of the body did not arrive.")
 
     def _feed(self) -> bool:
         """Hand the decoder what comes next; False after a tick without anything."""

@@ -27,7 +27,7 @@ _DRAIN_LIMITS = BodyLimits(idle_seconds=1.0, minimum_bytes_per_second=0.0)
 
 
 def timed_input(environ: dict[str, Any], stream: Readable, idle_seconds: float) -> Readable:
-    """`stream`, read from `wsgi.input`, so that over TLS it raises `TimeoutError` after a silence.
+    """`stream`, read from `wsgi.input`, so that over TLS it raises `TimeoutError` when idle.
 
     A TLS socket that blocks overlooks the time-out it has from its listener, and waits for ever.
     """
@@ -55,8 +55,8 @@ class _TimedStream:
 def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str]) -> bool:
     """Send an interim response (RFC 9110, section 15.2) now; whether it was sent.
 
-    It is not to clients of HTTP/1.0, which do not know them, over HTTP/2, where many requests
-    share the socket, and to a client that takes nothing, which would stop its own upload.
+    None is sent to clients of HTTP/1.0, which do not know them, over HTTP/2, where many requests
+    share the socket, and to a client that does not read, which would block its own upload.
     gunicorn has answered `Expect: 100-continue` before the application runs, so 100 comes first.
     """
     connection = environ.get("gunicorn.socket")
@@ -84,7 +84,7 @@ def _has_room(connection: socket.socket) -> bool:
 
 
 def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
-    """Give up on a client that takes no byte of the response for so long.
+    """Give up on a client that reads no byte of the response for this long.
 
     gunicorn itself would wait for ever, one thread a client. It makes the socket blocking again
     before the next request.
@@ -149,7 +149,7 @@ def _drain(environ: dict[str, Any]) -> bool:
 
 
 def _source(environ: dict[str, Any]) -> BodySource:
-    """The one the application has read from, or else one for a body that was not touched."""
+    """The one the application has read from, or a new one for a body that was not touched."""
     source: BodySource | None = environ.get(SOURCE_KEY) or take_over(environ)
     if source is None:
         length = environ.get("CONTENT_LENGTH")
