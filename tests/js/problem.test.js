@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { wordsForProblem } from "../../static/js/helpers/words.js";
-import { connectionLost, Problem, problemOfAnswer } from "../../static/js/uploads/problem.js";
+import { connectionLost, Problem, problemOfAnswer, retryAfterDelay } from "../../static/js/uploads/problem.js";
 
 test("a problem document decides by its code and its retryable member", () => {
   const text = JSON.stringify({ code: "writer_superseded", retryable: true, detail: "taken over" });
@@ -39,4 +39,16 @@ test("every problem has words, with the limit in human units", () => {
   assert.match(wordsForProblem(new Problem({ code: "too_large" }), { limit: 2 ** 40 }), /1 TB/);
   assert.match(wordsForProblem(new Problem({ code: "never_seen" }), { limit: 1 }), /try again/i);
   assert.equal(connectionLost().retryable, true);
+});
+
+test("Retry-After is read as seconds or as a date", () => {
+  assert.equal(retryAfterDelay("7"), 7000);
+  assert.equal(retryAfterDelay("Thu, 01 Jan 1970 00:00:10 GMT", 4000), 6000);
+  assert.equal(retryAfterDelay("Thu, 01 Jan 1970 00:00:10 GMT", 40_000), 0);
+});
+
+test("a Retry-After that is absent, senseless or endless does not stop the upload", () => {
+  assert.equal(retryAfterDelay(null), 0);
+  assert.equal(retryAfterDelay("soon"), 0);
+  assert.equal(retryAfterDelay("86400"), 300_000);
 });

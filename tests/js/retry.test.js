@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { Connection } from "../../static/js/uploads/connection.js";
 import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
-import { RetrySchedule, withRetries } from "../../static/js/uploads/retry.js";
+import { jitteredDelay, RetrySchedule, sleep, withRetries } from "../../static/js/uploads/retry.js";
 
 const noWait = { random: () => 0 };
 const online = { navigator: { onLine: true }, addEventListener() {} };
@@ -95,4 +95,19 @@ test("a call is repeated until it succeeds, and its waits are framed", async () 
   const frame = { onWait: (problem) => events.push(problem.code), onProceed: () => events.push("proceed") };
   assert.equal(await withRetries(attempt, { connection: reachable, random: () => 0, ...frame }), "answer");
   assert.deepEqual(events, ["connection_lost", "proceed", "connection_lost", "proceed"]);
+});
+
+test("the ceiling doubles up to thirty seconds and the jitter is full", () => {
+  const ceilings = [0, 1, 2, 3, 4, 5, 20].map((attempt) => jitteredDelay(attempt, () => 1));
+  assert.deepEqual(ceilings, [1000, 2000, 4000, 8000, 16000, 30000, 30000]);
+  assert.equal(jitteredDelay(5, () => 0), 0);
+  assert.equal(jitteredDelay(-3, () => 1), 1000);
+});
+
+test("sleep ends at once with the reason of its signal", async () => {
+  const control = new AbortController();
+  const sleeping = sleep(60_000, control.signal);
+  control.abort("stopped");
+  await assert.rejects(sleeping, (reason) => reason === "stopped");
+  await assert.rejects(sleep(0, control.signal), (reason) => reason === "stopped");
 });

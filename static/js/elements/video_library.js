@@ -1,9 +1,8 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays, renames and deletes. */
 
 import { isolated } from "../helpers/format.js";
-import { localiseDates } from "../helpers/local_dates.js";
 import { RowGroups } from "../helpers/row_groups.js";
-import { partsOf } from "../helpers/template.js";
+import { localiseDates, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
 import { rangeBetween } from "../library/selection.js";
 import { openRenameForm } from "./rename_form.js";

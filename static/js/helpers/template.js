@@ -1,5 +1,7 @@
 /** Pieces of the page that are repeated live in <template> elements; their places are marked with data-part. */
 
+import { formatDate } from "./format.js";
+
 /** A copy of the content of the template with this id. */
 export function copyOfTemplate(id) {
   return document.getElementById(id).content.cloneNode(true);
@@ -15,4 +17,9 @@ export function partsOf(root) {
 /** Writes a text only where it differs: setting equal text would still cost a layout and wake screen readers. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
+}
+
+/** Rewrites every <time datetime> inside `root`: the server writes dates in UTC, people read them in their own zone. */
+export function localiseDates(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) time.textContent = formatDate(time.dateTime);
 }

@@ -1,7 +1,7 @@
 /** The videos on the server that match a search, in an order, as far as this page has loaded them. */
 
 import { deleteVideo, listVideos, renameVideo } from "../uploads/api.js";
-import { sleep } from "../uploads/backoff.js";
+import { sleep } from "../uploads/retry.js";
 
 export const NEWEST = "newest";
 

@@ -1,6 +1,6 @@
 /** Whether the server can be reached. Everyone who lost it waits here; one probe at a time asks for all. */
 
-import { jitteredDelay, sleep } from "./backoff.js";
+import { jitteredDelay, sleep } from "./retry.js";
 
 /** How long to trust the browser's word that it is offline, milliseconds; behind some VPNs it is wrong. */
 const OFFLINE_RECHECK = 30_000;

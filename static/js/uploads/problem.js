@@ -1,7 +1,5 @@
 /** What can go wrong with a request, in one shape. Decisions rest on `code` and `retryable`, never on the text. */
 
-import { retryAfterDelay } from "./backoff.js";
-
 /** Statuses that a proxy in front of the server answers with while the server is away or starts again. */
 const AWAY_STATUSES = new Set([502, 503, 504]);
 const RETRYABLE_STATUSES = new Set([408, 425, 429, 500, ...AWAY_STATUSES]);
@@ -13,6 +11,9 @@ const CODE_OF_STATUS = {
   415: "type_not_allowed",
   507: "no_room",
 };
+
+/** A server that asks for more than this is asked again anyway: it may have come back long before, milliseconds. */
+const LONGEST_RETRY_AFTER = 5 * 60_000;
 
 /** A refused or failed request; `retryAfter` is in milliseconds. */
 export class Problem extends Error {
@@ -50,6 +51,13 @@ function parsed(text) {
   } catch {
     return {};
   }
+}
+
+/** The delay in milliseconds that a `Retry-After` header asks for (seconds or an HTTP date); 0 where it asks for none. */
+export function retryAfterDelay(header, now = Date.now()) {
+  if (!header) return 0;
+  const seconds = /^\s*\d+\s*$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - now;
+  return Number.isFinite(seconds) ? Math.min(Math.max(0, seconds), LONGEST_RETRY_AFTER) : 0;
 }
 
 /** The problem that a problem document tells of, as receipts of single files have it. */

@@ -1,14 +1,40 @@
-/** When a failed request is worth repeating. One schedule belongs to one chunk or one call. */
+/** When to try again, and when to give up. All durations are milliseconds. */
 
-import { jitteredDelay, sleep } from "./backoff.js";
 import { Problem } from "./problem.js";
 
+const FIRST_DELAY = 1_000;
+const LONGEST_DELAY = 30_000;
 /** Refusals in a row after which a "try again" of the server is no longer believed: about two minutes. */
 const REFUSALS_IN_A_ROW = 8;
 /** A connection that breaks so often while the server is there is broken by something in between. */
 const LOSSES_IN_A_ROW = 12;
 
-/** Waits between attempts, and gives up where waiting does not help. */
+/**
+ * Exponential backoff with full jitter: a random time up to 1, 2, 4 ... 30 s, so that many waiting chunks do not
+ * return at once.
+ */
+export function jitteredDelay(attempt, random = Math.random) {
+  const ceiling = Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.max(0, attempt));
+  return Math.round(random() * ceiling);
+}
+
+/** Resolves after `milliseconds`; rejects at once with the signal's reason when it is aborted. */
+export function sleep(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
+
+/** Of one call, or of chunks until one gets through: waits between attempts, and gives up where waiting does not help. */
 export class RetrySchedule {
   #connection;
   #random;

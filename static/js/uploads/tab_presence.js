@@ -1,6 +1,6 @@
 /** Tabs of one browser tell each other what they are sending: none of it is interrupted, wherever one looks. */
 
-import { sleep } from "./backoff.js";
+import { sleep } from "./retry.js";
 
 /** A tab in the background answers within this time or is not there, milliseconds. */
 const ANSWER_TIME = 250;

@@ -1,12 +1,11 @@
 /** What has to be done for one upload, in network terms: the steps that the queue runs. */
 
 import { cancelUpload, createUpload, deleteVideo, uploadState } from "./api.js";
-import { sleep } from "./backoff.js";
 import { NOT_IN_BUNDLE } from "./bundle_sender.js";
 import { coveredBytes } from "./chunk_plan.js";
 import { fingerprint } from "./local_file.js";
 import { Problem } from "./problem.js";
-import { withRetries } from "./retry.js";
+import { sleep, withRetries } from "./retry.js";
 import { Slots } from "./slots.js";
 
 /** Time between two questions whether the server has checked a file, milliseconds; grows to the longer one. */
