@@ -152,3 +152,23 @@ test("an empty file takes one request", async () => {
   await answerAll(sent, requests);
   assert.equal(requests.length, 1);
 });
+
+test("chunks that wait for a slot are cut when they get it, in the size that has been learned by then", async () => {
+  const { sent, requests, pace } = setUp({ size: 4 * MIB, largest: MIB, slots: new Slots(1) });
+  await settle();
+  assert.equal(requests[0].chunk.chunkBytes, 512 * KIB);
+  requests[0].answer({ received: 1 });
+  await settle();
+  assert.equal(pace.chunkBytes, MIB);
+  await answerAll(sent, requests, { from: 1 });
+  assert.ok(requests.slice(2).every(({ chunk }) => chunk.chunkBytes === MIB));
+});
+
+test("a file whose last byte is acknowledged waits for no slot that another file has", async () => {
+  const slots = new Slots(1);
+  const { sent, requests } = setUp({ size: 3 * 64 * KIB, largest: 64 * KIB, slots });
+  const held = slots.take();
+  await answerAll(sent, requests);
+  assert.equal(requests.length, 3);
+  (await held)();
+});

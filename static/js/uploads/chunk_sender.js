@@ -40,6 +40,7 @@ class Transfer {
   #view;
   #received;
   #answer = {};
+  #allAcknowledged;
   /** Chunk -> bytes of it that have left. */
   #inFlight = new Map();
 
@@ -54,36 +55,35 @@ class Transfer {
   async run(signal) {
     const stop = new AbortController();
     const either = AbortSignal.any([signal, stop.signal]);
+    const lanes = Array.from({ length: CHUNKS_AT_ONCE }, () => this.#sendUntilEmpty(either));
+    const acknowledged = new Promise((resolve) => (this.#allAcknowledged = resolve));
     try {
-      await Promise.all(Array.from({ length: CHUNKS_AT_ONCE }, () => this.#sendUntilEmpty(either)));
+      await Promise.race([Promise.all(lanes), acknowledged]);
     } finally {
-      stop.abort(); // Where one chunk is refused for good, the others of its file have no use.
+      stop.abort(); // After a final refusal the file's other chunks have no use, and after the last answer no lane has.
     }
     return this.#answer;
   }
 
   async #sendUntilEmpty(signal) {
     let schedule = null;
-    for (let chunk = this.#next(); chunk; chunk = this.#next()) {
-      const problem = await this.#attempt(chunk, signal);
+    while (!this.#plan.isEmpty) {
+      const problem = await this.#sendNext(signal);
       schedule = problem && (schedule ?? this.#newSchedule());
       await schedule?.untilNextAttempt(problem, signal);
     }
-  }
-
-  #next() {
-    return this.#plan.take(this.#tools.pace.chunkBytes);
   }
 
   #newSchedule() {
     return new RetrySchedule({ connection: this.#tools.connection, random: this.#tools.random });
   }
 
-  /** Resolves to null once the chunk is acknowledged, or to the problem to wait for; then its bytes are missing again. */
-  async #attempt(chunk, signal) {
+  /** The chunk is cut once it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
+  async #sendNext(signal) {
     const release = await this.#tools.slots.take(signal);
+    const chunk = this.#plan.take(this.#tools.pace.chunkBytes);
     try {
-      await this.#deliver(chunk, signal);
+      if (chunk) await this.#deliver(chunk, signal);
       return null;
     } catch (error) {
       signal.throwIfAborted();
@@ -109,6 +109,7 @@ class Transfer {
       this.#show(chunk, null);
     }
     this.#tools.pace.sent(chunk, performance.now() - began);
+    if (this.#plan.isEmpty && this.#inFlight.size === 0) this.#allAcknowledged();
   }
 
   /** `inFlight` is null for a chunk that is no longer on its way. */
