@@ -41,14 +41,14 @@ PAGE_POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-"""Content-Security-Policy of our pages: nothing inline, nothing from elsewhere."""
+"""Content-Security-Policy of our pages: nothing inline, nothing from other origins."""
 
 PROTECTION = {
     "Content-Security-Policy": PAGE_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
-"""Headers of each answer whose view has not set them itself."""
+"""Headers of every answer, unless its view sets them."""
 
 
 def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
@@ -77,7 +77,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
 
 
 def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
-    """All that happens around every view, in order. Flask looks at each hook anew each time."""
+    """What happens around every view, in order. Flask checks each hook anew each time."""
 
     @app.before_request
     def begin() -> Response | None:

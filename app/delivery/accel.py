@@ -1,8 +1,8 @@
 """Leaves the bytes to an nginx in front: X-Accel-Redirect.
 
-nginx throws the body of such an answer away and sends the file of an internal location instead.
-It looks at Range and If-Range itself; whatever it would take otherwise than this package does is
-not left to it. `deploy/nginx.conf` has its side, with the headers it would drop.
+nginx drops the body of such an answer and sends a file from an internal location instead. It
+evaluates Range and If-Range itself; requests it would treat differently from this package are not
+left to it. `deploy/nginx.conf` has its side, with the headers it would drop.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from werkzeug.datastructures import Headers
 ACCEL_HEADER = "X-Accel-Redirect"
 
 _OURS_ALONE = ("If-Match", "If-Unmodified-Since")
-"""nginx would compare them with what it knows of the file, which is not what we told the client."""
+"""nginx would compare them with its own validators, which the client has never seen."""
 
 _PLAIN_RANGE = re.compile("bytes=([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})", re.IGNORECASE)
-"""One range. Of several, nginx sends overlapping bytes twice; a malformed one or a number beyond 63
-bits it answers with 416."""
+"""One range. Of several, nginx sends overlapping bytes twice; it answers malformed ranges and
+numbers beyond 63 bits with 416."""
 
 
 def nginx_decides_alike(headers: Headers, *, has_range: bool) -> bool:

@@ -26,11 +26,11 @@ from app.http.proxy import is_forwarded
 blueprint = Blueprint("delivery", __name__)
 
 PLAYER_ONLY = "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'"
-"""For a film that is opened by itself: the browser's own player and its style, and nothing else."""
+"""For a film opened directly: the browser's own player with its style, and nothing else."""
 
 SANDBOX = "default-src 'none'; sandbox"
-"""For all other files, should a browser show one after all. A film would not play in it: a
-sandboxed page has no origin of its own to load the film from."""
+"""For all other files, in case a browser shows one. A film would not play with it: a sandboxed page
+has no origin to load the film from."""
 
 
 _CONDITIONS = {
@@ -40,7 +40,7 @@ _CONDITIONS = {
         "Range",
     )
 }
-"""The request headers that decide what is sent, by their keys in the WSGI environment."""
+"""Request headers that decide what is sent, by their keys in the WSGI environment."""
 
 
 @blueprint.get("/media/<upload_id>")
@@ -87,7 +87,7 @@ def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Res
 
 
 def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
-    """Whether there is one that can; a client that comes past it gets the bytes from here."""
+    """Whether the request came through an nginx that can; other clients get the bytes from here."""
     has_location = current_services().settings.accel_redirect != ""
     is_theirs = has_location and is_forwarded(request.environ)
     return is_theirs and nginx_decides_alike(request.headers, has_range=bool(spans))
@@ -122,7 +122,7 @@ def _send_piece(video: Upload, spans: list[ByteRange], headers: dict[str, str]) 
 
 @lru_cache(maxsize=256)
 def _file_headers(filename: str, validators: Validators, *, is_download: bool) -> Mapping[str, str]:
-    """What is said of a file, whichever of its bytes are sent: a player asks for many ranges."""
+    """Headers that are the same for every range of a file; players ask for many."""
     can_play = is_playable(filename)
     return {
         "Accept-Ranges": "bytes",

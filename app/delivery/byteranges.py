@@ -14,20 +14,20 @@ from app.domain.ranges import ByteRange
 from app.http.context import SENDING_KEY, Sending
 
 BLOCK_BYTES = 64 * 1024
-"""Read at once. It is all that a transfer holds in memory, and a thousand slow readers are a
-thousand transfers."""
+"""Size of one read, and all that a transfer holds in memory: a thousand slow readers hold a
+thousand of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What stands around the bytes of the parts. Pure."""
+    """The bytes around the parts. Pure."""
 
     spans: Sequence[ByteRange]
     length: int
     """Bytes of the whole file."""
     content_type: str
     boundary: str = field(default_factory=lambda: secrets.token_hex(16))
-    """128 random bits: no file has it but by a chance that can be neglected."""
+    """128 random bits: the chance that a file contains it is negligible."""
 
     def head(self, span: ByteRange) -> bytes:
         """What comes before the bytes of a part."""
@@ -50,7 +50,7 @@ class Layout:
 
 
 class PartsOfFile:
-    """The body as blocks, each read when the one before is sent; closes the file."""
+    """The body in blocks, each read once the one before is sent; closes the file."""
 
     def __init__(self, file: RawIOBase, layout: Layout, sending: Sending | None = None) -> None:
         self._file = file
@@ -71,7 +71,7 @@ class PartsOfFile:
         while left:
             block = self._file.read(min(BLOCK_BYTES, left))
             if not block:
-                # Whatever else was sent would be taken for the missing bytes.
+                # Anything sent now would be taken for the missing bytes.
                 raise OSError(errno.EIO, "the file is shorter than its record says")
             left -= len(block)
             yield head + block
@@ -79,16 +79,16 @@ class PartsOfFile:
             head = b""
 
     def close(self) -> None:
-        """Close the file; the server does so whether all was sent or not."""
+        """Close the file; the server calls this even if not everything was sent."""
         if self._sending is not None and not self._file.closed:
             self._sending.ended(self._sent)
         self._file.close()
 
 
 def parts_body(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> PartsOfFile:
-    """The parts as the body of an answer; `file` is closed after.
+    """The parts as a body; `file` is closed afterwards.
 
-    The time limit for each block is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A time-out
-    of the socket's own would count for a whole block, and be too short for slow lines.
+    The time limit is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A timeout of the socket
+    itself would apply to a whole block, and be too short for slow lines.
     """
     return PartsOfFile(file, layout, environ.get(SENDING_KEY))

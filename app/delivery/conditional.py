@@ -20,7 +20,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What names one version of a file: a strong entity tag, and the time it was published."""
+    """Identify one version of a file: a strong entity tag, and the time of publication."""
 
     etag: str
     last_modified: datetime

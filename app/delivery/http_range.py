@@ -8,8 +8,8 @@ from bisect import bisect_right
 from app.domain.ranges import ByteRange, RangeSet
 
 MAX_RANGES = 100
-"""Ranges in one header. One with more is answered with the whole file, which costs the server less
-than as many parts; RFC 9110, 14.2 lets it. nginx has a `max_ranges`, Apache 200."""
+"""Ranges in one header. With more of them the whole file is sent, which costs the server less; RFC
+9110, 14.2 allows that. nginx has a `max_ranges`, Apache 200."""
 
 _SPACE = " \t"
 _DIGITS = re.compile("[0-9]+")
@@ -22,10 +22,9 @@ class RangeNotSatisfiable(Exception):
 def requested_spans(header: str | None, length: int) -> list[ByteRange]:
     """The spans a header selects of a file of `length` bytes; none for the whole file.
 
-    They neither overlap nor touch, and stand in the order of the header, as RFC 9110, 15.3.7.2
-    would have the parts of the answer. As the RFC wants, a header that is malformed or in another
-    unit is as good as none, and ranges beyond the end do not count. Raises `RangeNotSatisfiable`
-    where all are.
+    They neither overlap nor touch, and keep the order of the header (RFC 9110, 15.3.7.2). As the
+    RFC requires, a malformed header or another unit counts as no header, and ranges beyond the end
+    are ignored. Raises `RangeNotSatisfiable` if all of them are.
     """
     unit, _, listed = (header or "").partition("=")
     if unit.strip(_SPACE).lower() != "bytes" or listed.count(",") >= MAX_RANGES:
@@ -41,7 +40,7 @@ def requested_spans(header: str | None, length: int) -> list[ByteRange]:
 
 
 def _span(text: str, length: int) -> ByteRange | None:
-    """The bytes one range selects, or None where the file has none; raises `ValueError`."""
+    """The bytes one range selects, or None beyond the file's end; raises `ValueError`."""
     first, dash, last = (part.strip(_SPACE) for part in text.partition("-"))
     if not dash:
         raise ValueError("not a range")
@@ -61,7 +60,7 @@ def _number(text: str) -> int:
 
 
 def _coalesced(spans: list[ByteRange]) -> list[ByteRange]:
-    """The union of `spans`; each range of it stands where the first that went into it did."""
+    """The union of `spans`; each range takes the place of the first span that is part of it."""
     union = tuple(RangeSet.of(spans))
     places = (bisect_right(union, span.start, key=lambda item: item.start) for span in spans)
     return [union[place - 1] for place in dict.fromkeys(places)]

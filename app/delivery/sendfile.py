@@ -1,8 +1,8 @@
-"""Hands an open file to the server in the one way that lets the kernel send it.
+"""Hands an open file to the server in the only way that lets the kernel send it.
 
 gunicorn calls sendfile() when the application returns the server's own `wsgi.file_wrapper`: from
-the file's position on, as many bytes as Content-Length says. Flask's `send_file` loses both on a
-range: it wraps the file again, and then reads it through Python from byte 0.
+the file's position on, as many bytes as Content-Length says. With a range Flask's `send_file` loses
+both: it wraps the file again, and Python reads it from byte 0.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ READ_BYTES = 1024 * 1024
 """Block for servers and transports that cannot sendfile (TLS, HTTP/2)."""
 
 SENT_FILE_KEY = "sluice.sent_file"
-"""Where the access log finds the file that is sent, and asks it how far that went."""
+"""Key of the WSGI environment for the file that is sent; the access log reads its `sent_bytes`."""
 
 IDLE_SECONDS = 60.0
-"""A client that takes nothing for so long loses its connection, and can resume with a Range."""
+"""A client that reads nothing for this long loses its connection; it can resume with a Range."""
 
 
 class SpanFile:
-    """The bytes of `span` of an open file that stands at its start; closes the file."""
+    """The bytes of `span` of a file positioned at its start; closes the file."""
 
     def __init__(self, file: RawIOBase, span: ByteRange, sending: Sending | None = None) -> None:
         self._file = file
@@ -52,21 +52,21 @@ class SpanFile:
         return block
 
     def seek(self, position: int) -> int:
-        """For socket.sendfile(), which goes to the end of what it has sent, all or not."""
+        """Called by socket.sendfile(), with the end of what it has sent."""
         self._sent_to = position
         return self._file.seek(position)
 
     def close(self) -> None:
-        """Close the file; the server does so whether all was sent or not."""
+        """Close the file; the server calls this even if not everything was sent."""
         if self._sending is not None and not self._file.closed:
             self._sending.ended(self.sent_bytes)
         self._file.close()
 
 
 def span_body(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Iterable[bytes]:
-    """The bytes of `span` as the body of an answer whose `Content-Length` is the span's.
+    """The bytes of `span` as a body; the answer's `Content-Length` must be the span's length.
 
-    `file` stands at its start and is closed after.
+    `file` is positioned at its start, and closed afterwards.
     """
     bound_sending(environ, IDLE_SECONDS)
     wrap = environ.get("wsgi.file_wrapper", FileWrapper)

@@ -10,7 +10,7 @@ from app.http.proxy import host_as_sent
 from app.request.slots import SAFE_METHODS
 
 ASKED_BY_ADDRESS = frozenset({"/healthz", "/readyz"})
-"""Load balancers and container engines know an address and no name."""
+"""Load balancers and container engines use an address, not a name."""
 
 OVERRIDE = "HTTP_X_HTTP_METHOD_OVERRIDE"
 """With this header any method may mean another."""
@@ -55,12 +55,12 @@ PREFLIGHT_SECONDS = 86_400
 
 
 def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
-    """Refuse a request for a host name that is not `allowed`; none given allows all.
+    """Refuse a request for a host name that is not in `allowed`; an empty set allows all.
 
     A hostile page can point its own name at this machine (DNS rebinding). To the browser the
     service is then part of that page's site, whatever the allowed origins are. Such a page can
-    send any header but `Host`, perhaps from an address that is trusted as a proxy's: so the name a
-    proxy tells must be allowed, and the one in `Host` too.
+    send any header but `Host`, perhaps from a trusted proxy's address: so both the forwarded name
+    and the one in `Host` must be allowed.
     """
     if not allowed or request.path in ASKED_BY_ADDRESS:
         return
@@ -86,7 +86,7 @@ def refuse_other_sites(request: Request, allowed: frozenset[str]) -> None:
 
 
 def _own_host(request: Request) -> str | None:
-    """Host and port of the request's URL, as an origin has them; None where it has none.
+    """Host and port of the request's URL, in the form of an origin; None without a host.
 
     Werkzeug's `request.host` is empty for names that DNS does not allow, such as my_server. The
     origin of a sandboxed page, `null`, would then look like our own.

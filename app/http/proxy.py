@@ -1,4 +1,4 @@
-"""The connection of a request: what a proxy in front tells of it, and whether it is kept."""
+"""The connection of a request: what a proxy says about the client, and whether it is kept open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIGN_PREFIX = "HTTP_X_FORWARDED_"
 
 
 def came_directly(environ: dict[str, Any]) -> bool:
-    """Whether no proxy shows itself, so that all of HTTP/1.1 passes between client and service.
+    """Whether no proxy shows itself, so that client and service can use all of HTTP/1.1.
 
     Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
     gives the final one to whoever comes next on the connection.
@@ -41,7 +41,7 @@ _URL_KNOWN_KEY = "sluice.url_known"
 
 
 def host_as_sent(environ: dict[str, Any]) -> str:
-    """The `Host` of the request as it came in, whatever a proxy has told of it; empty if none."""
+    """The `Host` header as it was received, whatever a proxy says; empty if there is none."""
     sent: str | None = environ.get(_FIXED_KEY, environ).get("HTTP_HOST")
     return sent or ""
 
@@ -49,22 +49,22 @@ def host_as_sent(environ: dict[str, Any]) -> str:
 def knows_its_url(environ: dict[str, Any]) -> bool:
     """Whether scheme and host are those the client has used, as far as the request shows.
 
-    They are where nothing stands between, and behind trusted proxies alone that tell them.
+    True for direct connections, and behind trusted proxies that forward both.
     """
     return bool(environ.get(_URL_KNOWN_KEY))
 
 
 def is_forwarded(environ: dict[str, Any]) -> bool:
-    """Whether the request came through a trusted proxy, and not past it."""
+    """Whether the request came through a trusted proxy."""
     return _FIXED_KEY in environ and "HTTP_X_FORWARDED_FOR" in environ
 
 
 def location_of(endpoint: str, upload_id: str) -> str:
     """The URL of an upload at an endpoint for a `Location`, whole or as a path.
 
-    Some clients take only whole URLs; a path is right behind any proxy. Both hold the prefix, and
-    the whole one the scheme and host, that a trusted proxy tells. It is a path where scheme or
-    host are none that a URL can have.
+    Some clients accept only absolute URLs; a path is right behind any proxy. Both include the
+    prefix that a trusted proxy sends; the absolute URL also uses its scheme and host. Where these
+    cannot be part of a URL, the result is a path.
     """
     is_possible = request.host != "" and request.scheme in {"http", "https"}
     return url_for(endpoint, upload_id=upload_id, _external=is_possible and _is_wanted())
@@ -76,10 +76,10 @@ def _is_wanted() -> bool:
 
 
 class ConnectionMiddleware:
-    """Around the application: what a proxy tells before it, and the connection's fate after it.
+    """Applies the headers of trusted proxies, and decides whether the connection stays open.
 
-    `X-Forwarded-` headers count from the addresses of `proxies` alone. A connection over a Unix
-    socket has no address, and counts as a proxy's: only who may open the socket gets there.
+    `X-Forwarded-` headers are trusted from the addresses of `proxies` alone. A connection over a
+    Unix socket has no address and is trusted too: permissions on the socket protect it.
     """
 
     def __init__(self, app: WSGIApplication, proxies: tuple[IPNetwork, ...]) -> None:
@@ -88,10 +88,10 @@ class ConnectionMiddleware:
         self._proxies = proxies
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Pass the request on; no view needs to think of what it leaves unread of the body."""
+        """Run the application; its views may leave a body unread."""
         app = self._app
-        # nginx (before 1.29.7) that is not told otherwise speaks HTTP/1.0, puts its own address of
-        # the service into Host, and shows itself by nothing else.
+        # By default nginx (before 1.29.7) speaks HTTP/1.0, puts its own name for the service into
+        # Host, and adds nothing else that would show that it is there.
         is_url_known = environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
         if not came_directly(environ):
             is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
@@ -107,7 +107,7 @@ class ConnectionMiddleware:
         return _tells_url(headers) and self._came_by_trusted_alone(headers)
 
     def _came_by_trusted_alone(self, headers: Headers) -> bool:
-        """Whether all that the request tells of who passed it on are trusted addresses.
+        """Whether every proxy named in the request has a trusted address.
 
         The first address is the client's. Some proxies add themselves to `Via` or `Forwarded`.
         """
@@ -128,9 +128,9 @@ class ConnectionMiddleware:
 
 
 def _tells_url(headers: Headers) -> bool:
-    """Whether the nearest proxy tells scheme and host; AWS's load balancers leave Host as it was.
+    """Whether the nearest proxy sends scheme and host; AWS's load balancers keep Host unchanged.
 
-    A proxy that does not would put its own address of the service there, or a name of one word.
+    A proxy that changes Host puts an address or a one-word name for the service there.
     """
     if not headers.get("X-Forwarded-Proto"):
         return False

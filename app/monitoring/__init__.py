@@ -1,4 +1,4 @@
-"""How the server is doing: metrics, Server-Timing, /metrics, /status, /healthz, /readyz.
+"""How the server is doing: /metrics, /status, /healthz, /readyz, and Server-Timing.
 
 `instruments.py` names everything that is counted. Each process counts into a file of its own in
 the folder of `folder.py`, and `reading.py` sums over all of them; these three know

@@ -1,10 +1,10 @@
 """The folder through which the processes of one server share their counts.
 
-prometheus-client maps one file a process and kind of metric into memory. A full disk would kill a
-process that touches a new page of such a file, and a busy one would make every count wait for it:
-so the folder is in memory where possible, and `reserve_files` takes the room beforehand. The folder
-is made anew for each start of a server; its processes hold a lock on it, by which those that a
-killed server has left are known.
+prometheus-client maps a file per process and kind of metric into memory. A full disk would kill a
+process that touches a new page of such a file, and a busy disk would delay every count: so the
+folder is in memory where possible, and `reserve_files` allocates the files beforehand. Each start
+of a server makes a new folder. Its processes hold a lock on it, so that a folder without a lock is
+known to be left over from a killed server.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ STARTED = "started"
 """A file as old as the server."""
 
 FREE_BYTES = 32 * 1024 * 1024
-"""Less than this in memory, as containers may have, and the folder goes to the data."""
+"""With less than this free in memory, as in some containers, the folder is beside the data."""
 
 IN_PROGRESS_KIND = "gauge_livesum"
 FILE_KINDS = ("counter", "histogram", IN_PROGRESS_KIND)
 RESERVED_BYTES = 256 * 1024
-"""A file a process for each kind. The largest, the histograms, hold half of this when every
-protocol has been used."""
+"""For each file. The largest, the histograms, fill half of this once every protocol was used."""
 
 
 _names: dict[int, str] = {}
-"""By process id: a process that is forked has no name at first."""
+"""By process id, since a forked process starts without a name."""
 
 
 class MetricsFolder:
     """The folder of one server, from its start to its end.
 
-    Not a context of a generator: one that a forked worker inherits would end with the worker.
+    Not a generator-based context manager: a forked worker would inherit and close it.
     """
 
     def __init__(self, data: Path) -> None:
@@ -54,8 +53,8 @@ class MetricsFolder:
     def open(self) -> None:
         """Name a folder in the environment of this process and those it starts.
 
-        The one of this server that the environment names already, as gunicorn finds it that was
-        started by us; else a fresh one, within the folder that an operator has named there.
+        If the environment names this server's folder already, as in gunicorn started by the
+        supervisor, that one is used; otherwise a new one inside the folder an operator names there.
         """
         given = Path(os.environ.get(VARIABLE, ""))
         if given.name.startswith(PREFIX):
@@ -72,16 +71,15 @@ class MetricsFolder:
         os.environ[VARIABLE] = str(self._path)
 
     def close(self) -> None:
-        """Remove the folder, if it was made here and no other process holds it."""
+        """Remove the folder if it was made here and no other process holds a lock on it."""
         if self._path is not None and _is_free(self._lock):
             shutil.rmtree(self._path, ignore_errors=True)
 
 
 def reserve_files(path: Path) -> None:
-    """Take the room of this process's files; to be called before it makes any metric.
+    """Allocate this process's files; call this before creating any metric.
 
-    Those of counts may be there already, from a process that had its name; what that one had in
-    progress has ended.
+    Counts of an earlier process of the same name are kept; what it had in progress has ended.
     """
     path.mkdir(mode=0o700, exist_ok=True)  # A clean-up of the machine's may have taken it.
     for kind in FILE_KINDS:
@@ -94,16 +92,16 @@ def reserve_files(path: Path) -> None:
 
 
 def name_process(name: str) -> None:
-    """Call this process so. One that takes the place of another goes on in its files.
+    """Give this process a name. One that replaces another takes its name and continues its files.
 
-    Else each that is killed would leave its own until the server ends, and a name must not be that
-    of another living process.
+    Otherwise every killed process would leave files behind until the server ends. No two live
+    processes may have the same name.
     """
     _names[os.getpid()] = name
 
 
 def process_name() -> str:
-    """What this process is called; by its number unless it was given a name."""
+    """The name of this process, by default its process id."""
     return _names.get(os.getpid()) or str(os.getpid())
 
 
@@ -131,7 +129,7 @@ def _hold(path: Path) -> int:
 
 
 def _is_free(lock: int) -> bool:
-    """Whether no process holds the folder but through this descriptor."""
+    """Whether nobody holds a lock on the folder except through this descriptor."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

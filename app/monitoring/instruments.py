@@ -1,6 +1,6 @@
 """Every counter, histogram and gauge, with its labels; docs/operations.md has the same table.
 
-Each label has few values, whatever clients send: a value that is not known counts as `other`.
+Every label has few values, whatever clients send: unknown ones count as `other`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SECONDS = (
     *(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 300),
 )
-"""Upper bounds of the histograms: a median is known to about a third of itself."""
+"""Upper bounds of the histogram buckets; medians are exact to about a third."""
 
 
 class Instruments:
-    """What one process counts; there may be one in a process that shares its counts."""
+    """What one process counts. A process that shares its counts may have only one of these."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -46,8 +46,8 @@ class Instruments:
         self._make_for_uploads()
 
     def _make_for_requests(self) -> None:
-        # With labels an instrument is a function of their values: looked up each time by
-        # prometheus-client, a child costs as much as to count.
+        # An instrument with labels is a function from label values to a counter: looking one up
+        # in prometheus-client takes a lock, and as long as counting.
         self.requests = cache(
             self._counter(
                 "sluice_requests", "Requests answered.", "protocol", "method", "status"
@@ -90,7 +90,7 @@ class Instruments:
             self.stage_seconds(stage.value).observe(spent)
 
     def count_upload(self, event: str) -> None:
-        """Count one of `UPLOAD_EVENTS`, or a state that says as much; other states are none."""
+        """Count one of `UPLOAD_EVENTS`; other states are ignored."""
         if event in UPLOAD_EVENTS:
             self.uploads(event).inc()
 
@@ -101,13 +101,13 @@ class Instruments:
         return Histogram(name, text, labels, registry=self.registry, buckets=SECONDS)
 
     def _live_gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        """Summed over the processes that live: one that is killed leaves nothing in progress."""
+        """Summed over live processes: a killed one leaves nothing in progress."""
         return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
 
 
 @cache
 def _shared_value_class() -> Any:
-    """prometheus-client's, whose files have the names of our processes; one in a process."""
+    """prometheus-client's value class with our process names in its file names; one a process."""
     return values.MultiProcessValue(process_name)  # type: ignore[no-untyped-call]
 
 

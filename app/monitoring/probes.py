@@ -22,7 +22,7 @@ _EXTENSION = "sluice.instruments"
 
 
 def init_app(app: Flask, instruments: Instruments) -> None:
-    """Have the metrics tell what `instruments`, and those of the other processes, have counted."""
+    """Serve what `instruments`, and those of the other processes, have counted."""
     app.extensions[_EXTENSION] = instruments
 
 
@@ -34,7 +34,7 @@ def alive() -> Response:
 
 @health.get("/readyz")
 def ready() -> tuple[Response, int]:
-    """Whether uploads can be taken, and what is wrong with the folders where they cannot."""
+    """Whether the server can take uploads, and what is wrong with its folders."""
     services = current_services()
     services.uploads.active(current_owner(), 1)
     problems = services.inspection.problems()

@@ -22,14 +22,14 @@ class SharedCounts(Collector):
     folder: Path
 
     def collect(self) -> Iterable[Metric]:
-        """Their sums. A process that was killed while it made a file leaves an empty one."""
+        """Their sums. A process killed while creating a file leaves an empty one."""
         files = [path for path in self.folder.glob("*.db") if path.stat().st_size]
         found: Iterable[Metric] = MultiProcessCollector.merge(map(str, files))  # type: ignore[no-untyped-call]
         return found
 
 
 def all_counts(instruments: Instruments) -> Collector:
-    """Where to read what this process, and those it shares with, have counted."""
+    """Collects the counts of this process and of those it shares a folder with."""
     folder = os.environ.get(VARIABLE)
     return instruments.registry if folder is None else SharedCounts(Path(folder))
 
@@ -41,7 +41,7 @@ def start_time(instruments: Instruments) -> float:
 
 
 def forget_process(name: str) -> None:
-    """Drop what a process that has ended had in progress; its counts stay."""
+    """Drop the in-progress gauges of a process that has ended; its counts stay."""
     if VARIABLE in os.environ:
         mark_process_dead(name)  # type: ignore[no-untyped-call]
 
@@ -53,7 +53,7 @@ class Snapshot:
         self._samples = [sample for metric in metrics for sample in metric.samples]
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum over all label values but the given ones."""
+        """The sum of all samples that have the given labels."""
         return sum(value for _, value in self._matching(name, labels))
 
     def by(self, label: str, name: str, **labels: str) -> dict[str, float]:
@@ -64,9 +64,9 @@ class Snapshot:
         return sums
 
     def quantile(self, share: float, name: str, **labels: str) -> float | None:
-        """The value that a share of a histogram's observations is not above; None without any.
+        """A quantile (0.5 is the median) of a histogram's observations; None without any.
 
-        Within a bucket the observations are taken as evenly spread.
+        Interpolated linearly within a bucket.
         """
         sums = self.by("le", f"{name}_bucket", **labels)
         buckets = sorted((float(bound), count) for bound, count in sums.items())

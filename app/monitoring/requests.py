@@ -38,7 +38,7 @@ class RequestMonitor:
         self._instruments = instruments
 
     def begin(self, request: Request) -> None:
-        """To be called before anything else of the application sees the request."""
+        """Call this before the rest of the application sees the request."""
         protocol, clock = _protocol(request), StageClock()
         clock.on_arrival = lambda count: self._instruments.received_bytes(protocol).inc(count)
         request.environ[_RUNNING_KEY] = _Running(protocol, clock, stages.start(clock))
@@ -46,7 +46,7 @@ class RequestMonitor:
         self._instruments.requests_in_progress(protocol).inc()
 
     def count(self, request: Request, response: Response) -> None:
-        """Count the answer, and tell in it where the time of a write went."""
+        """Count the answer, and add Server-Timing to that of a write."""
         running: _Running = request.environ[_RUNNING_KEY]
         status = f"{response.status_code // 100}xx"
         self._instruments.requests(running.protocol, known_method(request.method), status).inc()
@@ -57,7 +57,7 @@ class RequestMonitor:
             _show_timing(response, running.clock)
 
     def end(self, request: Request) -> None:
-        """To be called when the request no longer runs; its answer, if any, is sent after that."""
+        """Call this when the application is done; the answer, if any, is sent afterwards."""
         running: _Running | None = request.environ.get(_RUNNING_KEY)
         if running is None:  # It ended before it began.
             return
@@ -81,7 +81,7 @@ class RequestMonitor:
 
 
 def _protocol(request: Request) -> str:
-    """The blueprint, which is the protocol; `other` for addresses that none has."""
+    """The name of the blueprint; `other` for paths without one."""
     if request.endpoint == STATIC:
         return STATIC
     return request.blueprint or OTHER

@@ -18,31 +18,30 @@ blueprint = Blueprint("status", __name__)
 api_blueprint = Blueprint("api_status", __name__)
 
 UPLOADS_SHOWN = 10
-"""Of the uploads under way, the newest; the page says how many there are."""
+"""The newest uploads under way; the page says how many there are in all."""
 
 WATCHERS = ("metrics", "status", "api_status", "health")
-"""Requests that only look at the server; to count them among those in progress would show one
-where there is none."""
+"""Requests that only watch the server; counting them would show an idle server as busy."""
 
 ENDED = ("created", "complete", "cancelled", "expired")
 
 
 @blueprint.get("/status")
 def page() -> str:
-    """The page, with the numbers of this moment."""
+    """The page with current numbers."""
     return render_template("status.html", status=status_document())
 
 
 @api_blueprint.get("/api/status")
 def show() -> Response:
-    """What the server does now, and has done since it started; all of its processes together."""
+    """What the server does now and has done since its start, over all of its processes."""
     response = jsonify(status_document())
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 def status_document() -> dict[str, Any]:
-    """Bytes and seconds are totals since the start: a reader takes rates from two of them."""
+    """Bytes and seconds are totals since the start; compute rates from two readings."""
     counts = snapshot()
     started = counts.total("sluice_start_time_seconds")
     return {

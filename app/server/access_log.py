@@ -1,6 +1,6 @@
-"""The log: requests, with the ids that tie them together, and all else.
+"""The log: a line per request, with its request and upload ids, and everything else.
 
-One JSON object a line, for programs; lines to be read at a terminal, where the output is one.
+JSON objects, one a line; at a terminal, lines for people.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _EXTRA = ("upload_id",)
 
 _UNSAFE = (
     *range(0x20),
-    *range(0x7F, 0xA0),  # DEL, and C1: terminals take some for the beginning of a command.
+    *range(0x7F, 0xA0),  # DEL, and C1: some start a terminal command.
     0x061C,
     *(0x200E, 0x200F),
     *(0x2028, 0x2029),  # Line breaks to some programs.
     *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),  # Marks of direction: what follows is shown in another order.
+    *range(0x2066, 0x206A),  # Direction marks: they reorder what follows.
 )
 _ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # dumps() makes an encoder for each call.
@@ -60,7 +60,7 @@ class TextFormatter(logging.Formatter):
 
 
 def is_text(log_format: str, stream: TextIO) -> bool:
-    """Whether what is written to a stream is for a person."""
+    """Whether a person reads what is written to `stream`."""
     return log_format == TEXT or (log_format == AUTO and stream.isatty())
 
 
@@ -77,7 +77,7 @@ def _formatter(log_format: str) -> logging.Formatter:
 
 
 class AccessLogger(Logger):  # type: ignore[misc]
-    """gunicorn's logger, writing as we do; a subclass may name another format."""
+    """gunicorn's logger with our format; a subclass may set another one."""
 
     log_format = JSON
 
@@ -89,12 +89,12 @@ class AccessLogger(Logger):  # type: ignore[misc]
             handler.setFormatter(_formatter(self.log_format))
         self._print = _to_text if is_text(self.log_format, sys.stdout) else _to_json
         if is_text(self.log_format, sys.stderr) and self.loglevel == logging.INFO:
-            self.error_log.setLevel(logging.WARNING)  # Of its start and end a person is told by us.
+            self.error_log.setLevel(logging.WARNING)  # terminal.py announces start and stop.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        """One line for a request. Its query is left out: it may carry what is nobody's business.
+        """Write one line for a request, without its query, which may hold private values.
 
-        `received` and `sent` are bytes of the bodies that came and went, whatever was announced.
+        `received` and `sent` are the bytes of the bodies actually transferred.
         """
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
         entry = {
@@ -111,13 +111,13 @@ class AccessLogger(Logger):  # type: ignore[misc]
             "sent": _sent_bytes(resp, environ),
             "seconds": round(request_time.total_seconds(), 4),
         }
-        # One write for a line: lines of several processes do not mix.
+        # One write per line, so that lines of several processes do not mix.
         sys.stdout.write(self._print(entry) + "\n")
         sys.stdout.flush()
 
 
 def _sent_bytes(resp: Any, environ: dict[str, Any]) -> int | None:
-    """What a file that is sent says: gunicorn 27 does not count what goes by sendfile()."""
+    """Bytes of the body sent; gunicorn 27 does not count those sent with sendfile()."""
     file = environ.get("sluice.sent_file")
     sent: int | None = getattr(resp, "sent", None)
     return sent if file is None else file.sent_bytes

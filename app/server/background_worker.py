@@ -25,8 +25,8 @@ DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
-"""The clocks are looked at in each sweep, and of the time between two looks no more than this gap
-counts: with longer pauses uploads would live for weeks."""
+"""The clocks are read in each sweep, and at most this much counts as the time between two sweeps:
+with longer pauses uploads would live for weeks."""
 
 FAILED_SECONDS = 2.0
 """Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 def attempt(job: Callable[[], None]) -> bool:
-    """Run `job`; whether it went well. A failure is logged, and is no reason to end."""
+    """Run `job`; whether it succeeded. Failures are logged."""
     try:
         job()
     except Exception as error:

@@ -41,7 +41,7 @@ class KeptRunning:
         self._start()
 
     def look_after(self) -> None:
-        """To be called often: notices that the process has ended, and starts it when it is time."""
+        """Call this often: it notices that the process has ended, and restarts it in time."""
         if self._restart_at is None:
             status = self._process.poll()
             if status is not None:

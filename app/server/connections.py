@@ -1,4 +1,4 @@
-"""The connections of a worker that no thread attends to: silent ones, and those being closed."""
+"""Connections without a thread: silent ones, and those being closed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from app.settings import IPNetwork
 
 LINGER_SECONDS = 10.0
 LINGER_IDLE_SECONDS = 2.0
-"""How long a client that still sends is listened to after the last answer, and how long one that
-does not. nginx has 30 s and 5 s."""
+"""How long to read from a client after the last answer, in all and without new bytes. nginx has
+30 s and 5 s."""
 
 DROP_BYTES = 256 * 1024
-"""One read of what such a client sends."""
+"""Size of one read from such a client; the bytes are dropped."""
 
 NETWORK_BITS = 64
-"""A client that has IPv6 usually has a whole /64: all of it counts as one address."""
+"""An IPv6 client usually has a whole /64, which counts as one address."""
 
 
 class Connection(TConn):  # type: ignore[misc]
-    """A client's connection, which its worker closes without making anyone wait.
+    """A client's connection that is closed without blocking its worker.
 
     gunicorn 27 waits up to 2 s for each client in the thread that serves all connections.
     """
@@ -38,7 +38,7 @@ class Connection(TConn):  # type: ignore[misc]
         super().__init__(worker.cfg, sock, client, server)
         self._worker = worker
         self.address = ""
-        """Under what it is counted; empty where it is not, as those of trusted proxies are not."""
+        """The name it is counted under; empty if it is not counted, as for trusted proxies."""
         self.idle_since = time.monotonic()
         self.is_closed = False
 
@@ -48,7 +48,7 @@ class Connection(TConn):  # type: ignore[misc]
         self.idle_since = time.monotonic()
 
     def close(self, graceful: bool = False) -> None:
-        """Closed now, or `graceful` once its client has had time to read the last answer."""
+        """Close it now, or, if `graceful`, once its client has had time to read the last answer."""
         if graceful:
             self._worker.linger(self)
         elif not self.is_closed:
@@ -58,7 +58,7 @@ class Connection(TConn):  # type: ignore[misc]
 
 
 class Lingering:
-    """Connections after their last answer: what their clients still send is dropped for a while.
+    """Connections after their last answer: for a while, what their clients send is dropped.
 
     Closed at once, a connection with unread bytes would be reset, and its client lose the answer
     (RFC 9112, section 9.6).
@@ -76,7 +76,7 @@ class Lingering:
         return iter(self._began_at)
 
     def add(self, conn: Any) -> None:
-        """Say that nothing more follows, and wait for the client to say the same."""
+        """Shut down the sending side, and wait for the client to do the same."""
         try:
             conn.sock.setblocking(False)
             conn.sock.shutdown(socket.SHUT_WR)
@@ -88,7 +88,7 @@ class Lingering:
         self._began_at[conn] = self._last_arrivals[conn] = time.monotonic()
 
     def sweep(self, longest_seconds: float = LINGER_SECONDS) -> None:
-        """Close those whose time is over."""
+        """Close those whose time is up."""
         now = time.monotonic()
         for conn, began_at in list(self._began_at.items()):
             idle_until = self._last_arrivals[conn] + LINGER_IDLE_SECONDS
@@ -126,7 +126,7 @@ class AddressLimit:
         self._counts: Counter[str] = Counter()
 
     def opened(self, conn: Any) -> bool:
-        """Count a connection; whether its address has more than it may have now."""
+        """Count a connection; whether its address is now over the limit."""
         if self._most and isinstance(conn.client, tuple):
             conn.address = self._name(conn.client[0])
         if not conn.address:
@@ -135,7 +135,7 @@ class AddressLimit:
         return self._counts[conn.address] > self._most
 
     def closed(self, conn: Any) -> None:
-        """Count it no more."""
+        """Stop counting it."""
         if conn.address:
             self._counts[conn.address] -= 1
             if not self._counts[conn.address]:

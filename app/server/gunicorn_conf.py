@@ -22,11 +22,11 @@ _metrics = MetricsFolder(settings.data_dir)
 
 DESCRIPTORS_A_CONNECTION = 2
 DESCRIPTORS_A_THREAD = 4
-"""A request holds its connection and a file; while it runs, a pipe and one to the database."""
+"""A request holds its connection and a file, and while it runs a pipe and a database connection."""
 
 SEND_IDLE_SECONDS = 30
-"""A client that takes nothing of an answer for twice so long loses its connection: when the time
-is up send() first returns what it had placed, and only the next one fails."""
+"""A client that reads nothing of an answer for twice this long loses its connection: the first
+send() to time out returns what it had sent, and only the next one fails."""
 
 UNSENT_BYTES = 128 * 1024
 TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
@@ -36,7 +36,7 @@ minutes. Sending from the page cache over loopback cost 0.8 of the CPU time with
 
 
 def _descriptors() -> int:
-    """How many files a process may have open, raised to the most: a worker that runs out dies."""
+    """The limit on open files, raised to its maximum: a worker that runs out dies."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
@@ -59,8 +59,8 @@ forwarded_allow_ips = ",".join(str(network) for network in settings.trusted_prox
 # gunicorn (27.0.1) would take SCRIPT_NAME and PATH_INFO from headers of trusted addresses, and
 # answer 500 where they do not fit the URL. X-Forwarded-Prefix says the same, in app/http/proxy.py.
 forwarder_headers = ""
-secure_scheme_headers: dict[str, str] = {}  # Of several that differ it makes a 400.
-control_socket_disable = True  # Its path is the user's: two servers would share it.
+secure_scheme_headers: dict[str, str] = {}  # Differing values would be answered with 400.
+control_socket_disable = True  # One path per user: two servers would share it.
 accesslog = "-"
 loglevel = settings.log_level
 
@@ -72,7 +72,7 @@ class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
 
 
 def when_ready(server: Any) -> None:
-    """Bound waiting for silent clients, and make Ctrl-C as graceful as SIGTERM.
+    """Set time limits for silent clients, and make Ctrl-C as graceful as SIGTERM.
 
     gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
     its answer. But connections inherit their listener's options, and recv() or send() then fails.
@@ -92,13 +92,13 @@ def when_ready(server: Any) -> None:
 
 
 def on_starting(_server: Any) -> None:
-    """Runs before anything imports prometheus-client, which looks for the folder just once."""
+    """Runs before anything imports prometheus-client, which looks for the folder only then."""
     end_with_supervisor()
     _metrics.open()
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Give a new worker the first number that no living one has: it goes on with its counts."""
+    """Give a new worker the lowest free number; it continues the counts of that number."""
     taken = {other.number for other in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in taken)
 
@@ -110,7 +110,7 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def child_exit(_server: Any, worker: Any) -> None:
-    """What a worker had in progress ended with it, however it ended."""
+    """Reset what the ended worker had in progress."""
     from app.monitoring.reading import forget_process  # noqa: PLC0415 - see on_starting
 
     forget_process(_name_of(worker))
@@ -121,10 +121,10 @@ def _name_of(worker: Any) -> str:
 
 
 def on_exit(_server: Any) -> None:
-    """Runs in the master alone, once its workers are gone."""
+    """Runs only in the master, once its workers are gone."""
     _metrics.close()
 
 
 def post_worker_init(worker: Any) -> None:
-    """Ctrl-C reaches every process of the terminal; workers leave it to their master."""
+    """Ctrl-C reaches every process of the terminal; workers ignore it, their master handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,9 +1,9 @@
 """gunicorn's threaded worker, for clients that take their time.
 
-A thread a connection with a request, and only `threads` requests run at once. One that waits for
-its client's bytes, or for its client to take the answer, does not count: a thousand slow uploads
-block no one. Headers have a deadline. A connection without a request, before the first or after the
-last, has no thread, and makes room for others when the worker is full.
+Each request has a thread, and only `threads` of them run at once. A request that waits for its
+client to send or to read does not count: a thousand slow uploads block no one. Headers have a
+deadline. A connection without a request, before the first or after the last one, has no thread, and
+is closed to make room when the worker is full.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 
 HEADER_SECONDS = 30.0
 """From the first byte of a request to the end of its headers, and from the start of a connection to
-its first byte. A client that drips headers, a byte every few seconds, would hold its thread for
-ever: gunicorn itself has no such limit."""
+its first byte. gunicorn has no such limit: a client that sends a byte of its headers every few
+seconds would hold its thread for ever."""
 
 RECEIVE_TIME_OUT = struct.pack("@ll", math.ceil(2 * HEADER_SECONDS), 0)
-"""Never reached while headers have their deadline and bodies theirs."""
+"""Never reached, since headers and bodies have deadlines of their own."""
 
 PROMPT_SECONDS = 1.0
-"""Clients send the first bytes of a connection, and their headers, in less. One that takes longer
-makes room when the worker is full."""
+"""Clients send the first bytes of a connection, and their headers, faster than this. Slower ones
+are closed when the worker is full."""
 
 SILENT_STOP_SECONDS = 2.0
-"""A worker that stops gives a new connection so long for its first byte, as gunicorn gives kept
-ones, and a client that still sends so long after its last answer."""
+"""While a worker stops: how long a new connection has for its first byte (gunicorn's figure for
+kept ones), and how long a client that still sends is read from after its last answer."""
 
 SWEEP_SECONDS = 0.25
-"""How often deadlines are looked at."""
+"""How often deadlines are checked."""
 
 REPORT_SECONDS = 60.0
-"""An address at its limit is named in the log at most so often."""
+"""How often the log may name an address at its limit."""
 
 FOLLOW_SECONDS = 0.02
-"""How long a thread stays with its connection after an answer; it holds no slot meanwhile. A client
-that is at it sends its next request at once. To hand each from thread to thread, as gunicorn does,
-costs 0.17 of the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
+"""How long a thread stays with its connection after an answer, without a slot. An active client
+sends its next request at once. Passing each from thread to thread, as gunicorn does, costs 0.17 of
+the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
 
 GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF})
 
@@ -69,7 +69,7 @@ NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
 
 
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
-    """Waits for slow clients without making others wait. Hooks run what they override besides."""
+    """Waits for slow clients without making others wait. Overriding hooks call gunicorn's own."""
 
     header_seconds = HEADER_SECONDS
     follow_seconds = FOLLOW_SECONDS
@@ -78,7 +78,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         settings = from_env(os.environ)
         self._addresses = AddressLimit(settings.connections_per_address, settings.trusted_proxies)
-        self._silent: dict[Any, float] = {}  # With their deadlines; the oldest comes first.
+        self._silent: dict[Any, float] = {}  # Deadlines; the oldest connection comes first.
         self._reading_headers: dict[Any, float] = {}
         self._swept_at = self._reported_at = float("-inf")
 
@@ -87,13 +87,13 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         return Lingering(self.poller, self._let_go)
 
     def get_thread_pool(self) -> Executor:
-        """Threads are made as they are needed; there are no more than `worker_connections`."""
+        """Threads are created on demand, at most `worker_connections`."""
         return RequestThreads()
 
     def load_wsgi(self) -> None:
         """Runs once, before requests are served."""
         super().load_wsgi()
-        gc.freeze()  # What the program consists of need not be looked at in each collection.
+        gc.freeze()  # Collections skip the program's own objects.
         self.wsgi: Any = SlotTaking(self.wsgi, self.cfg.threads)
 
     def handle(self, conn: Any) -> Any:
@@ -121,15 +121,15 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         except OSError as error:
             if not _is_of_client(error):
                 raise
-            # gunicorn would log a traceback, and answer some errors of TLS in mid-answer.
+            # gunicorn would log a traceback, and answer some TLS errors in mid-answer.
             self.log.info("Client left its answer: %s %s (%r)", req.method, req.path, error)
             return False
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
         """Runs in the same thread, after the answer: whether another may follow.
 
-        The answer has told what becomes of the connection: see `app.http.proxy`.
-        gunicorn 27 answers again, with 400, where an unread body proves malformed here.
+        The answer has already announced it: see `app.http.proxy`. gunicorn 27 would send a second
+        answer, 400, if an unread body proved malformed here.
         """
         try:
             return bool(super()._keepalive_after(conn, keepalive))
@@ -140,7 +140,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def is_parent_alive(self) -> bool:
         """Runs about once a second in the main thread; without its parent the worker stops.
 
-        gunicorn's leaves its loop then, but threads would follow their clients for ever.
+        gunicorn's only leaves its loop; the threads would follow their clients for ever.
         """
         if super().is_parent_alive():
             return True
@@ -150,16 +150,16 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     # ---- In the main thread, which waits for no client ------------------------------------------
 
     def accept(self, listener: Any) -> None:
-        """A new connection; it gets a thread when its first bytes are there.
+        """A new connection; it gets a thread once its first bytes have arrived.
 
-        gunicorn's has a thread at once, which waits 5 s for them.
+        gunicorn's gets one at once, which waits 5 s for them.
         """
         try:
             sock, client = listener.accept()
         except OSError as error:
             self._not_accepted(error)
             return
-        # The listener's is for gunicorn's own worker: here it would log a traceback first.
+        # The listener's limit is for gunicorn's own worker; here it would log a traceback.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
         conn = Connection(self, sock, client, listener.getsockname())
         conn.data_ready = True
@@ -186,12 +186,12 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self.enqueue_req(conn)
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
-        """A kept connection has more, unless it has just made room for another one."""
+        """A kept connection has its next request, unless it was just closed to make room."""
         if not conn.is_closed:
             super().on_client_socket_readable(conn, client)
 
     def linger(self, conn: Any) -> None:
-        """Close a connection that its client may still send to; called where it is not counted."""
+        """Close a connection whose client may still send; the caller no longer counts it."""
         self.nr_conns += 1
         self._lingering.add(conn)
 
@@ -204,10 +204,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     def set_accept_enabled(self, enabled: bool) -> None:
-        """A worker that stops lets the port go at once.
+        """A worker that stops releases the port at once.
 
-        gunicorn 27 keeps it until the last request has ended: connections would wait there for
-        nobody, and a new server could not have it.
+        gunicorn 27 holds it until the last request has ended: connections would queue in vain, and
+        a new server could not bind the port.
         """
         super().set_accept_enabled(enabled)
         if not enabled and not self.alive:
@@ -215,7 +215,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                 listener.close()
 
     def murder_pending(self) -> None:
-        """Runs after each round of events, and about once a second without any."""
+        """Runs after each round of events, and at least about once a second."""
         if self.nr_conns >= self.worker_connections and not self._close_idle():
             self._end_slowest_headers()
         now = time.monotonic()
@@ -236,10 +236,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self._close_silent(conn)
 
     def _close_idle(self, address: str | None = None) -> bool:
-        """Make room: close the idlest connection, of one address or of any; whether there was one.
+        """Make room: close the longest idle connection, of one address or of any; False if none.
 
-        One that lingers has its answer, and one that has never sent a byte asks for none. But a
-        new one is given time for its first bytes.
+        First those that linger after their last answer, then those that never sent a byte. New ones
+        have time for their first bytes.
         """
         latest = time.monotonic() - PROMPT_SECONDS
         for conns, close in (
@@ -286,21 +286,21 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
 
 
 def _is_of_client(error: OSError) -> bool:
-    """Whether it tells of the connection or of the client behind it, and not of a file."""
+    """Whether the connection or the client caused it, not a file."""
     kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
     return isinstance(error, kinds) or error.errno in GONE
 
 
 def _has_begun(conn: Any) -> bool:
-    """Whether the first bytes of a new connection have come with it, as they mostly have."""
+    """Whether the first bytes of a new connection are there already, as they usually are."""
     try:
         return bool(conn.sock.recv(1, socket.MSG_PEEK))
-    except OSError:  # Not yet, or it is broken: the poller will tell.
+    except OSError:  # Not yet, or the connection broke: the poller finds out.
         return False
 
 
 def _stop_reading(conn: Any) -> None:
-    """Let the thread that reads from it see the end."""
+    """End the read of the thread that serves it."""
     with suppress(OSError):
         conn.sock.shutdown(socket.SHUT_RD)
 
@@ -315,9 +315,9 @@ def _goes_on(conn: Any, follow_seconds: float) -> bool:
 
 
 def _take_what_tls_holds(conn: Any) -> None:
-    """Of a connection that is kept: TLS may have read the next request, which poll() cannot see.
+    """Move what TLS has already read of the next request, unseen by poll(), to gunicorn's buffer.
 
-    Where gunicorn's own buffer has something in it, the thread goes on at once.
+    With something in that buffer the thread goes on at once.
     """
     unreader = conn.parser.unreader
     if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():

@@ -1,4 +1,4 @@
-"""Threads for as many requests as there are at once, and not for longer."""
+"""A thread pool that grows with the number of running requests, and shrinks when they end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_SECONDS = 10.0
-"""How long a thread without a request lives. A new one costs 0.1 ms."""
+"""How long an idle thread lives. A new one costs 0.1 ms."""
 
 Job = Callable[[], None]
 
 
 class RequestThreads(Executor):
-    """Runs each call at once: in the thread that became idle last, or else in a new one.
+    """Runs each call at once, in the thread that became idle last or in a new one.
 
     The standard library's pool keeps every thread it ever had, and at its end waits for those that
-    still serve a client. Here the caller bounds their number, and the process ends without them.
+    still serve a client. Here the caller limits their number, and the process exits without them.
 
     Nothing here takes a lock: gunicorn calls `shutdown` in a signal handler, which may have
     interrupted any of it.
@@ -29,17 +29,17 @@ class RequestThreads(Executor):
 
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds
-        # Used as a stack: adding, taking the last one and removing one are atomic each.
+        # Used as a stack: adding, popping and removing are each atomic.
         self._idle: dict[_RequestThread, None] = {}
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The outcome to come; a `RuntimeError` in it where the system allows no more threads."""
+        """A future; it holds a `RuntimeError` if the system allows no more threads."""
         future = Future[T]()
 
         def job() -> None:
             try:
                 future.set_result(call(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - whoever waits for the outcome gets it
+            except BaseException as error:  # noqa: BLE001 - the future hands it on
                 future.set_exception(error)
 
         try:
@@ -55,7 +55,7 @@ class RequestThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the idle threads. Nobody waits for the others, whatever the arguments say."""
+        """End the idle threads; never waits for the others, whatever the arguments say."""
         while self._idle:
             try:
                 thread, _ = self._idle.popitem()
@@ -75,7 +75,7 @@ class _RequestThread(Thread):
         job = self.jobs.get()
         while job is not None:
             job()
-            del job  # Or what the last request needed would live on with the thread.
+            del job  # Otherwise it would keep the last request's objects alive.
             self._idle[self] = None
             job = self._next_job()
 
@@ -86,6 +86,6 @@ class _RequestThread(Thread):
             pass
         try:
             del self._idle[self]
-        except KeyError:  # Taken out of the idle ones a moment ago: a call is on its way.
+        except KeyError:  # Just taken from the idle ones: a call is on its way.
             return self.jobs.get()
         return None

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs both processes; the end of gunicorn, or a signal, ends all."""
+    """Runs both processes, until gunicorn ends or a signal arrives."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -62,12 +62,12 @@ class Supervisor:
         return 0 if self._is_stopping else status
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
-        """Only notes it: whatever the signal has interrupted may be half done."""
+        """Only notes it: the signal may have interrupted anything."""
         self._is_stopping = True
 
 
 def main() -> int:
-    """Check the settings and what they name, then serve."""
+    """Check the settings, folders and port, then serve."""
     try:
         settings = from_env(os.environ)
         configure_logging(settings.log_level, settings.log_format)
@@ -93,23 +93,23 @@ def main() -> int:
 
 
 def _tell_children(settings: Settings) -> None:
-    """Who started them, and the staging folder: its default depends on what is there."""
+    """Pass on our process id, and the staging folder: its default depends on existing folders."""
     os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
     os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
 
 
 def _prepare(settings: Settings) -> None:
-    """Here, before any worker does: what is wrong with the database is said once, in one line."""
+    """Done here, so that problems of the database are reported once, in one line."""
     services = build_services(settings)
     with closing(services.database):
         services.prepare()
-        # From here on the clock may be set. Where the look fails, the worker has to take one first.
+        # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
             services.housekeeping.allow_for_clock()
 
 
 def _report_folders(settings: Settings) -> None:
-    """Say at the start what would make uploads fail later."""
+    """Report at the start what would make uploads fail later."""
     problems = build_services(settings).inspection.problems()
     for problem in problems:
         severity = "error" if problem.is_fatal else "warning"
