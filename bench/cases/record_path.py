@@ -80,5 +80,5 @@ BENCHMARK = Benchmark(
     draw=draw,
     needed_bytes=GB,
     rounds=9,
-    quick_seconds=4,
+    quick_seconds=2,
 )

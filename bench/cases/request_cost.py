@@ -146,5 +146,5 @@ BENCHMARK = Benchmark(
     needed_bytes=GB,
     rounds=15,
     seconds=300,
-    quick_seconds=5,
+    quick_seconds=2,
 )
