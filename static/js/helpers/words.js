@@ -7,13 +7,13 @@ const WORDS = {
   no_room: () => "The server has no room for this file at present. Try again once some has been made.",
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
-  upload_conflict: () => "The server has this upload with other contents. Cancel it and choose the file again.",
-  chunk_mismatch: () => "The server received something that does not fit this file. Has it changed since you chose it?",
+  upload_conflict: () => "The server has different contents for this upload. Cancel it and choose the file again.",
+  chunk_mismatch: () => "What the server received does not match this file. Has the file changed since you chose it?",
   type_not_allowed: () => "This server does not take files of this type.",
   malformed_request: () => "The server did not understand this page. Reload the page and try again.",
   file_unreadable: () =>
     "This file can no longer be read: it may have been changed, moved or removed. Choose it again.",
-  already_here: () => "This very file is on its way already, in another row of this list.",
+  already_here: () => "This file is already being uploaded, in another row of this list.",
   bytes_missing: () => "Some bytes did not reach the server. Try again: only those are sent.",
   connection_unstable: () => "The connection keeps breaking while sending. What has arrived is safe; try again later.",
   storage_failed: () => "The server could not write to its disk. What has arrived is safe; try again later.",
@@ -24,7 +24,7 @@ const WORDS = {
 export function wordsForProblem(problem, { limit }) {
   const words = WORDS[problem.code];
   if (words) return words({ limit });
-  return "This did not work, for a reason the page does not know. What has arrived is safe; try again.";
+  return "Something unexpected went wrong. What has arrived is safe; try again.";
 }
 
 /** What an upload is waiting for. */
