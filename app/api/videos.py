@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, request
 
 from app.domain.errors import InvalidRequest
+from app.domain.numbers import parse_digits
 from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.bodies import json_object, member
@@ -19,12 +20,12 @@ DEFAULT_PAGE = 50
 @blueprint.get("")
 def index() -> Response:
     """A page of the videos that `q` and `sort` ask for; `next` is the following page's `cursor`."""
-    limit = request.args.get("limit", str(DEFAULT_PAGE))
-    if not (limit.isascii() and limit.isdecimal()):
+    limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
+    if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
     wanted = VideoList.parse(request.args.get("q", ""), request.args.get("sort", VideoOrder.NEWEST))
     page = current_services().library.page(
-        current_owner(), wanted, limit=int(limit[:9]), cursor=request.args.get("cursor")
+        current_owner(), wanted, limit=limit, cursor=request.args.get("cursor")
     )
     return jsonify(
         {"videos": [video_document(video) for video in page.videos], "next": page.next_cursor}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 
+from app.domain.numbers import parse_digits
 from app.domain.ranges import ByteRange, RangeSet
 
 MAX_RANGES = 100
@@ -12,7 +12,6 @@ MAX_RANGES = 100
 9110, 14.2 allows that. nginx has a `max_ranges`, Apache 200."""
 
 _SPACE = " \t"
-_DIGITS = re.compile("[0-9]+")
 
 
 class RangeNotSatisfiable(Exception):
@@ -54,9 +53,10 @@ def _span(text: str, length: int) -> ByteRange | None:
 
 
 def _number(text: str) -> int:
-    if not _DIGITS.fullmatch(text):
+    number = parse_digits(text)
+    if number is None:
         raise ValueError("not a number")
-    return int(text)
+    return number
 
 
 def _coalesced(spans: list[ByteRange]) -> list[ByteRange]:

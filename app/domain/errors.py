@@ -79,7 +79,7 @@ class ChunkMismatch(InvalidRequest):
 
 
 class TooManyGaps(InvalidRequest):
-    """The chunks of an upload lie so scattered that no further one is taken between them."""
+    """The ranges of an upload are too fragmented; no more between them are accepted."""
 
     code = "too_many_gaps"
     title = "The upload has too many gaps"
@@ -110,7 +110,7 @@ class UploadNotFound(UploadError):
 
 
 class BodyStalled(UploadError):
-    """The body came to a halt, or comes more slowly than the server waits for."""
+    """The body stalled, or arrives more slowly than the server accepts."""
 
     code = "body_stalled"
     title = "The request body stalled"
@@ -127,7 +127,7 @@ class UploadConflict(UploadError):
 
 
 class OffsetMismatch(UploadConflict):
-    """The bytes do not begin where those that have arrived end; both offsets in bytes."""
+    """The bytes do not start at the upload's offset; both offsets in bytes."""
 
     code = "offset_mismatch"
     title = "The offset is not the upload's"

@@ -1,4 +1,4 @@
-"""What other parts of the program may want to hear of."""
+"""Events that other parts of the program can listen to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from app.domain.upload import Upload
 
 @dataclass(frozen=True, slots=True)
 class UploadCompleted:
-    """Raised once for an upload, by whoever published it."""
+    """Sent once for each upload, by whoever published it."""
 
     upload: Upload

@@ -7,9 +7,9 @@
       v |
      held
 
-A crash may leave an upload in `verifying`; anyone may finish it. Back to `receiving` an upload
-goes when a power cut took bytes that were never forced to the disk. `held` is for uploads that are
-one part of a file: they wait there for the others and never become a video.
+A crash may leave an upload in `verifying`; anyone may finish it. An upload goes back to `receiving`
+when a power cut has taken bytes that were never synced. `held` is for uploads that are one part of
+a file: they wait there for the others and never become a video.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UploadState(StrEnum):
     CANCELLED = "cancelled"
     """Ended by the client before it was complete."""
     EXPIRED = "expired"
-    """Ended by the server, for want of activity or because its bytes were lost."""
+    """Ended by the server: it was idle for too long, or its bytes were lost."""
     DELETED = "deleted"
     """Was complete; its file has been removed at someone's request."""
 

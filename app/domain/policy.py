@@ -17,7 +17,7 @@ MAX_KEY_CHARACTERS = 200
 """Longest client key or fingerprint; Dropzone's are 36 long."""
 
 UNNAMED = "unnamed"
-"""What a file is called whose client has not told its name."""
+"""Name for unnamed files."""
 
 _CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
 

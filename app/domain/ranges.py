@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 MAX_BYTES = (1 << 63) - 1
-"""The highest bound that a `RangeSet` holds, beyond which it raises `OverflowError`. The offsets of
-files and the numbers of SQLite end there too."""
+"""The highest bound of a `RangeSet`, which raises `OverflowError` beyond it. File offsets and
+SQLite's integers end there too."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

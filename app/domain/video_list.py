@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from app.domain.errors import InvalidRequest, UploadNotFound
+from app.domain.numbers import parse_bounded
 from app.domain.upload import Upload, UploadId, parse_upload_id
 
 MAX_SEARCH_CHARACTERS = 200
@@ -29,7 +30,6 @@ MAX_CURSOR_CHARACTERS = 210
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile("[0-9]+")
-_NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Position(NamedTuple):
@@ -129,9 +129,9 @@ class VideoList:
     def _parse_key(self, text: str) -> datetime | int | bytes:
         if self.order.column == "sort_name":
             return b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        if not _NUMBER.fullmatch(text):
+        number = parse_bounded(text)
+        if number is None:
             raise ValueError("no number")
-        number = int(text)
         if self.order.column == "length":
             return number
         return _EPOCH + timedelta(microseconds=number)

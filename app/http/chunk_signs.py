@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from app.domain.numbers import parse_bounded
+
 _HEADER = re.compile(
     r"chunk|^content-range$|^uploader-"
     r"|^(x-)?(upload|file|part|blob|slice|segment)-?(offset|range|part|index|number)$"
@@ -32,7 +34,6 @@ _TOTAL = re.compile(
 
 _STARTS, _ENDS = {"start", "from", "rangestart", "bytestart"}, {"end", "to", "rangeend", "byteend"}
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 _NOTHING = {"", "false", "no", "off", "null", "none", "undefined"}
 
@@ -44,7 +45,8 @@ def chunk_signs(fields: Mapping[str, str], headers: Iterable[str], length: int |
     """
     told = [name for name in headers if _HEADER.search(name.lower())]
     plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in fields}
-    numbers = {name: int(value) for name, value in fields.items() if _NUMBER.fullmatch(value)}
+    parsed = {name: parse_bounded(value) for name, value in fields.items()}
+    numbers = {name: number for name, number in parsed.items() if number is not None}
     chunks = [name for name in fields if _CHUNK.search(plain[name]) and _says(fields[name])]
     totals = [name for name in numbers if _TOTAL.search(plain[name])]
     if told or chunks:

@@ -12,7 +12,6 @@ file need not be searched for its end, and its bytes never leave the kernel.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +31,7 @@ from app.domain.errors import (
     UploadError,
 )
 from app.domain.lifecycle import UploadState
+from app.domain.numbers import parse_bounded
 from app.domain.policy import check_fingerprint
 from app.http.bodies import open_form
 from app.http.chunk_signs import chunk_signs
@@ -56,7 +56,6 @@ acknowledged."""
 
 OWN_FIELDS = {"fingerprint", "length"}
 
-_LENGTH = re.compile(r"[0-9]{1,18}")
 
 BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
 
@@ -192,9 +191,10 @@ def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
 
 
 def _parse_length(text: str) -> int:
-    if not _LENGTH.fullmatch(text):
+    length = parse_bounded(text)
+    if length is None:
         raise InvalidRequest("The field length must be a number of bytes.")
-    return int(text)
+    return length
 
 
 def _document(outcome: Kept | UploadError) -> Receipt:

@@ -44,7 +44,7 @@ def encoded(value: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("0", 0), ("007", 7), ("9" * 30, int("9" * 30)), ("9" * 8000, 10**30)]
+    ("text", "number"), [("0", 0), ("007", 7), ("9" * 18, int("9" * 18)), ("9" * 8000, 10**18)]
 )
 def test_digits_are_a_byte_count(text: str, number: int) -> None:
     assert parse_number("Upload-Offset", text) == number

@@ -7,15 +7,13 @@ length of the chunk or of the file, or do not identify the upload (`UnplacedChun
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
+from app.domain.numbers import parse_bounded
 from app.domain.ranges import ByteRange
 from app.uploads.client_uploads import Chunk
-
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +133,7 @@ def require_fields(fields: Mapping[str, str], names: Sequence[str]) -> None:
 
 def whole_number(fields: Mapping[str, str], name: str) -> int:
     """The value of a field; raises `InvalidRequest` unless it is plain decimal digits."""
-    if not _NUMBER.fullmatch(fields[name]):
+    number = parse_bounded(fields[name])
+    if number is None:
         raise InvalidRequest(f"The field {name} is not a whole number of bytes or chunks.")
-    return int(fields[name])
+    return number

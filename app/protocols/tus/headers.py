@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from werkzeug.http import http_date
 
 from app.domain.errors import InvalidRequest, UploadNotFound
+from app.domain.numbers import parse_digits
 from app.domain.upload import Part, UploadId, parse_upload_id
 from app.ingest.checksum import ALGORITHMS, new_checksum
 
@@ -21,9 +22,6 @@ _FINAL = "final;"
 MAX_PARTS = 1000
 """Parts of one final upload. 100 header lines could name 24,000, which would take a minute."""
 
-_NUMBER = re.compile(r"[0-9]+")
-_NUMBER_DIGITS = 30
-"""Longer numbers are read as 10^30, beyond any file; `int` refuses more than 4300 digits."""
 _REFERENCE = re.compile(r"( *[^ ]+)(?: |$)")
 """One space separates two references; further spaces stay with the one after them, because the
 header must be returned as it was received."""
@@ -36,9 +34,10 @@ def parse_number(name: str, text: str | None) -> int:
     """The number of bytes in Upload-Offset or Upload-Length: digits only, no sign or space."""
     if text is None:
         raise InvalidRequest(f"The header {name} is missing.")
-    if not _NUMBER.fullmatch(text):
+    number = parse_digits(text)
+    if number is None:
         raise InvalidRequest(f"The header {name} is not a number of bytes.")
-    return int(text) if len(text) <= _NUMBER_DIGITS else 10**_NUMBER_DIGITS
+    return number
 
 
 def parse_metadata(text: str) -> dict[str, bytes]:
