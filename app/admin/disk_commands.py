@@ -11,7 +11,7 @@ import click
 from flask.cli import with_appcontext
 
 from app.admin.disk_bench import MIB, Bounds, Cell, measure, needed_bytes
-from app.admin.disk_table import Measurement, meaning_lines, table_lines
+from app.admin.disk_table import Measurement, meaning_lines, plot_lines, table_lines
 from app.http.context import current_services
 from app.settings import Settings
 
@@ -75,8 +75,14 @@ def _measure(label: str, folder: Path, bounds: Bounds) -> Measurement:
 
 
 def _print(measurement: Measurement, chunk_bytes: int) -> None:
-    lines = [*table_lines(measurement), "", *meaning_lines(measurement, chunk_bytes), ""]
-    click.echo("\n".join(lines))
+    columns = shutil.get_terminal_size().columns
+    parts = (
+        table_lines(measurement),
+        plot_lines(measurement, columns),
+        meaning_lines(measurement, chunk_bytes),
+    )
+    for lines in parts:
+        click.echo("\n".join([*lines, ""]))
 
 
 def _document(measurement: Measurement) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""What the figures of a disk mean: the table, the knee, the time of a chunk. No Flask."""
+"""What the figures of a disk mean: the table, the plot, the knee, the time of a chunk. No Flask."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import plotext
 
 from app.admin.disk_bench import KIB, MIB, Cell, Mode
 
@@ -13,6 +15,12 @@ blocks cost memory and win little."""
 
 SERVER_BLOCK_BYTES = MIB
 """The nearest size measured to what the server writes and reads at once (ingest/blocks.py)."""
+
+PLOT_COLUMNS, PLOT_ROWS = 100, 20
+"""The largest plot; a narrower terminal gets a narrower one."""
+
+RATE_TICKS = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
+"""MB/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,29 @@ def table_lines(measurement: Measurement) -> list[str]:
     return [f"{measurement.label}, MB/s", *lines]
 
 
+def plot_lines(measurement: Measurement, width: int) -> list[str]:
+    """Block size across, MB/s up, both logarithmic, for a terminal of `width` columns."""
+    sizes = measurement.block_sizes
+    plotext.clear_figure()
+    plotext.theme("clear")  # The markers tell the modes apart on a terminal without colours, too.
+    plotext.plotsize(min(width, PLOT_COLUMNS), PLOT_ROWS)
+    plotext.xscale("log")
+    plotext.yscale("log")
+    plotext.xticks(sizes, [block_name(size) for size in sizes])
+    rates = [_mb_per_second(cell) for cell in measurement.cells if cell.bytes_per_second]
+    plotext.yticks([tick for tick in RATE_TICKS if min(rates) <= tick <= max(rates)])
+    for mode, marker in zip(Mode, "oxw+", strict=True):
+        if cells := measurement.of(mode):
+            plotext.scatter(
+                [cell.block_bytes for cell in cells],
+                [_mb_per_second(cell) for cell in cells],
+                label=mode.value,
+                marker=marker,
+            )
+    plotext.title("MB/s by block size")
+    return [line.rstrip() for line in plotext.uncolorize(plotext.build()).splitlines()]
+
+
 def meaning_lines(measurement: Measurement, chunk_bytes: int) -> list[str]:
     """The knee of each mode, and the time one chunk takes in small, in our and in best blocks."""
     lines = []
@@ -91,7 +122,11 @@ def _chunk_time(cell: Cell, chunk_bytes: int) -> str:
 
 
 def _rate(cell: Cell) -> str:
-    rate = cell.bytes_per_second
-    if rate is None:
+    if cell.bytes_per_second is None:
         return "-"
-    return f"{rate / 1e6:.1f}" if rate < 100e6 else f"{rate / 1e6:.0f}"
+    rate = _mb_per_second(cell)
+    return f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
+
+
+def _mb_per_second(cell: Cell) -> float:
+    return (cell.bytes_per_second or 0.0) / 1e6

@@ -10,6 +10,7 @@ from app.admin.disk_table import (
     block_name,
     knee,
     meaning_lines,
+    plot_lines,
     table_lines,
 )
 
@@ -81,3 +82,18 @@ def test_a_mode_that_could_not_be_measured_is_left_out_of_the_explanation() -> N
     cells = [cell for cell in measurement().cells if not cell.mode.is_direct]
     lines = meaning_lines(Measurement("x", tuple(cells)), 20 * MIB)
     assert [line.partition(":")[0] for line in lines] == ["write, buffered", "read, buffered"]
+
+
+def test_the_plot_fits_the_terminal_and_marks_every_mode() -> None:
+    lines = plot_lines(measurement(), width=72)
+    assert max(map(len, lines)) <= 72
+    for mode, marker in zip(Mode, "oxw+", strict=True):
+        assert any(f"{marker}{marker} {mode.value}" in line for line in lines)
+
+
+def test_the_plot_rises_from_small_blocks_to_large_ones() -> None:
+    cells = (cell(Mode.WRITE_DIRECT, KIB, 2.0), cell(Mode.WRITE_DIRECT, MIB, 360.0))
+    lines = plot_lines(Measurement("staging", cells), width=72)
+    slow = next(row for row, line in enumerate(lines) if "│x" in line)
+    fast = next(row for row, line in enumerate(lines) if "x│" in line)
+    assert fast < slow, "the fast one is nearer to the top"
