@@ -17,7 +17,6 @@ from app.delivery.byteranges import Layout, parts_body
 from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
 from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_spans
 from app.delivery.sendfile import span_body
-from app.domain.media_type import is_playable, media_type
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import current_owner, current_services, note_upload
@@ -51,7 +50,9 @@ def media(upload_id: str) -> Response:
     validators = _validators(video)
     conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
     is_download = bool(request.query_string) and "download" in request.args
-    headers = _file_headers(video.filename, validators, is_download=is_download)
+    headers = _file_headers(
+        video.filename, validators, can_play=video.is_playable, is_download=is_download
+    )
     outcome = evaluate(conditions, validators)
     if outcome is Outcome.NOT_MODIFIED:
         return Response(status=304, headers=headers)
@@ -61,7 +62,7 @@ def media(upload_id: str) -> Response:
         spans = _requested_spans(conditions, video, validators)
     except RangeNotSatisfiable as error:
         raise RequestedRangeNotSatisfiable(video.known_length) from error
-    return _send(video, spans, {**headers, "Content-Type": media_type(video.filename)})
+    return _send(video, spans, {**headers, "Content-Type": video.content_type})
 
 
 def _validators(video: Upload) -> Validators:
@@ -121,9 +122,10 @@ def _send_piece(video: Upload, spans: list[ByteRange], headers: dict[str, str]) 
 
 
 @lru_cache(maxsize=256)
-def _file_headers(filename: str, validators: Validators, *, is_download: bool) -> Mapping[str, str]:
+def _file_headers(
+    filename: str, validators: Validators, *, can_play: bool, is_download: bool
+) -> Mapping[str, str]:
     """Headers that are the same for every range of a file; players ask for many."""
-    can_play = is_playable(filename)
     return {
         "Accept-Ranges": "bytes",
         "ETag": quote_etag(validators.etag),

@@ -29,8 +29,3 @@ def media_type(filename: str) -> str:
     """The Content-Type for a file of that name."""
     extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
     return PLAYABLE.get(extension, OPAQUE)
-
-
-def is_playable(filename: str) -> bool:
-    """Whether the file may be shown in place."""
-    return media_type(filename) != OPAQUE

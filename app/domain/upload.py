@@ -16,6 +16,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.lifecycle import GONE, UploadState, check_transition
+from app.domain.media_type import OPAQUE, media_type
 from app.domain.policy import check_chunk
 from app.domain.ranges import ByteRange, RangeSet
 
@@ -108,6 +109,16 @@ class Upload:
         if self.length is None:
             raise UploadConflict("The length of the upload is not known yet.")
         return self.length
+
+    @property
+    def content_type(self) -> str:
+        """The media type that the file is served with; its name decides, and nothing else."""
+        return media_type(self.filename)
+
+    @property
+    def is_playable(self) -> bool:
+        """Whether a browser may play the file in place."""
+        return self.content_type != OPAQUE
 
     def with_received(self, span: ByteRange, now: datetime) -> Upload:
         """The upload after `span` became durable; the last missing byte starts verification.

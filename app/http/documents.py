@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.domain.lifecycle import UploadState
-from app.domain.media_type import is_playable, media_type
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload
 
@@ -52,8 +51,8 @@ def video_document(video: Upload) -> dict[str, Any]:
         "id": video.id,
         "filename": video.filename,
         "length": video.length,
-        "content_type": media_type(video.filename),
-        "inline": is_playable(video.filename),
+        "content_type": video.content_type,
+        "inline": video.is_playable,
         "published": _instant(video.published_at or video.active_at),
         "media": f"/media/{video.id}",
         "sha256": video.sha256,

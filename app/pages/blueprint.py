@@ -7,7 +7,6 @@ from datetime import datetime
 
 from flask import Blueprint, render_template, request
 
-from app.domain.media_type import is_playable, media_type
 from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.context import current_owner, current_services
@@ -71,8 +70,8 @@ def view_of(video: Upload) -> VideoView:
         id=video.id,
         filename=video.filename,
         length=video.known_length,
-        content_type=media_type(video.filename),
-        inline=is_playable(video.filename),
+        content_type=video.content_type,
+        inline=video.is_playable,
         media=f"/media/{video.id}",
         published=published.isoformat() if published else "",
         published_text=date_text(published) if published else "",

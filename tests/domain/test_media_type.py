@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.media_type import OPAQUE, PLAYABLE, is_playable, media_type
+from app.domain.media_type import OPAQUE, PLAYABLE, media_type
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,6 @@ from app.domain.media_type import OPAQUE, PLAYABLE, is_playable, media_type
 )
 def test_videos_and_audio_are_played_inline(name: str, expected: str) -> None:
     assert media_type(name) == expected
-    assert is_playable(name)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,6 @@ def test_videos_and_audio_are_played_inline(name: str, expected: str) -> None:
 )
 def test_everything_else_is_a_download(name: str) -> None:
     assert media_type(name) == OPAQUE
-    assert not is_playable(name)
 
 
 def test_no_playable_type_can_run_as_a_page() -> None:
