@@ -56,7 +56,7 @@ class MalformedBody(InvalidRequest):
 
 
 class UnknownChunkFields(InvalidRequest):
-    """The file looks like one chunk of a larger one, in a dialect that the server does not know."""
+    """The file looks like one chunk of a larger one, in an unknown dialect."""
 
     code = "unknown_chunk_fields"
     title = "The chunk is in a form that the server does not know"
@@ -204,5 +204,5 @@ class NoRoom(UploadError):
     """There is not enough free space for the file."""
 
     code = "no_room"
-    title = "There is not enough room for the file"
+    title = "There is not enough space for the file"
     status_hint = 507

@@ -1,5 +1,5 @@
-"""Bytes by key. Knows neither uploads nor HTTP: it gets plain values and gives no responses.
+"""Bytes by key. Knows neither uploads nor HTTP: it takes and returns plain values.
 
-`base.py` says what a store must do; `local/` does it on disks. `machine.py` notices what restarts
-and clocks do to unfinished files. Imports `ingest` (the copy loop), `request` and `domain`.
+`base.py` says what a store must do; `local/` does it on disks. `machine.py` notices restarts of the
+machine and jumps of its clock. Imports `ingest` (the copy loop), `request` and `domain`.
 """

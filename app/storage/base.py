@@ -1,4 +1,4 @@
-"""What the rest of the program asks of a store. Keys are upload ids, whose form was checked."""
+"""What the rest of the program asks of a store. Keys are validated upload ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Durability(StrEnum):
     FILE = "file"
     """Before a finished file is."""
     NONE = "none"
-    """Whenever the kernel writes them."""
+    """Whenever the kernel writes it."""
 
 
 class BytesLost(Exception):
@@ -35,14 +35,14 @@ Checkpoint = Callable[[ByteRange], None]
 
 
 class RangeWriter(Protocol):
-    """The right to write one range of one file, for as long as its context lasts."""
+    """The exclusive right to write one range of one file, while its context lasts."""
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
-        """Take bytes of `source` until `span` is full or the source ends; where they end.
+        """Write bytes of `source` until `span` is full or the source ends; returns where they end.
 
-        They are durable when this returns. Now and then, and before it raises for whatever
-        reason, it tells `checkpoint` which bytes are durable by then. Raises `WriterSuperseded`
-        as soon as a newer writer asks for the range, `NoRoom`, `StorageFailed`, and whatever the
+        They are durable when this returns. From time to time, and before it raises anything, it
+        calls `checkpoint` with the bytes that are durable by then. Raises `WriterSuperseded` as
+        soon as a newer writer asks for the range, `NoRoom`, `StorageFailed`, and whatever the
         source raises.
         """
         ...
@@ -52,7 +52,7 @@ class RangeWriter(Protocol):
         ...
 
     def finish(self, source: BodySource) -> None:
-        """Finish `source`; raises `WriterSuperseded` too, should it have to wait for its client."""
+        """Finish `source`; may raise `WriterSuperseded` if it has to wait for its client."""
         ...
 
 
@@ -60,40 +60,39 @@ class Staging(Protocol):
     """Files that are still being received."""
 
     def reserve(self, key: str, length: int) -> None:
-        """Make room for a file of `length` bytes, or raise `NoRoom`. Repeatable."""
+        """Reserve space for a file of `length` bytes, or raise `NoRoom`. Repeatable."""
         ...
 
     def enlarge(self, key: str, length: int) -> None:
-        """Make more room for a file that is there; raises `NoRoom`, `BytesLost`. Repeatable."""
+        """Reserve more space for an existing file; raises `NoRoom`, `BytesLost`. Repeatable."""
         ...
 
     def writer(
         self, key: str, span: ByteRange, limits: BodyLimits
     ) -> AbstractContextManager[RangeWriter]:
-        """Become the one writer of `span`; an older one is told to stop and waited for.
+        """Become the only writer of `span`: stops an older one, and waits until it has ended.
 
-        Raises `BytesLost` where no room is reserved, `ServerBusy` if the older one does not stop.
+        Raises `BytesLost` if no space is reserved, `ServerBusy` if the older one does not stop.
         """
         ...
 
     def wait_for_writer(self, key: str, position: int) -> None:
         """Return once nobody writes the byte at `position`.
 
-        A writer that is about to end is given a moment, any other is told to stop. Raises as
-        `writer` does.
+        A writer gets a moment to end by itself before it is stopped. Raises as `writer` does.
         """
         ...
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
-        """Take all of `source`, but no more than `limit` bytes, as a new file; its length.
+        """Write all of `source`, up to `limit` bytes, to a new file; returns its length.
 
-        For a key that nobody else knows yet. The file is durable after `sync`, and not before.
-        Raises what `RangeWriter.write` raises.
+        For a key that nobody else knows yet. The file is durable only after `sync`. Raises what
+        `RangeWriter.write` raises.
         """
         ...
 
     def sync(self, keys: Sequence[str]) -> None:
-        """Make files durable, waiting for the disk about once; raises `BytesLost`."""
+        """Make files durable in about one wait for the disk; raises `BytesLost`."""
         ...
 
     def open(self, key: str) -> RawIOBase:
@@ -101,43 +100,43 @@ class Staging(Protocol):
         ...
 
     def remove(self, key: str) -> None:
-        """Remove what is there of the file. Repeatable."""
+        """Remove whatever exists of the file. Repeatable."""
         ...
 
 
 class Library(Protocol):
-    """Files that are complete: how they get there, are read, and go."""
+    """Complete files: publishing, reading and deleting them."""
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Fill the room under `key` with files, published or not, given with lengths in bytes.
+        """Copy files, published or not, into the space reserved under `key`; lengths are bytes.
 
-        They stay as they are, and their bytes do not pass through the program. Repeatable; does
-        nothing where the file is published already. Raises `BytesLost` where one of them, or the
-        room, is not there.
+        They are left as they are, and their bytes do not pass through the program. Repeatable;
+        does nothing if the file is published already. Raises `BytesLost` if one of them, or the
+        reserved space, is missing.
         """
         ...
 
     def publish(self, key: str, length: int) -> None:
         """Make the file readable, whole or not at all, once no writer is left. Repeatable.
 
-        Room beyond `length` is given back. A published file is never replaced. Raises `BytesLost`
-        where there is neither an unpublished file of at least `length` bytes nor a published one.
+        Space beyond `length` is freed. A published file is never replaced. Raises `BytesLost` if
+        there is neither an unpublished file of at least `length` bytes nor a published one.
         """
         ...
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
-        """Publish several synced files, given with their lengths, as `publish` does each.
+        """Publish several synced files, given with their lengths, as `publish` does.
 
-        Where it raises, some of them may be published.
+        If it raises, some of them may be published.
         """
         ...
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:
-        """A published file, unbuffered, standing at `span.start`; `FileNotFoundError` if none."""
+        """A published file, unbuffered, at `span.start`; may raise `FileNotFoundError`."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove whatever there is under the key, published or not. Repeatable."""
+        """Remove whatever exists under the key, published or not. Repeatable."""
         ...
 
 
@@ -170,7 +169,7 @@ class Inspection(Protocol):
         ...
 
     def shift_activity(self, later: timedelta) -> None:
-        """Move the time at which each unpublished file was written, but not beyond now."""
+        """Shift the modification time of each unpublished file, but not beyond now."""
         ...
 
     def problems(self) -> list[Problem]:
@@ -193,5 +192,5 @@ class Store(Protocol):
 
     @property
     def inspection(self) -> Inspection:
-        """What is there, and what is wrong with it."""
+        """What the store contains, and what is wrong with it."""
         ...

@@ -1,11 +1,11 @@
-"""A store on local disks: one preallocated file an upload, published by rename.
+"""A store on local disks: one preallocated file per upload, published by rename.
 
 <staging>/<key>             what is being received, as long as the finished file from the start
 <library>/<key>             published
-<library>/.<key>.incoming   on its way in, where staging is another file system; it holds the
-                            room there from the start, so that publishing cannot run out of it
+<library>/.<key>.incoming   only if staging is on another file system: reserves the space in the
+                            library from the start, so that publishing cannot fill the disk
 
-Start with `staging.py`, then `range_writer.py`: the way of a chunk.
+Start with `staging.py`, then `range_writer.py`: the path of a chunk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.storage.local.staging import LocalStaging
 
 
 class LocalStore:
-    """A `Store` over two folders, which it makes and opens when they are first used."""
+    """A `Store` in two folders, which are created and opened at first use."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One folder on disk, held by a descriptor: names in it cannot lead anywhere else."""
+"""One folder on disk, accessed through a descriptor, so that no file name leads outside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.domain.errors import NoRoom, StorageFailed, UploadError
 from app.request.stages import Stage, stage
 
 KEPT_FREE_BYTES = 16 * 1024 * 1024
-"""No upload may take these: a database that cannot write stops every other one too."""
+"""Never given to uploads: if the database cannot write, every upload stops."""
 
 _NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -42,18 +42,18 @@ class disk_errors:  # noqa: N801 - reads as the statement it is used in
 def _as_upload_error(error: OSError) -> UploadError:
     if error.errno in _NO_ROOM_ERRORS:
         return _no_room()
-    return StorageFailed(f"The disk of the server failed: {error.strerror}.")
+    return StorageFailed(f"The server's disk failed: {error.strerror}.")
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that its owner alone can enter, unless it is there; so are its parents."""
+    """Create a folder and its missing parents, which only the owner can enter."""
     if not path.is_dir():
         make_private_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 class Folder:
-    """Files by plain name. The folder is made, and opened, when first needed."""
+    """Files by plain name. The folder is created and opened when first needed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,9 +62,9 @@ class Folder:
 
     @property
     def descriptor(self) -> int:
-        """The open folder; raises `StorageFailed` where it cannot be made or opened.
+        """The open folder; raises `StorageFailed` if it cannot be created or opened.
 
-        /tmp is everyone's: a folder there that is a link, or someone else's, is refused.
+        Anyone can write to /tmp: a folder there that is a link, or someone else's, is refused.
         """
         with self._opening, disk_errors():
             if self._descriptor is None or _is_removed(self._descriptor):
@@ -90,7 +90,7 @@ class Folder:
         return _free(os.fstatvfs(self.descriptor))
 
     def require_room(self, length: int) -> None:
-        """Raise `NoRoom` unless there are `length` bytes free, and some for the records besides."""
+        """Raise `NoRoom` unless `length` bytes are free, in addition to `KEPT_FREE_BYTES`."""
         if self.free_bytes < length + KEPT_FREE_BYTES:
             raise _no_room()
 
@@ -101,9 +101,9 @@ class Folder:
         )
 
     def open_published(self, name: str) -> int:
-        """A descriptor for reading; `FileNotFoundError` also for what is no regular file.
+        """A descriptor for reading; `FileNotFoundError` also if it is not a regular file.
 
-        A link that somebody has put there, or a pipe, is not the file that was published.
+        A link or a pipe that somebody has put there is not the file that was published.
         """
         try:
             descriptor = self.open(name, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would block.
@@ -141,7 +141,7 @@ class Folder:
         return stat.S_ISREG(found.st_mode)
 
     def allocate(self, name: str, length: int) -> None:
-        """Make a file of `length` bytes whose blocks are reserved on the disk."""
+        """Create a file of `length` bytes with its blocks reserved on the disk."""
         descriptor = self.open(name, os.O_RDWR | os.O_CREAT)
         try:
             self.allocate_open(descriptor, length)
@@ -149,34 +149,35 @@ class Folder:
             os.close(descriptor)
 
     def allocate_open(self, descriptor: int, length: int) -> None:
-        """Make a file of the folder that is open for writing at least `length` bytes long."""
+        """Extend a file of this folder, open for writing, to at least `length` bytes."""
         missing = length - os.fstat(descriptor).st_size
         if missing > 0:
-            # Asking for more than there is would fill the disk before it fails.
+            # A request for more than is free would fill the disk before it fails.
             self.require_room(missing)
             os.posix_fallocate(descriptor, 0, length)
 
     def room_check(self, descriptor: int) -> Callable[[int], None]:
-        """Raises `NoRoom`, told how far a file that may grow is written, once the disk is full.
+        """A check of the position in a growing file: raises `NoRoom` once the disk is full.
 
-        That is where it is beyond what was allocated, and only the room of the records is left.
+        Full means that only `KEPT_FREE_BYTES` are left. Writing within the space that was
+        allocated is always allowed.
         """
         allocated = os.fstat(descriptor).st_size
 
         def check(position: int) -> None:
-            # Asked of the file: it is on the folder's disk, and is asked once a block.
+            # Asks the file, which is on the folder's disk: this runs once per block.
             if position > allocated and _free(os.fstatvfs(descriptor)) < KEPT_FREE_BYTES:
                 raise _no_room()
 
         return check
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.descriptor)
 
     def move(self, name: str, target: Folder, new_name: str) -> None:
-        """Rename into a folder of the same file system, at once and whole."""
+        """Move into a folder of the same file system, atomically."""
         os.rename(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
 
     def sync(self) -> None:
@@ -186,7 +187,7 @@ class Folder:
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """Regular files in the folder."""
-        # One of its own: all who list through one descriptor share its position in the list.
+        # A descriptor of our own: callers that share one also share its position in the list.
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.descriptor)
         try:
             with os.scandir(descriptor) as found:
@@ -195,9 +196,9 @@ class Folder:
             os.close(descriptor)
 
     def shift_times(self, seconds: float) -> None:
-        """Move the time at which each file was last written, but not beyond now.
+        """Shift the modification time of each file, but not beyond now.
 
-        Another user's file keeps its own.
+        Files of other users are left alone.
         """
         for entry in self.entries():
             with suppress(FileNotFoundError, PermissionError):
@@ -206,7 +207,7 @@ class Folder:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space for this process where a folder is, or is going to be; 0 if nobody can tell."""
+    """Free space for this process where a folder is or will be; 0 if that is unknown."""
     for existing in (folder, *folder.parents):
         try:
             return _free(os.statvfs(existing))
@@ -218,7 +219,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def _no_room() -> NoRoom:
-    return NoRoom("The disk of the server has not enough free space.")
+    return NoRoom("The server's disk does not have enough free space.")
 
 
 def _free(found: os.statvfs_result) -> int:
@@ -232,7 +233,7 @@ def _grant(descriptor: int, bits: int) -> None:
 
 
 def _grant_in_parent(folder: int, bits: int) -> None:
-    """Nothing where that one is another user's, who then has to do it."""
+    """Does nothing if the parent belongs to another user, who then has to do it."""
     parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         if os.fstat(parent).st_uid == os.geteuid():
@@ -242,5 +243,5 @@ def _grant_in_parent(folder: int, bits: int) -> None:
 
 
 def _is_removed(descriptor: int) -> bool:
-    """Whether a cleaner has removed the open folder, as happens to idle ones in /tmp."""
+    """Whether the open folder was removed, as cleaners do with idle ones in /tmp."""
     return os.fstat(descriptor).st_nlink == 0

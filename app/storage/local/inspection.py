@@ -15,10 +15,10 @@ from app.storage.base import Problem, StagedFile
 from app.storage.local.folder import KEPT_FREE_BYTES, Folder, disk_errors
 
 LOW_ROOM_BYTES = 1024 * 1024 * 1024
-"""Less free space than this is reported: it is about one video."""
+"""Less free space than this, about one video, is reported."""
 
 NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
-"""With less than this, hardly a chunk can be taken."""
+"""With less than this, hardly a chunk can be stored."""
 
 _MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 
@@ -42,12 +42,12 @@ class LocalInspection:
         return (entry.name for entry in self._library.entries() if entry.name[0] != ".")
 
     def shift_activity(self, later: timedelta) -> None:
-        """Move the times of staged files, but not beyond now."""
+        """Shift the modification times of staged files, but not beyond now."""
         with disk_errors():
             self._staging.shift_times(later.total_seconds())
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the folders now. Anyone may read it: it names no path."""
+        """What is wrong with the folders now. Names no paths, because anyone may read it."""
         return [
             *_problems(self._staging, "staging", warn_of_memory=True),
             *_problems(self._library, "library", warn_of_memory=False),

@@ -1,4 +1,4 @@
-"""Complete files: put together, published, read and deleted."""
+"""Complete files: concatenated, published, read and deleted."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WHOLE_FILE = ByteRange(0, 1 << 61)
 """Covers any file, and stays below the offset of takeover requests."""
 
 COPIED_AT_ONCE_BYTES = 1 << 30
-"""Bytes of one call; the kernel itself ends each a little below 2 GiB."""
+"""Bytes per call; the kernel itself stops a little below 2 GiB."""
 
 _CANNOT_COPY_RANGE = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
 )
-"""How file systems say that they cannot copy a range, or not to that other file system; containers
-that do not know the call say EPERM."""
+"""Errors of file systems that cannot copy ranges, or not to another file system. Containers that do
+not know the call return EPERM."""
 
 
 class LocalLibrary:
@@ -36,7 +36,7 @@ class LocalLibrary:
         self._durability = durability
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Copy the parts, inside the kernel, one behind the other."""
+        """Copy the parts, one after the other, inside the kernel."""
         try:
             with self._staging.opened(key) as descriptor, disk_errors():
                 lock_range(descriptor, WHOLE_FILE, gives_way=False)
@@ -49,7 +49,7 @@ class LocalLibrary:
                 raise
 
     def publish(self, key: str, length: int) -> None:
-        """Rename into the library, after a copy where that is on another file system."""
+        """Rename into the library; copies first if that is on another file system."""
         self._publish(key, length, is_synced=False)
         self._sync_names()
 
@@ -60,20 +60,20 @@ class LocalLibrary:
         self._sync_names()
 
     def open(self, key: str, span: ByteRange) -> FileIO:
-        """A published file that stands at `span.start`."""
+        """A published file, positioned at `span.start`."""
         file = FileIO(self._folder.open_published(key), "rb")
         file.seek(span.start)
         return file
 
     def let_group_read(self, key: str) -> None:
-        """Let another program of this one's group read a file; `FileNotFoundError` if none.
+        """Let programs of this one's group read a file; may raise `FileNotFoundError`.
 
-        For servers that send files themselves. Only a store on a local disk can.
+        For servers that send files themselves. Only a store on a local disk can do this.
         """
         self._folder.let_group_read(key)
 
     def delete(self, key: str) -> None:
-        """Remove the published file, and what is staged."""
+        """Remove the published file and the staged one."""
         with disk_errors():
             self._folder.remove(key)
         self._staging.remove(key)
@@ -82,7 +82,7 @@ class LocalLibrary:
         try:
             with self._staging.opened(key) as descriptor:
                 lock_range(descriptor, WHOLE_FILE, gives_way=False)
-                if self._folder.has(key):  # This is room that someone made too late.
+                if self._folder.has(key):  # Space reserved too late: the file is published already.
                     self._staging.remove(key)
                 else:
                     self._publish_locked(key, length, descriptor, is_synced=is_synced)
@@ -161,10 +161,10 @@ class LocalLibrary:
 def copy_range(
     source: int, target: int, position: int, length: int, *, at_once: int = COPIED_AT_ONCE_BYTES
 ) -> int:
-    """Copy the first `length` bytes of `source` to `target` at `position`; how many there were.
+    """Copy the first `length` bytes of `source` to `target` at `position`; returns how many.
 
-    Fewer than `length` mean that the source is shorter. Where the file system can (XFS, Btrfs),
-    the two share the blocks and nothing is copied; elsewhere the kernel copies.
+    Fewer than `length` mean that the source is shorter. On XFS and Btrfs the two files share the
+    blocks and nothing is copied; on other file systems the kernel copies.
     """
     copied = 0
     with stage(Stage.WRITE):

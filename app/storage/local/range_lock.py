@@ -1,4 +1,4 @@
-"""One writer a range, across threads and processes, with the newest winning.
+"""One writer per range, across threads and processes; the newest wins.
 
 Open-file-description locks (Linux 3.15) belong to an open file, cover a byte range, and die with
 the descriptor: nothing stale survives a killed process. A writer holds the lock on its range. A
@@ -19,16 +19,16 @@ from app.domain.ranges import ByteRange
 from app.request.slots import without_slot
 
 REQUEST_OFFSET = 1 << 62
-"""Where takeover requests are locked: locks may stand beyond the end of a file, and no file is so
-long."""
+"""Where takeover requests are locked: locks may lie beyond the end of a file, and no file reaches
+this offset."""
 
 TAKEOVER_SECONDS = 20.0
-"""How long to wait for an older writer. It looks for takeover requests while bytes flow, and twice
-a second while none do, then makes what it has durable; beyond this the disk hangs and the newcomer
-is told to come again."""
+"""How long to wait for an older writer. It checks for takeover requests while bytes flow, and twice
+a second while none do, then syncs what it has. If that takes longer, the disk hangs, and the newer
+request gets `ServerBusy`."""
 
 ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
-"""Where those who wait lock the microsecond they came at."""
+"""Where each waiting writer locks the microsecond of its arrival."""
 
 _LAST_ARRIVAL = 1 << 60
 _POLL_SECONDS = 0.005
@@ -60,20 +60,20 @@ def lock_range(
 ) -> None:
     """Lock `span` of a file open for reading and writing; closing the descriptor unlocks it.
 
-    A writer that holds it is told to stop once `patience_seconds` are over. Of several who wait
-    the newest gets it; one that `gives_way` raises `WriterSuperseded` then. Raises `ServerBusy`
-    when the older writer has not let go `takeover_seconds` after it was told.
+    The current holder is asked to stop after `patience_seconds`. Of several waiting writers the
+    newest gets the lock; the others raise `WriterSuperseded` if they `gives_way`. Raises
+    `ServerBusy` if the holder has not let go `takeover_seconds` after it was asked.
     """
     if _try_lock(descriptor, span):
         return
-    with without_slot():  # Whoever holds the range may need the slot to notice, and to let go.
+    with without_slot():  # The holder may need the slot to notice, and to let go.
         if not wait_for_range(descriptor, span, patience_seconds):
             deadline = time.monotonic() + takeover_seconds
             _take_over(descriptor, span, deadline=deadline, gives_way=gives_way)
 
 
 def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
-    """Wait this long without telling anyone; whether the range was let go of and is locked."""
+    """Wait this long without a takeover request; whether the range is locked now."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -104,7 +104,7 @@ def _take_over(descriptor: int, span: ByteRange, *, deadline: float, gives_way: 
 
 @contextmanager
 def _takeover_request(descriptor: int, span: ByteRange) -> Iterator[int]:
-    """Ask for `span`; gives the moment of arrival, which is locked too, for others to compare."""
+    """Ask for `span`; yields the time of arrival, which is locked too, for others to compare."""
     arrival = time.monotonic_ns() // 1000  # One clock for all processes of the machine.
     mine = ByteRange(arrival, arrival + 1)
     _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, ARRIVAL_OFFSET, mine)
@@ -117,9 +117,9 @@ def _takeover_request(descriptor: int, span: ByteRange) -> Iterator[int]:
 
 
 def _has_newer(descriptor: int, span: ByteRange, arrival: int) -> bool:
-    """Whether someone who came later waits too.
+    """Whether a writer that came later is waiting too.
 
-    Arrivals are of the whole file; the request tells that another waits for these bytes.
+    Arrivals concern the whole file; the takeover request shows that it waits for these bytes.
     """
     later = ByteRange(arrival + 1, _LAST_ARRIVAL)
     found = _lock_call(descriptor, fcntl.F_OFD_GETLK, fcntl.F_WRLCK, ARRIVAL_OFFSET, later)
@@ -127,7 +127,7 @@ def _has_newer(descriptor: int, span: ByteRange, arrival: int) -> bool:
 
 
 def _let_older_ones_leave(descriptor: int, span: ByteRange) -> None:
-    # Their requests would look like those of newer writers; they see ours within a poll.
+    # Their requests would look like those of newer writers; they see ours at their next poll.
     for _ in range(_LEAVING_POLLS):
         if not is_takeover_requested(descriptor, span):
             return

@@ -1,4 +1,4 @@
-"""Brings bytes into one range of a file, and onto the disk while they still arrive."""
+"""Writes bytes to one range of a file, and to the disk while more are arriving."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from app.storage.local.range_lock import is_takeover_requested
 
 CHECKPOINT_BYTES = 64 * 1024 * 1024
 CHECKPOINT_SECONDS = 1.0
-"""A killed worker loses at most so many bytes, or what came in so many seconds, of a request."""
+"""A killed worker loses at most this many bytes, or seconds, of a request."""
 
 CHECKPOINT_REST = 4
-"""Checkpoints by time come one after the other in a process, each followed by so many times its
-own length without one. A thousand slow uploads would otherwise ask for a thousand syncs a second;
-they get those that the disk does in a fifth of the time, each upload less often."""
+"""Timed checkpoints of a process run one at a time, each followed by a pause of this many times its
+duration. A thousand slow uploads would otherwise ask for a thousand syncs a second; this way syncs
+take at most a fifth of the time, and each upload is synced less often."""
 
 LOOK_SECONDS = 0.02
-"""How often, while bytes flow, a writer looks for a takeover request and a removed file. The two
-calls take 5 us, and a block of 1 MiB 300."""
+"""How often, while bytes flow, a writer checks for a takeover request and a removed file. The two
+calls take 5 us, a block of 1 MiB takes 300."""
 
 WRITEBACK_BYTES = 4 * 1024 * 1024
-"""How much arrives before the kernel is told to begin writing it. Chunks of 20 MiB, each followed
-by fdatasync, then came in 1.8 times as fast as without; in steps of 1 MiB no faster, in steps of
-8 MiB 1.5 times (medians of interleaved rounds of `python -m bench write_path`)."""
+"""How much arrives before the kernel is told to start writing it. With this, chunks of 20 MiB, each
+followed by fdatasync, arrived 1.8 times as fast as without; in steps of 1 MiB no faster, in steps
+of 8 MiB 1.5 times (medians of interleaved rounds of `python -m bench write_path`)."""
 
-_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: begin, and do not wait
+_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: start, and do not wait
 
 
 class Checkpoints:
     """When the bytes of a long request are made durable and recorded before its end.
 
-    One of a process: all of its writers share it.
+    One per process, shared by all of its writers.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Checkpoints:
         self._rests_until = 0.0
 
     def run_timed(self, checkpoint: Callable[[], None]) -> None:
-        """Run it unless another runs, or has just run: then it is due the next time."""
+        """Run it, unless another is running or has just run; it is then due at the next call."""
         if not self._running.acquire(blocking=False):
             return
         try:
@@ -88,7 +88,7 @@ class LocalRangeWriter:
         self._has_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
-        """Bytes first, into the file and onto the disk; then `checkpoint`."""
+        """Write and sync the bytes first, then call `checkpoint`."""
         copy = FileCopy(self._descriptor, span, self._limits)
         is_synced = self._durability is not Durability.NONE
         writeback = Writeback(self._descriptor, span.start, is_wanted=is_synced)
@@ -104,7 +104,7 @@ class LocalRangeWriter:
         return copy.position
 
     def skip(self, count: int, source: BodySource) -> None:
-        """Read bytes that are in the file already, unless a newer writer takes over."""
+        """Skip bytes that are in the file already, unless a newer writer takes over."""
         if count:
             discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
 
@@ -113,11 +113,12 @@ class LocalRangeWriter:
         source.finish(self.stop_if_superseded)
 
     def sync(self) -> None:
-        """Make what was written durable, in the file that has the name, and in no removed one."""
+        """Sync what was written; raises `BytesLost` if the file was removed."""
         self._has_lost_bytes = True
         if self._durability is Durability.CHUNK:
             with stage(Stage.SYNC):
-                os.fdatasync(self._descriptor)  # After one that failed, the next one tells nothing.
+                # After one that failed, the next may succeed without the lost data.
+                os.fdatasync(self._descriptor)
         self.stop_if_removed()
         self._has_lost_bytes = False
 
@@ -127,14 +128,14 @@ class LocalRangeWriter:
             raise WriterSuperseded("A newer request writes the same bytes.")
 
     def stop_if_removed(self) -> None:
-        """Raise `BytesLost` once the file has no name any more, as its upload has ended."""
+        """Raise `BytesLost` if the file was removed because its upload has ended."""
         if os.fstat(self._descriptor).st_nlink == 0:
             self._has_lost_bytes = True
             raise BytesLost("the file was removed while it was written")
 
 
 class _Flow:
-    """Follows one copy, and keeps its bytes going to the disk behind it."""
+    """Follows one copy and writes its bytes to the disk as it goes."""
 
     def __init__(
         self,
@@ -178,9 +179,9 @@ class _Flow:
 
 
 class Writeback:
-    """Lets the kernel begin writing what a copy has left behind; nothing where not `is_wanted`.
+    """Makes the kernel start writing what has been copied, if `is_wanted`.
 
-    There is then little left to wait for at the end.
+    Little is then left to wait for at the end.
     """
 
     def __init__(self, descriptor: int, start: int, *, is_wanted: bool) -> None:
@@ -189,21 +190,21 @@ class Writeback:
         self._is_wanted = is_wanted
 
     def follow(self, position: int) -> None:
-        """The copy has come to `position`."""
+        """The copy has reached `position`."""
         if position - self._begun_to >= WRITEBACK_BYTES:
             self.catch_up(position)
 
     def catch_up(self, position: int) -> None:
-        """Nothing more comes for a while: begin with all up to `position`."""
+        """Nothing more comes for a while: start writing everything up to `position`."""
         if self._is_wanted and position > self._begun_to:
             begin_writeback(self._descriptor, self._begun_to, position - self._begun_to)
         self._begun_to = position
 
 
 def begin_writeback(descriptor: int, start: int, length: int) -> None:
-    """Begin to write `length` bytes from `start` to the disk, and return.
+    """Start to write `length` bytes from `start` to the disk, without waiting.
 
-    A hint: it promises nothing, and its errors are those that fdatasync reports again.
+    A hint that guarantees nothing; fdatasync reports its errors again.
     """
     if _sync_file_range is not None:
         _sync_file_range(descriptor, start, length, _SYNC_FILE_RANGE_WRITE)
@@ -212,7 +213,7 @@ def begin_writeback(descriptor: int, start: int, length: int) -> None:
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
     try:
         found = ctypes.CDLL(None).sync_file_range
-    except (OSError, AttributeError):  # A C library without it, such as musl's.
+    except (OSError, AttributeError):  # Not in every C library: musl's has none.
         return None
     found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     return found

@@ -1,4 +1,4 @@
-"""Files that are still being received: their room, their writers, their way to the disk."""
+"""Files that are still being received: reserving space, writing, syncing."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from app.storage.local.range_lock import lock_range, wait_for_range
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
 
 WRITER_ENDS_SECONDS = 0.3
-"""A request whose client has gone reads what the network still holds, and ends, well within it."""
+"""Enough for a request whose client has gone to read what the network still holds, and end."""
 
 TAKE_OVER_SECONDS = 2.0
-"""A request that is told to stop looks at least twice a second, and then makes durable what it
-has."""
+"""Enough for a request to notice a takeover, which it checks for at least twice a second, and to
+sync what it has."""
 
 SYNCS_AT_ONCE = 8
-"""Files of one group made durable side by side."""
+"""Files of one group that are synced in parallel."""
 
 
 class LocalStaging:
-    """`Staging` in a folder; where the library is on another disk, with room reserved there."""
+    """`Staging` in a folder; reserves space in the library too if that is on another disk."""
 
     def __init__(
         self, folder: Folder, library: Folder, durability: Durability, checkpoints: Checkpoints
@@ -43,7 +43,7 @@ class LocalStaging:
         self._syncing = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
 
     def reserve(self, key: str, length: int) -> None:
-        """Allocate the blocks of a file, so that later writes find their room."""
+        """Allocate the blocks of a file, so that later writes cannot run out of space."""
         had_room = self.folder.has(key)
         try:
             with disk_errors():
@@ -52,7 +52,7 @@ class LocalStaging:
                     self._library.allocate(incoming_name(key), length)
                 if self._durability is Durability.CHUNK:
                     self.folder.sync()
-            if self._library.has(key):  # Published by another who was faster.
+            if self._library.has(key):  # Published meanwhile by another request.
                 self.remove(key)
         except BaseException:
             if not had_room:  # Otherwise there may be bytes in it.
@@ -60,7 +60,7 @@ class LocalStaging:
             raise
 
     def enlarge(self, key: str, length: int) -> None:
-        """Allocate more blocks for a file that is there."""
+        """Allocate more blocks for an existing file."""
         with self.opened(key) as descriptor, disk_errors():
             self.folder.allocate_open(descriptor, length)
             if not self._is_on_disk_of_library:
@@ -68,7 +68,7 @@ class LocalStaging:
 
     @contextmanager
     def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[LocalRangeWriter]:
-        """Lock a range of the file, and write it while the context lasts."""
+        """Lock a range of the file for writing while the context lasts."""
         with self.opened(key) as descriptor:
             lock_range(descriptor, span)
             yield LocalRangeWriter(
@@ -87,13 +87,13 @@ class LocalStaging:
             try:
                 lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)
             except WriterSuperseded:
-                # Mostly by another request that waits like this one: it ends the older writer for
-                # both. A newer writer need not be waited for to its end.
+                # Usually by a request that waits like this one; it stops the older writer for both.
+                # There is no need to wait for the end of a newer writer.
                 with without_slot():
                     wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
-        """Write a new file, of whatever length, without locks; its length."""
+        """Write a new file of unknown length, without locks; returns its length."""
         self.folder.require_room(0)
         with self.opened(key, os.O_RDWR | os.O_CREAT) as descriptor, disk_errors():
             copy = FileCopy(descriptor, ByteRange(0, limit), limits)
@@ -106,12 +106,12 @@ class LocalStaging:
                 writeback.follow(copy.position)
 
             copy.run(source, watch)
-            os.ftruncate(descriptor, copy.position)  # Room reserved for more is given back.
+            os.ftruncate(descriptor, copy.position)  # Frees space reserved for more.
             writeback.catch_up(copy.position)
             return copy.position
 
     def sync(self, keys: Sequence[str]) -> None:
-        """Make files durable side by side: they share the disk's waits, as far as it can."""
+        """Sync files in parallel, so that they share the waits for the disk."""
         if self._durability is not Durability.NONE:
             with stage(Stage.SYNC):
                 for _ in self._syncing.map(self._sync_one, keys):
@@ -124,14 +124,14 @@ class LocalStaging:
     def remove(self, key: str) -> None:
         """Remove a file and its room in the library.
 
-        The file goes last: by it housekeeping finds what a crash leaves behind.
+        The file is removed last: through it, housekeeping finds what a crash leaves behind.
         """
         with disk_errors():
             self._library.remove(incoming_name(key))
             self.folder.remove(key)
 
     def descriptor(self, key: str, flags: int) -> int:
-        """A descriptor of the file; raises `BytesLost` where it is not there."""
+        """A descriptor of the file; raises `BytesLost` if it does not exist."""
         with disk_errors():
             try:
                 return self.folder.open(key, flags)
@@ -157,5 +157,5 @@ class LocalStaging:
 
 
 def incoming_name(key: str) -> str:
-    """What a file is called in the library while it is not complete there."""
+    """The name of a file in the library while it is incomplete there."""
     return f".{key}.incoming"
