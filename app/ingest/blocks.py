@@ -13,7 +13,7 @@ ones memory."""
 SMALL_BLOCK_BYTES = 64 * 1024
 
 MOST_BLOCKS = 16
-"""So many requests of a process get a block at once; any further one gets a small block."""
+"""At most this many requests of a process hold a block at once; others get a small block."""
 
 KEPT_BLOCKS = 4
 KEPT_SMALL_BLOCKS = 16
@@ -23,8 +23,8 @@ KEPT_SMALL_BLOCKS = 16
 class BlockPool:
     """Blocks of one size, of which a few are kept: fresh memory costs a page fault every 4 KiB.
 
-    Of a fresh map only what is filled takes memory, where a bytearray takes all of it at once: of
-    a spliced body, what came with the headers. The map ends with the last reference to it.
+    A fresh map takes only as much memory as is filled, whereas a bytearray takes all of it at
+    once. A spliced body fills only what came with the headers.
     """
 
     def __init__(self, size: int, *, kept: int) -> None:
@@ -33,15 +33,15 @@ class BlockPool:
         self._kept = deque[memoryview]()
 
     def take(self) -> memoryview:
-        """A block, the one that was used last if there is one."""
+        """A block, preferably the one used last."""
         try:
             return self._kept.pop()
         except IndexError:
-            # Private: a shared one, as is the default, would be one memory for forked processes.
+            # Private: by default, forked processes would share the memory of the map.
             return memoryview(mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE))
 
     def give_back(self, block: memoryview) -> None:
-        """Keep it for the next, unless there are enough."""
+        """Keep it for the next request, unless enough are kept."""
         if len(self._kept) < self._most_kept:
             self._kept.append(block)
 
@@ -56,8 +56,8 @@ _small_blocks = BlockPool(SMALL_BLOCK_BYTES, kept=KEPT_SMALL_BLOCKS)
 class borrowed_block:  # noqa: N801 - reads as the statement it is used in
     """A block of at most `wanted` bytes, for as long as the context lasts.
 
-    It has `BLOCK_BYTES`, or `SMALL_BLOCK_BYTES` where many requests have one, if so many are
-    wanted; None wants all there is.
+    It has at most `BLOCK_BYTES`, or `SMALL_BLOCK_BYTES` while many requests hold one; with None it
+    is as large as possible.
     """
 
     __slots__ = ("_block", "_is_small", "_pool", "_wanted")

@@ -1,4 +1,4 @@
-"""Checksums of the bytes that pass: hashlib's algorithms, and CRC-32."""
+"""Checksums of bytes as they pass: hashlib's algorithms, and CRC-32."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from app.domain.errors import StorageFailed
 from app.request.stages import Stage, stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
-"""What `new_checksum` knows. The weak ones detect damage in transit, which is all they are for."""
+"""What `new_checksum` knows. The weak ones are only for detecting damage in transit."""
 
 
 READ_BYTES = 1024 * 1024
 
 
 class FileTooShort(StorageFailed):
-    """A file on the disk ends before the length it is known to have."""
+    """A file on the disk is shorter than its known length."""
 
 
 class Checksum(Protocol):

@@ -1,7 +1,7 @@
 """Decodes the chunked transfer coding (RFC 9112, section 7.1), without input or output.
 
-Strict where two readers could see two different requests: a line ends with CRLF and nothing else,
-a size is hexadecimal digits and nothing else.
+Strict wherever two readers could see two different requests: a line must end with CRLF, and a size
+must be hexadecimal digits only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_LINE_BYTES = 8190
 MAX_TRAILER_BYTES = 64 * 1024
 """Longest trailer section. A body beyond either limit is refused."""
 
-# The size, and extensions, which nobody uses and which may hold no control character.
+# The size, and extensions, which nobody uses; they may not contain control characters.
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 
 
@@ -30,14 +30,14 @@ class _Expected(Enum):
 
 
 class ChunkedDecoder:
-    """Tells what the next bytes from the connection are.
+    """Says what the next bytes from the connection are.
 
-    What precedes the payload is given to `feed`. While `data_left` is above 0 payload comes
-    next: first what `take` has of it, then bytes that need not pass through here but must be
-    counted with `passed`.
+    `feed` it everything up to the payload. While `data_left` is above 0, payload comes next: first
+    what `take` returns, then bytes that need not pass through here but must be counted with
+    `passed`.
 
-    After a malformed body every further call raises `MalformedBody` too: nobody can tell any more
-    where that body ends, and what follows it must not be taken for another request.
+    After a malformed body every further call raises `MalformedBody` too: the end of that body is
+    unknown, and what follows must not be taken for another request.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class ChunkedDecoder:
         self._fault: str | None = None
 
     def require_intact(self) -> None:
-        """Raise `MalformedBody` if the body has proved malformed before."""
+        """Raise `MalformedBody` if the body was found malformed before."""
         if self._fault is not None:
             raise MalformedBody(self._fault)
 
@@ -59,17 +59,17 @@ class ChunkedDecoder:
 
     @property
     def leftover(self) -> bytes:
-        """What was fed and not taken: behind the end of the body, the next request."""
+        """What was fed and not taken: after the end of the body, the next request."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes) -> None:
-        """Bytes from the connection; raises `MalformedBody`."""
+        """Decode bytes from the connection; raises `MalformedBody`."""
         self.require_intact()
         self._buffer += data
         self._advance()
 
     def take(self, wanted: memoryview) -> int:
-        """Move payload that was fed into `wanted`; how many bytes that were."""
+        """Move payload that was fed into `wanted`; returns how many bytes."""
         self.require_intact()
         count = min(len(wanted), self.data_left, len(self._buffer))
         wanted[:count] = self._buffer[:count]
@@ -78,7 +78,7 @@ class ChunkedDecoder:
         return count
 
     def passed(self, count: int) -> None:
-        """So many bytes of payload were taken."""
+        """Count bytes of payload that were taken."""
         self.data_left -= count
         if self._expected is _Expected.DATA and not self.data_left:
             self._expected = _Expected.END_OF_DATA
@@ -93,7 +93,7 @@ class ChunkedDecoder:
             raise
 
     def _step(self) -> bool:
-        """Take one thing from the buffer; whether it was there and more may follow."""
+        """Parse one element in the buffer; whether it was complete and another may follow."""
         if self._expected is _Expected.SIZE:
             return self._take_size()
         if self._expected is _Expected.END_OF_DATA:

@@ -1,4 +1,4 @@
-"""Reads from a client's socket, and lets other requests run while it waits."""
+"""Reads from a client's socket and lets other requests run while it waits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from app.request.stages import Stage, stage
 
 WAIT_BYTES = 1024 * 1024
 """A thread is not woken for less, unless it wants less or a tick is over. A client on a slow line
-sends a packet or two at a time; each would cost what a full block costs. 20 MiB over loopback took
-0.93 of the CPU time that waiting for 256 KiB took, and 20 MB over 100 ms 0.72. Where a receive
-buffer (`tcp_rmem`) cannot grow beyond 1 MiB, lines of 40 ms lose a third of their rate; with 6 MiB,
-Linux's default, they lose nothing."""
+sends a packet or two at a time, and each would cost as much as a full block. Compared with waiting
+for 256 KiB, 20 MiB over loopback took 0.93 of the CPU time, and 20 MB over 100 ms 0.72. If a
+receive buffer (`tcp_rmem`) cannot grow beyond 1 MiB, lines of 40 ms lose a third of their rate;
+with 6 MiB, Linux's default, they lose nothing."""
 
 _TICK_MILLISECONDS = int(IDLE_TICK_SECONDS * 1000)
 
 
 class ClientSocket:
-    """A blocking socket that is only read once there is something to read.
+    """A blocking socket that is read only when there is something to read.
 
     The socket stays blocking: settimeout() would make its descriptor non-blocking, which rules
     out splice(). A blocking recv() would wait for as many bytes as poll() was asked to.

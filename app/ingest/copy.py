@@ -15,17 +15,17 @@ from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
 from app.request.stages import Stage, stage
 
 BLOCK_SECONDS = 1.0
-"""A block that a slow client has not filled after this time is written as it is."""
+"""If a slow client has not filled a block after this time, it is written as it is."""
 
 GRACE_SECONDS = 10.0
-"""The minimum rate does not apply to the first seconds, where a slow start is normal."""
+"""The minimum rate does not apply to the first seconds: a slow start is normal."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
     """How long a thread waits for a client. Beyond either limit the copy raises `BodyStalled`.
 
-    `clock` returns seconds, and never goes back.
+    `clock` returns seconds and never goes back.
     """
 
     idle_seconds: float
@@ -62,8 +62,8 @@ class Pace:
 class FileCopy:
     """Writes the next bytes of a source to a range of an open file.
 
-    Whatever ends the copy early (an error of the network, a limit, `watch` raising), the bytes
-    that had arrived are in the file first, and `position` is exactly where they end.
+    Whatever ends the copy early (a network error, a limit, `watch` raising), the bytes that had
+    arrived are written to the file first, and `position` is exactly where they end.
     """
 
     def __init__(self, descriptor: int, span: ByteRange, limits: BodyLimits) -> None:
@@ -74,7 +74,7 @@ class FileCopy:
         self._splicing: SpliceSource | None = None
 
     def run(self, source: BodySource, watch: Watch) -> None:
-        """Copy until the range is full or the source ends; raises what either or `watch` raises."""
+        """Copy until the range is full or the source ends; raises what either argument raises."""
         pace = Pace(self._limits)
         self._splicing = source if isinstance(source, SpliceSource) else None
         has_ended = False
@@ -86,9 +86,9 @@ class FileCopy:
             watch()
 
     def _splice_some(self, source: SpliceSource, pace: Pace) -> bool:
-        """Move what comes within a tick, up to a pipe full of it; whether the source has ended.
+        """Move what arrives within a tick, at most a pipeful; whether the source has ended.
 
-        Without a useful pipe nothing moves, and bytes are copied from then on.
+        Without a useful pipe nothing is moved, and from then on bytes are copied.
         """
         if not source.wait(self._end - self.position):
             pace.saw(0)
@@ -134,7 +134,7 @@ class FileCopy:
 def discard(
     source: BodySource, *, limits: BodyLimits, watch: Watch, count: int | None = None
 ) -> int:
-    """Read the next `count` bytes of `source`, or all of them, and drop them; how many it had."""
+    """Read and drop the next `count` bytes of `source`, or all; returns how many there were."""
     pace = Pace(limits)
     dropped = 0
     with borrowed_block(count) as buffer:

@@ -20,12 +20,12 @@ from app.ingest.source import FEW_BYTES, BodySource, Watch, no_watch
 from app.ingest.splice import SpliceSource
 
 FIELDS_READ_BYTES = FEW_BYTES
-"""One read between payloads. It waits for no more than the fields that have arrived. Bytes that it
-reads of a payload of known length are copied three times, the rest once."""
+"""Size of a read between payloads; small, so that it returns as soon as the fields have arrived.
+Payload of known length that it happens to read is copied three times, the rest once."""
 
 READ_BYTES = 256 * 1024
-"""One read while scanning a payload. A payload of known length is read in larger blocks, by the
-code that copies it."""
+"""Size of a read while scanning a payload. Payloads of known length are read in larger blocks, by
+the code that copies them."""
 
 
 class FormReader:
@@ -41,11 +41,11 @@ class FormReader:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes of the body that have not been read, where their number is known."""
+        """Bytes of the body that have not been read, if that is known."""
         return self._body.remaining
 
     def parts(self) -> Iterator[Field | FilePart]:
-        """Fields with their values, and files; bytes of a file that were not read are skipped."""
+        """Fields with their values, and files; whatever is not read of a file is skipped."""
         while not isinstance(event := self._next_event(), End):
             if isinstance(event, Field):
                 yield event
@@ -56,7 +56,7 @@ class FormReader:
         discard(self._body, limits=self._limits, watch=no_watch)
 
     def next_event(self) -> Event:
-        """The scanner's next event, or NEED_DATA where one read was not enough for it."""
+        """The scanner's next event, or NEED_DATA if one read was not enough."""
         event = self._scan()
         if event is NEED_DATA:
             self._read()
@@ -64,7 +64,7 @@ class FormReader:
         return event
 
     def take_payload(self, length: int) -> _ExactPayload:
-        """The next `length` bytes past the scanner; `ChunkMismatch` if the body has fewer."""
+        """The next `length` bytes, bypassing the scanner; `ChunkMismatch` if the body has fewer."""
         head = self._scanner.take_payload(length)
         remaining = self._body.remaining
         if remaining is None:
@@ -80,7 +80,7 @@ class FormReader:
         return _ScannedPayload(self)
 
     def end_payload(self, watch: Watch) -> None:
-        """Demand the delimiter that ends a file part; raises `MalformedBody`."""
+        """Read the delimiter that ends a file part; raises `MalformedBody` if it is missing."""
         if not isinstance(self._next_event(watch), FileEnd):
             raise MalformedBody("The file part does not end where it should.")
 
@@ -110,7 +110,7 @@ class FormReader:
 
 
 class FilePart:
-    """A file in a form, to be read from one of its two sources; what is not is passed over."""
+    """A file in a form, read by one of two sources; unread bytes are skipped."""
 
     def __init__(self, reader: FormReader, begin: FileBegin) -> None:
         self._reader = reader
@@ -119,7 +119,7 @@ class FilePart:
         self._exact: _ExactPayload | None = None
 
     def exactly(self, length: int) -> BodySource:
-        """The payload, of a length the fields have told; nothing in it is looked at."""
+        """The payload, of a length given by the fields; it is not scanned."""
         self._exact = self._reader.take_payload(length)
         return self._exact
 
@@ -128,17 +128,17 @@ class FilePart:
         return self._reader.scan_payload()
 
     def pass_over(self, limits: BodyLimits) -> None:
-        """Read what was not taken of a payload of told length; the scanner does so for others."""
+        """Skip the rest of a payload of given length; the scanner skips the others."""
         if self._exact is not None and not self._exact.has_ended:
             discard(self._exact, limits=limits, watch=no_watch)
             self._exact.finish()
 
 
 class _ExactPayload(SpliceSource):
-    """A payload of told length.
+    """A payload whose length the fields gave.
 
-    Where the body is longer than this file and the closing delimiter, the length told may be
-    wrong for all one knows: then nothing of it may be kept before the delimiter has been seen.
+    If the body is longer than this file and the closing delimiter, that length may be wrong: then
+    nothing may be kept before the delimiter has been seen.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Streaming scanner for multipart/form-data: bytes go in, events come out, no I/O.
 
-Small fields become values; file payloads pass through as slices of what was received, or past
-the scanner altogether where their length is known (`MultipartScanner.take_payload`).
+Small fields become values; file payloads pass through as slices of what was received, or bypass
+the scanner altogether if their length is known (`MultipartScanner.take_payload`).
 Sources: RFC 7578 (form-data), RFC 2046 section 5.1 (delimiters), HTML (how names are escaped).
 """
 
@@ -23,7 +23,7 @@ MAX_FIELD_BYTES = 64 * 1024  # of one value
 MAX_FIELDS = 1000  # in one body; files are not counted, the caller sees each one begin
 MAX_ALL_FIELDS_BYTES = 1024 * 1024  # names and values of one body: callers keep them in memory
 
-# A file that has a name brings so much more of both, for the fields in front of it.
+# Added to both limits for each named file, for the fields before it.
 FIELDS_OF_A_FILE = 2
 FIELD_BYTES_OF_A_FILE = 1024
 
@@ -109,11 +109,11 @@ class MultipartScanner:
         self._reader.feed(data)
 
     def receive_end(self) -> None:
-        """Tell that the transport has ended and nothing more will be fed."""
+        """Note that the transport has ended: nothing more will be fed."""
         self._is_transport_ended = True
 
     def next_event(self) -> Event:
-        """The next event; an End repeats for ever, and so does a MalformedBody."""
+        """The next event; an End repeats forever, and so does a MalformedBody."""
         try:
             while (event := self._step()) is None:
                 pass
@@ -125,7 +125,7 @@ class MultipartScanner:
         return event
 
     def take_payload(self, length: int) -> memoryview:
-        """After FileBegin: take `length` payload bytes past the scanner, whatever they contain.
+        """After FileBegin: let `length` payload bytes bypass the scanner, whatever they contain.
 
         Returns those that were received already. The caller reads the rest, exactly
         `length - len(taken)` bytes, from the transport itself, then feeds what comes after. The

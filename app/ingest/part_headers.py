@@ -10,10 +10,10 @@ from urllib.parse import unquote
 from app.domain.errors import MalformedBody
 
 KEPT_HEADERS = 128
-"""The chunks of an upload have the same fields: to parse those of one part takes 15 us."""
+"""Cached, because all chunks of an upload have the same fields: parsing one part takes 15 us."""
 
 _TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-# Chromium escapes no backslash: where one stands before the very last quote, it ends a file name.
+# Chromium does not escape backslashes: one before the very last quote ends a file name.
 _QUOTED = r'"(?:[^"\\]|\\(?!"\Z).|\\(?="\Z))*"'
 _PARAMETER = re.compile(rf'[ \t]*;[ \t]*({_TCHARS})=({_QUOTED}|[^";\s]+)[ \t]*')
 _HEADER_LINE = re.compile(rf"({_TCHARS}):([^\x00-\x08\x0a-\x1f\x7f]*)")
@@ -25,7 +25,7 @@ _EXTENDED_CHARSETS = frozenset({"utf-8", "iso-8859-1"})
 
 @dataclass(frozen=True, slots=True)
 class PartHeaders:
-    """What the headers of a part say; `filename` is None for a part that is not a file."""
+    """The headers of a part; `filename` is None unless the part is a file."""
 
     name: str
     filename: str | None
@@ -82,7 +82,7 @@ def _parse_lines(lines: list[str]) -> dict[str, str]:
 
 
 def _choose_filename(parameters: dict[str, str]) -> str | None:
-    # RFC 7578 forbids filename*, yet clients send it, and then it is the more exact of the two.
+    # RFC 7578 forbids filename*, but clients send it, and it is then more exact than filename.
     if "filename*" in parameters:
         return _refuse_control(_decode_extended(parameters["filename*"]))
     if "filename" in parameters:
@@ -95,7 +95,7 @@ def _unquote(value: str) -> str:
 
 
 def _unescape_name(value: str) -> str:
-    # Browsers also escape CR and LF, as %0D and %0A: left so, as no name may hold the real ones.
+    # Browsers also escape CR and LF as %0D and %0A; they stay so, as no name may contain them.
     return _refuse_control(value.replace("%22", '"'))
 
 

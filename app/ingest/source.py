@@ -16,16 +16,16 @@ from app.ingest.checksum import ALGORITHMS, new_checksum
 from app.request.stages import Stage, note_arrival, stage
 
 IDLE_TICK_SECONDS = 0.5
-"""A source that waits for the client returns at least this often, so that its reader can stop:
-time limits and takeover requests are checked this often."""
+"""A source that waits for the client returns at least this often, so that its reader can check time
+limits and takeover requests."""
 
 
 SOURCE_KEY = "sluice.body"
 """Key of the request body's source in the WSGI environment, once it is open."""
 
 FEW_BYTES = 8 * 1024
-"""A reader that asks for no more gets what has arrived. For more it may wait, a tick at most, until
-all of it has: it is not woken for every packet."""
+"""A read of at most this size returns what has arrived. A larger one waits for all of it, a tick at
+most, so as not to be woken for every packet."""
 
 
 Watch = Callable[[], None]
@@ -47,44 +47,44 @@ class Readable(Protocol):
 class BodySource(Protocol):
     """A stream of bytes.
 
-    The reader calls `readinto` until it has taken `remaining` bytes (or, where their number is
-    not known, until it returns 0), then `finish` once, and only then says to anyone that the
-    bytes have arrived.
+    The reader calls `readinto` until it has taken `remaining` bytes (or, if their number is not
+    known, until it returns 0), then `finish` once, and only then reports that the bytes have
+    arrived.
     """
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, where the request has told."""
+        """Bytes still to come, or None if the request does not say."""
         ...
 
     @property
     def is_verified_at_end(self) -> bool:
-        """Whether `finish` may yet find the bytes wrong, so that none may be kept before."""
+        """Whether `finish` may still find the bytes wrong, so that none may be kept before it."""
         ...
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Fill a part of `buffer`; bytes taken, 0 at the end, None after a tick without any.
 
-        Raises `BodyTruncated` where the connection ends early and `BodyStalled` where the
-        transport itself gave up waiting.
+        Raises `BodyTruncated` if the connection ends early, and `BodyStalled` if the transport
+        itself gave up waiting.
         """
         ...
 
     def finish(self, watch: Watch = no_watch, /) -> None:
-        """Check what follows the bytes or sums them up; raises a `MalformedBody` or the like.
+        """Check what follows the bytes, and their digest; raises `MalformedBody` or the like.
 
-        `watch` is called after every tick that it waits for the client.
+        `watch` is called after every tick of waiting for the client.
         """
         ...
 
 
 class StreamSource:
-    """A body read through a file object, such as `wsgi.input`, which may block as it likes.
+    """A body read through a file object, such as `wsgi.input`, which may block.
 
-    The fall-back for servers, transports and encodings whose socket cannot be taken over. It
-    waits only as long as the transport underneath does; there are no ticks while it does so.
-    With `remaining` None the stream ends where its encoding says. `must_end` is for a stream whose
-    encoding says so too: anything beyond `remaining` is then a mismatch.
+    The fallback for servers, transports and encodings whose socket cannot be taken over. It waits
+    as long as the transport does, without ticks. With `remaining` None the stream ends where its
+    encoding says. `must_end` is for a stream that has both: anything beyond `remaining` is then a
+    mismatch.
     """
 
     is_verified_at_end = False
@@ -116,7 +116,7 @@ class StreamSource:
         return len(data)
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """Raise `ChunkMismatch` where the body goes on beyond what was taken."""
+        """Raise `ChunkMismatch` if the body continues after what was taken."""
         if self._must_end and read_from_stream(self._stream, 1):
             raise ChunkMismatch("The body is longer than it should be.")
 
@@ -137,9 +137,9 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
 
 
 class AllOrNothing:
-    """A source of which nothing is recorded unless all of it arrives.
+    """A source that is recorded whole or not at all.
 
-    For clients that would take an offset inside a chunk for the end of it.
+    For clients that would take an offset inside a chunk for the end of the chunk.
     """
 
     is_verified_at_end = True
@@ -210,9 +210,9 @@ class DigestSource(HashingSource):
 
 
 class TrailingDigestSource:
-    """A source whose bytes must have a digest that is known only after them.
+    """A source whose bytes must have a digest that arrives after them.
 
-    So is the algorithm: the bytes are hashed with each of them.
+    So does the algorithm: the bytes are hashed with every one.
     """
 
     is_verified_at_end = True

@@ -1,7 +1,7 @@
 """Moves bytes from a socket to a file without bringing them into the program.
 
 splice() needs a pipe between the two. On loopback with two shared cores it costs 0.31 CPU seconds
-a GB where recv_into() and pwrite() cost 0.51 (medians of seven interleaved runs of 840 MB).
+per GB; recv_into() and pwrite() cost 0.51 (medians of seven interleaved runs of 840 MB).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import TracebackType
 from app.request.stages import Stage, stage
 
 PIPE_BYTES = 1024 * 1024
-"""What the pipe is asked to hold: the most an ordinary user may have by default."""
+"""Requested size of the pipe: the most an ordinary user may have by default."""
 
 USEFUL_PIPE_BYTES = 256 * 1024
 """A user over the quota of pipe memory gets pipes of a page or two: slower than copying."""
@@ -26,18 +26,18 @@ USEFUL_PIPE_BYTES = 256 * 1024
 class SpliceSource(ABC):
     """Capability of a source: it can move its bytes into a pipe.
 
-    A base class: to ask a source whether it has the shape of a protocol takes 20 us.
+    A base class, because isinstance() with a protocol takes 20 us.
     """
 
     @property
     @abstractmethod
     def can_splice(self) -> bool:
-        """Whether no bytes wait in the program, to be taken with `readinto` first."""
+        """False while bytes in the program must be taken with `readinto` first."""
         ...
 
     @abstractmethod
     def wait(self, count: int) -> bool:
-        """Whether bytes, or the end, have come; False after a tick without any.
+        """Whether bytes, or the end, have arrived; False after a tick without any.
 
         `count` is how many the caller still wants.
         """
@@ -45,7 +45,7 @@ class SpliceSource(ABC):
 
     @abstractmethod
     def splice_into(self, pipe: int, count: int) -> int:
-        """Once they have: at most `count` bytes into an empty pipe; 0 at the end.
+        """After `wait`: move at most `count` bytes into an empty pipe; 0 at the end.
 
         Raises as `readinto` does.
         """
@@ -69,7 +69,7 @@ class Pipe:
                 position += moved
 
     def close(self) -> None:
-        """Give it back to the system, with whatever is in it."""
+        """Close both ends and drop whatever is in the pipe."""
         os.close(self.reader)
         os.close(self.writer)
 
@@ -83,7 +83,7 @@ _idle: deque[Pipe] = deque()
 
 
 class empty_pipe:  # noqa: N801 - reads as the statement it is used in
-    """A pipe to be left empty. After an error it is closed: leftovers would head another body."""
+    """A pipe to be left empty. After an error it is closed: another body would get leftovers."""
 
     __slots__ = ("_idle", "_pipe", "_size")
 
@@ -104,7 +104,7 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A small one is not kept: the next body would get it, whatever others there are.
+        # A small one is not kept: the next body would get it, even if others are free.
         is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
         if is_useful and len(self._idle) < KEPT_PIPES:
             self._idle.append(self._pipe)

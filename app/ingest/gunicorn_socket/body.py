@@ -12,7 +12,7 @@ from app.request.stages import note_arrival
 
 
 class GunicornSocketSource(SpliceSource):
-    """The rest of a request body, taken from the connection's own socket."""
+    """The rest of a request body, read from the connection's own socket."""
 
     is_verified_at_end = False
 

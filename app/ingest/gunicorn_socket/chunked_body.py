@@ -12,7 +12,7 @@ from app.ingest.source import IDLE_TICK_SECONDS, Watch, no_watch
 from app.request.stages import note_arrival
 
 FRAMING_BYTES = 8192
-"""Size of one read where the next line of the chunked coding is expected."""
+"""Size of a read when the next line of the chunked coding is expected."""
 
 END_SECONDS = 10.0
 """How long the end of a chunked body may take after its last byte."""
@@ -21,8 +21,8 @@ END_SECONDS = 10.0
 class GunicornChunkedSource:
     """A chunked request body, read from the connection's own socket.
 
-    Through gunicorn's reader a silent client could not be told from a slow one, and what arrived
-    before a connection broke would be lost.
+    gunicorn's reader cannot tell a silent client from a slow one, and loses what arrived before
+    a connection broke.
     """
 
     is_verified_at_end = False
@@ -37,11 +37,11 @@ class GunicornChunkedSource:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, where another header tells."""
+        """Bytes still to come, if another header says so."""
         return self._remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Payload that came along with the coding's lines first, then one `recv_into`."""
+        """Payload that was read along with the coding's lines first, then one `recv_into`."""
         wanted = buffer if self._remaining is None else buffer[: self._remaining]
         if not wanted:
             return 0
@@ -53,7 +53,7 @@ class GunicornChunkedSource:
         return self._take(wanted)
 
     def finish(self, watch: Watch = no_watch, /) -> None:
-        """Read the end of the coding; raises `ChunkMismatch` where more bytes come instead."""
+        """Read the end of the coding; raises `ChunkMismatch` if more bytes come instead."""
         self._remaining, probe, waited = None, memoryview(bytearray(1)), 0.0
         while (count := self.readinto(probe)) != 0:
             if count:
@@ -64,7 +64,7 @@ class GunicornChunkedSource:
                 raise BodyStalled("The end of the body did not arrive.")
 
     def _feed(self) -> bool:
-        """Hand the decoder what comes next; False after a tick without anything."""
+        """Feed the decoder what comes next; False after a tick without anything."""
         self._decoder.require_intact()
         data, self._head = self._head, b""
         if not data:

@@ -29,7 +29,7 @@ _DRAIN_LIMITS = BodyLimits(idle_seconds=1.0, minimum_bytes_per_second=0.0)
 def timed_input(environ: dict[str, Any], stream: Readable, idle_seconds: float) -> Readable:
     """`stream`, read from `wsgi.input`, so that over TLS it raises `TimeoutError` when idle.
 
-    A TLS socket that blocks overlooks the time-out it has from its listener, and waits for ever.
+    A blocking TLS socket ignores the timeout inherited from its listener, and waits forever.
     """
     connection = environ.get("gunicorn.socket")
     if not isinstance(connection, ssl.SSLSocket) or environ.get("HTTP_VERSION") == "2":
@@ -55,8 +55,8 @@ class _TimedStream:
 def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str]) -> bool:
     """Send an interim response (RFC 9110, section 15.2) now; whether it was sent.
 
-    None is sent to clients of HTTP/1.0, which do not know them, over HTTP/2, where many requests
-    share the socket, and to a client that does not read, which would block its own upload.
+    None is sent to HTTP/1.0 clients, which do not know them, over HTTP/2, where many requests share
+    the socket, or to a client that does not read, which would block its own upload.
     gunicorn has answered `Expect: 100-continue` before the application runs, so 100 comes first.
     """
     connection = environ.get("gunicorn.socket")
@@ -77,7 +77,7 @@ def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str
 
 
 def _has_room(connection: socket.socket) -> bool:
-    """Whether a third of the send buffer is free, as poll() has it for TCP."""
+    """Whether a third of the send buffer is free, which is when poll() reports TCP as writable."""
     poll = select.poll()
     poll.register(connection, select.POLLOUT)
     return any(event == select.POLLOUT for _, event in poll.poll(0))
@@ -86,8 +86,8 @@ def _has_room(connection: socket.socket) -> bool:
 def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
     """Give up on a client that reads no byte of the response for this long.
 
-    gunicorn itself would wait for ever, one thread a client. It makes the socket blocking again
-    before the next request.
+    gunicorn itself would wait forever, with one thread per client. It makes the socket blocking
+    again before the next request.
     """
     connection = environ.get("gunicorn.socket")
     if type(connection) is socket.socket:
@@ -97,11 +97,11 @@ def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
 def drain_or_close(environ: dict[str, Any], start_response: Any) -> None:
     """Read a short rest of the request's body, or make the answer say `Connection: close`.
 
-    To be called between the application and the first byte of its answer. gunicorn 27 writes
-    `Connection: keep-alive` whatever is left of the body, and looks only after the answer: it reads
-    at most 64 KiB, closes a connection it has just promised to keep, and answers a body that proves
-    malformed a second time, with 400. RFC 9112, section 9.6: a client that is not told sends its
-    next request into a connection that is being closed.
+    Call this between the application and the first byte of its answer. gunicorn 27 writes
+    `Connection: keep-alive` whatever is left of the body, and checks only after the answer: it
+    reads at most 64 KiB, closes a connection it has just promised to keep, and sends a second
+    answer, 400, to a body that proves malformed. RFC 9112, section 9.6: a client that is not told
+    sends its next request into a connection that is being closed.
     """
     if "gunicorn.socket" not in environ:
         _drain_elsewhere(environ)
