@@ -1,5 +1,5 @@
 """The facts about uploads, in a database. Imports `domain`, and `request` for its stages.
 
-Start with `uploads.py`, whose calls the use cases make. `statements.py` has the SQL of every chunk,
-`engine.py` the connections and transactions, `group_commit.py` what makes many writers share one.
+Start with `uploads.py`, which the use cases call. `statements.py` has the SQL that runs for every
+chunk, `engine.py` connections and transactions, `group_commit.py` lets many writers share one.
 """

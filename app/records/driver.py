@@ -1,6 +1,6 @@
-"""Runs the statements of a chunk, compiled once, on the database's own driver.
+"""Runs the statements of a chunk, compiled once, directly on the database driver.
 
-A second path beside SQLAlchemy's `execute`, for speed alone: without it a chunk of 64 KiB costs the
+A second path besides SQLAlchemy's `execute`, only for speed: without it a chunk of 64 KiB costs the
 server 15 % more CPU (`python -m bench record_path`). Delete it once that is below 10 %.
 """
 
@@ -25,8 +25,7 @@ def fetch(
 ) -> list[tuple[Any, ...]]:
     """All rows of a query, with the types of its columns.
 
-    Here and below, `statement` must be one that lives as long as the program; errors are those of
-    SQLAlchemy.
+    Here and below, `statement` must live as long as the program; errors are SQLAlchemy's.
     """
     compiled = _compiled(statement, connection.dialect)
     rows = _execute(connection, compiled, values).fetchall()
@@ -34,14 +33,14 @@ def fetch(
 
 
 def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
-    """Run a statement that returns no rows; the number of rows it has changed."""
+    """Run a statement that returns no rows; returns how many rows it changed."""
     changed: int = _execute(connection, _compiled(statement, connection.dialect), values).rowcount
     return changed
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """The text of a statement for one kind of database, and how values go in and come out."""
+    """The text of a statement for one kind of database, and how its values are converted."""
 
     text: str
     inputs: Sequence[tuple[str, Convert | None]]

@@ -1,4 +1,4 @@
-"""Opens the database, and brings its tables up to date."""
+"""Opens the database and migrates its tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUSY_SECONDS = 60.0
 """How long SQLite waits for another process's transaction; each takes a few milliseconds."""
 
 CHECKPOINT_SECONDS = 2.0
-"""A stop waits for another process's transaction no longer than this."""
+"""How long a stopping server waits for another process's transaction."""
 
 
 class Database:
@@ -43,13 +43,13 @@ class Database:
         )
         if self._is_sqlite:
             _tune_sqlite(self._engine, synced=synced, busy_seconds=busy_seconds)
-        # SQLite polls with growing pauses for its lock: let only processes contend for it.
+        # SQLite polls for its lock, with growing pauses: only processes should compete for it.
         self._begun = _begun_immediate if self._is_sqlite else nullcontext
         self._write = GroupCommit(self._transaction).join if self._is_sqlite else self._transaction
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection to read from; takes no lock that writers wait for.
+        """A connection for reading, without a lock that writers would wait for.
 
         Each statement sees what is committed as it runs.
         """
@@ -62,10 +62,10 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that holds the right to write from its start.
+        """A transaction that holds the write lock from its start.
 
-        Here as in `read` the database's errors become `NoRoom`, `StorageFailed` and `ServerBusy`;
-        broken constraints do not.
+        As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; broken
+        constraints do not.
         """
         try:
             with stage(Stage.RECORD), self._write() as connection:
@@ -82,13 +82,13 @@ class Database:
                     yield connection
             except DATABASE_ERRORS as error:
                 if is_read_only(error):
-                    connection.invalidate()  # One opened later may write again.
+                    connection.invalidate()  # A new one may be able to write.
                 raise
 
     def migrate(self) -> None:
         """Bring the tables up to date; processes that start together take turns.
 
-        Raises `StorageFailed` where the database cannot be used, `NoRoom`, `ServerBusy`.
+        Raises `StorageFailed` if the database cannot be used, `NoRoom`, `ServerBusy`.
         """
         if self._file is not None:
             keep_private(self._file)
@@ -103,17 +103,17 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close all connections: the idle ones now, the others as soon as they are given back."""
+        """Close all connections: idle ones now, the others when they are returned to the pool."""
         pool = self._engine.pool
         self._engine.dispose()
-        # SQLAlchemy 2.0 gives those back to the old pool, which would keep them open.
+        # SQLAlchemy 2.0 returns those to the old pool, which would keep them open.
         event.listen(pool, "checkin", lambda _, record: record.invalidate())
 
     def checkpoint(self) -> None:
-        """Move what the write-ahead log holds into the database, for when no process is left.
+        """Write the write-ahead log back to the database, once all processes have ended.
 
-        The last to close a SQLite database does that; processes that exit leave it undone. Another
-        one that reads is not waited for: the log stays, and is as good as the database.
+        Whoever closes a SQLite database last does that; processes that exit do not. If another
+        process is still reading, the log stays: nothing is lost.
         """
         if self._file is not None and self._file.exists():
             with suppress(sqlite3.Error), closing(_open_file(self._file)) as connection:
@@ -122,14 +122,14 @@ class Database:
     def copy_to(self, path: Path) -> None:
         """Make `path` a consistent copy of a SQLite database, while others write to it.
 
-        What SQLite refuses raises `sqlite3.Error`; `path` must not be a database in use.
+        Raises `sqlite3.Error` if SQLite refuses; `path` must not be a database in use.
         """
         if self._file is None:
-            raise ValueError(f"{self._url} is not a file of SQLite")
+            raise ValueError(f"{self._url} is not a SQLite file")
         keep_private(path)
         with closing(_open_file(self._file)) as source, closing(_open_file(path)) as target:
-            source.backup(target)  # All pages in one read transaction, for which no writer waits.
-            # One file, which nothing has to be kept beside; a server switches it back.
+            source.backup(target)  # One read transaction for all pages; no writer waits for it.
+            # A single file, without a log beside it; a server switches it back.
             target.execute("PRAGMA journal_mode=DELETE")
 
     @property
@@ -138,14 +138,14 @@ class Database:
 
 
 def keep_private(file: Path) -> None:
-    """Make a database file that its owner alone can read, or take that right from all others.
+    """Create a database file that only its owner can read, or make an existing one so.
 
-    SQLite gives its -wal and -shm the mode of the database, but only when it makes them. Only the
-    owner does this: another user who shares the file would lock himself out, or cannot.
+    SQLite gives its -wal and -shm the mode of the database, but only when it creates them. Only the
+    owner changes modes: other users who share the file cannot, or would lock themselves out.
     """
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # To open one that is in use would drop SQLite's locks.
+        with suppress(FileExistsError):  # Opening one in use would drop SQLite's locks.
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode=0o600))
         for path in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
             with suppress(FileNotFoundError):
@@ -158,11 +158,11 @@ def keep_private(file: Path) -> None:
 
 @contextmanager
 def _begun_immediate(connection: Connection) -> Iterator[None]:
-    """SQLite's right to write, from the start of a transaction to just before its commit.
+    """SQLite's write lock, from the start of a transaction to just before its commit.
 
-    A transaction that reads first and writes later fails at once when another has written in
-    between; this one waits. A full or failing disk in the middle makes SQLite roll all of it back,
-    savepoints and those who share it included, and the driver's commit() is silent then.
+    A transaction that reads first and writes later fails at once if another has written in
+    between; this one waits. If the disk fills up or fails, SQLite rolls back the whole transaction,
+    with the savepoints of all who share it, and the driver's commit() says nothing.
     """
     driver = connection.connection
     driver.execute("BEGIN IMMEDIATE")
@@ -176,10 +176,10 @@ def _open_file(path: Path) -> sqlite3.Connection:
 
 
 def _use_write_ahead_log(cursor: Any, busy_seconds: float) -> None:
-    """The switch, asked for again while another process begins on the same new database.
+    """Switch to WAL, and retry while another process opens the same new database.
 
-    Here SQLite answers "database is locked" at once, whatever the busy timeout. Where it cannot
-    switch, it answers with the mode that stays. Raises `StorageFailed` then.
+    SQLite answers "database is locked" at once here, whatever the busy timeout. If it cannot
+    switch, it returns the old mode, and this raises `StorageFailed`.
     """
     deadline = time.monotonic() + busy_seconds
     while True:
@@ -209,5 +209,5 @@ def _tune_sqlite(engine: Engine, *, synced: bool, busy_seconds: float) -> None:
                 cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
                 cursor.execute("PRAGMA foreign_keys=ON")
         except BaseException:
-            connection.close()  # The pool forgets it, and does not close it.
+            connection.close()  # The pool forgets it without closing it.
             raise

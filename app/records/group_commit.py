@@ -1,8 +1,8 @@
-"""One commit for the writers that wait at the same time.
+"""Group commit: writers that wait at the same time share one transaction.
 
-SQLite has one writer, and a commit waits for the disk: some milliseconds each, one after the
-other. Writers of one process therefore share a transaction: each does its work in a savepoint,
-hands on to the next who waits, and the last of them commits for all.
+SQLite has one writer at a time, and each commit waits some milliseconds for the disk. Writers of
+one process therefore share a transaction: each works in a savepoint and hands over to the next
+one waiting; the last one commits for all.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from app.domain.errors import StorageFailed
 from app.records.errors import DATABASE_ERRORS
 
 MOST_IN_A_GROUP = 64
-"""Writers of one transaction; it keeps other processes waiting for so long."""
+"""Limit on the writers of one transaction, as other processes wait until it ends."""
 
 
 class _Group:
-    """A transaction under way, and those who wait for its end."""
+    """An open transaction and the writers that wait for its end."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._stack = ExitStack()
@@ -33,11 +33,11 @@ class _Group:
 
     @contextmanager
     def undone_alone(self) -> Iterator[None]:
-        """What raises takes back what it did, and nothing that others did before it.
+        """A savepoint: if the block raises, only its own changes are rolled back.
 
-        Where that cannot be, it takes back all, and the group's commit fails; so SQLite itself does
-        on a full disk. Raises `StorageFailed` after that: a savepoint would begin a transaction,
-        which its release commits. SQLAlchemy's own savepoints cost 40 times what SQLite's do.
+        If that is impossible, as on a full disk, the whole transaction is rolled back and the
+        commit fails. Raises `StorageFailed` after that: a savepoint would begin a transaction that
+        its release commits. SQLAlchemy's own savepoints cost 40 times as much.
         """
         driver = self.connection.connection
         if not driver.in_transaction:
@@ -55,7 +55,7 @@ class _Group:
         driver.cursor().execute("RELEASE writer")
 
     def _note_cause(self, error: BaseException) -> None:
-        """All are to be told of a full disk, and not only that their transaction is gone."""
+        """So that all writers learn of a full disk, not only that their transaction is gone."""
         if isinstance(error, DATABASE_ERRORS):
             self._error = error
 
@@ -72,14 +72,14 @@ class _Group:
             self._has_ended.set()
 
     def wait(self) -> None:
-        """Return once it is committed, by whomever; raises what kept it from that."""
+        """Return once the transaction is committed; raises what prevented that."""
         self._has_ended.wait()
         if self._error is not None:
             raise self._error
 
 
 class GroupCommit:
-    """`begin` opens a transaction that commits when its context ends well."""
+    """`begin` opens a transaction that commits when its context ends without an error."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._begin = begin
@@ -90,10 +90,10 @@ class GroupCommit:
 
     @contextmanager
     def join(self) -> Iterator[Connection]:
-        """Work in a transaction; it is committed when this ends, unless it raises.
+        """Work in a transaction, which is committed when this ends without an error.
 
-        What raises is rolled back, and what the others did is not. It too leaves once they are
-        committed, for it may have raised because of what they did, and others cannot see that yet.
+        A block that raises is rolled back alone. It too returns only after the commit: it may have
+        raised because of what the others did, which nobody else can see before.
         """
         group = None
         try:

@@ -21,10 +21,10 @@ from app.records.tables import parts as parts_table
 _COLUMNS = tuple(column.name for column in UPLOAD)
 
 _CHANGING = ("length", "state", "active_at", "published_at", "received")
-"""Everything about an upload that changes while it is under way."""
+"""The columns that change while an upload is unfinished."""
 
 _COMPARED = ("filename", "length", "state", "received")
-"""What decides whether an upload is still as it was read."""
+"""The columns that show whether an upload is still as it was read."""
 
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
@@ -46,7 +46,7 @@ BY_FINGERPRINT = (
     )
     .order_by(uploads.c.created_at.desc())
     .limit(literal_column("1"))
-    # For SQLite, SQLAlchemy would otherwise add an offset as a parameter without its value.
+    # For SQLite, SQLAlchemy would otherwise add an offset parameter without a value.
     .offset(literal_column("0"))
 )
 
@@ -93,7 +93,7 @@ def first(
 
 
 def add(connection: Connection, upload: Upload) -> None:
-    """Insert an upload; raises the database's error where its id or key is taken."""
+    """Insert an upload; raises the database's error if its id or key is taken."""
     values = {name: getattr(upload, name) for name in _COLUMNS}
     run(connection, _INSERT, values | names(upload.filename))
 
@@ -111,7 +111,7 @@ def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bo
 
 
 def add_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
-    """Insert what a concatenation is made of."""
+    """Insert the parts of a concatenation."""
     for position, part in enumerate(parts):
         row = {
             "upload_id": upload.id,
@@ -128,12 +128,12 @@ def release_key(connection: Connection, owner: str, client_key: str) -> None:
 
 
 def store(connection: Connection, upload: Upload) -> None:
-    """Write what has changed of an upload."""
+    """Write the changes of an upload."""
     run(connection, _UPDATE, _changed(upload))
 
 
 def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> bool:
-    """Write what has changed of an upload if the record is still as in `old`; whether it was."""
+    """Write the changes of an upload if the record still equals `old`; whether it did."""
     compared = {f"old_{name}": getattr(old, name) for name in _COMPARED}
     return run(connection, _UPDATE_IF_UNCHANGED, {**_changed(upload), **compared}) == 1
 

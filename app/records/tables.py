@@ -1,4 +1,4 @@
-"""The tables. A change here goes with a migration in `migrations/versions/`."""
+"""The tables. Every change here needs a migration in `migrations/versions/`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Instant(TypeDecorator[datetime]):
 class Ranges(TypeDecorator[RangeSet]):
     """A set of bytes as `RangeSet.to_bytes` writes it.
 
-    A row for each range would cost 10 us for each of them, whenever the upload is read.
+    A row for each range would cost 10 us per range whenever the upload is read.
     """
 
     impl = LargeBinary
@@ -63,7 +63,7 @@ IS_VIDEO = text("state = 'complete'")
 
 
 def _videos(name: str, column: str) -> Index:
-    """Each order in which videos are listed. Uploads under way cost these indexes nothing."""
+    """One index for each order of videos. Unfinished uploads cost these indexes nothing."""
     return Index(name, "owner", column, "id", sqlite_where=IS_VIDEO, postgresql_where=IS_VIDEO)
 
 
@@ -111,4 +111,4 @@ parts = Table(
     Column("part_id", String(32), nullable=False, index=True),
     Column("reference", Text, nullable=False),
 )
-"""What concatenations are made of, in order; a part may be forgotten before the whole."""
+"""The parts of concatenations, in order; a part may be deleted before the whole."""

@@ -34,9 +34,9 @@ from app.records.tables import parts as parts_table
 CREATED = "created"
 
 Listener = Callable[[str], None]
-"""Told `CREATED`, or the state that an upload has moved to, once the transaction is committed.
+"""Called with `CREATED`, or the new state of an upload, once the transaction is committed.
 
-Of several callers that try the same step one succeeds, so each step is told once, by the process
+If several callers try the same step, one succeeds, so each step is reported once, by the process
 that took it."""
 
 _TICK = timedelta(microseconds=1)
@@ -45,7 +45,7 @@ _NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMP
 
 
 def no_listener(_step: str) -> None:
-    """For processes that count nothing."""
+    """For processes that do not count steps."""
 
 
 class UploadRecords:
@@ -58,12 +58,12 @@ class UploadRecords:
     def add(
         self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
     ) -> tuple[Upload, bool]:
-        """Store a new upload with what it has received, unless its owner has that client key.
+        """Store a new upload with its ranges, unless its owner has one with that client key.
 
-        With it the `parts` of a concatenation, in order. One that renews its key first takes it
-        from an upload that has ended, as `release_key` does.
+        `parts` are those of a concatenation, in order. With `renews_key`, an upload that has ended
+        loses the key first, as by `release_key`.
 
-        Returns the stored one, and whether it is the new one.
+        Returns the stored upload, and whether it is the new one.
         """
         try:
             return self._add(upload, parts, renews_key=renews_key)
@@ -71,7 +71,7 @@ class UploadRecords:
             existing = self.find(upload.owner, upload.client_key)
         if existing is not None:
             return existing, False
-        # It was removed since, as there was no room for it: the key is free.
+        # It was removed meanwhile for lack of space: the key is free.
         return self._add(upload, parts, renews_key=renews_key)
 
     def _add(
@@ -86,9 +86,9 @@ class UploadRecords:
         return upload, True
 
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
-        """Store several, each as an `add` that renews its key; all or none.
+        """Store several, each as `add` with `renews_key`; all or none.
 
-        Of two with one key the first is new.
+        Of two with the same key, the first is new.
         """
         with self._database.write() as connection:
             stored = [statements.add_unless_known(connection, upload) for upload in uploads]
@@ -100,7 +100,7 @@ class UploadRecords:
     def release_key(self, owner: str, client_key: str) -> None:
         """Take the key from an upload that has ended, so that a new one can have it.
 
-        Harmless where the upload of that key has not ended, or there is none.
+        Harmless if the upload with that key has not ended, or there is none.
         """
         with self._database.write() as connection:
             statements.release_key(connection, owner, client_key)
@@ -122,7 +122,7 @@ class UploadRecords:
             return statements.first(connection, statements.BY_CLIENT_KEY, key)
 
     def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
-        """The owner's newest upload of that file that is under way or complete."""
+        """The owner's newest upload of that file that is unfinished or complete."""
         file = {"owner": owner, "fingerprint": fingerprint, "length": length}
         with self._database.read() as connection:
             return statements.first(connection, statements.BY_FINGERPRINT, file)
@@ -130,7 +130,7 @@ class UploadRecords:
     def add_received(self, upload: Upload, span: ByteRange, now: datetime) -> Upload:
         """Note that the bytes of `span` are durable; the last missing ones start verification.
 
-        `upload` is as the caller last read it; while that is current, one statement does it all.
+        `upload` is as the caller last read it; if that is current, a single statement suffices.
         Raises `UploadGone` if it was cancelled or has expired meanwhile.
         """
         after = upload.require_present().with_received(span, now)
@@ -146,7 +146,7 @@ class UploadRecords:
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
 
-        Harmless where it has moved on already; raises `UploadGone` if it has ended.
+        Harmless if it has moved on already; raises `UploadGone` if it has ended.
         """
 
         def with_parts(found: Upload) -> Upload:
@@ -157,7 +157,7 @@ class UploadRecords:
             return _change(connection, upload_id, with_parts)
 
     def parts(self, upload_id: UploadId) -> list[Part]:
-        """What a concatenation is made of, in order; none of any other upload."""
+        """The parts of a concatenation, in order; empty for any other upload."""
         query = (
             select(parts_table)
             .where(parts_table.c.upload_id == upload_id)
@@ -167,15 +167,15 @@ class UploadRecords:
             return [Part(row.part_id, row.reference) for row in connection.execute(query)]
 
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
-        """Concatenations that this upload is a part of, and whose bytes are not published yet."""
+        """Concatenations that contain this upload and are not published yet."""
         return self._wholes_of(part_id, UploadState.RECEIVING, UploadState.VERIFYING)
 
     def made_of(self, part_id: UploadId) -> list[Upload]:
-        """Complete concatenations that this upload was a part of."""
+        """Complete concatenations that contain this upload."""
         return self._wholes_of(part_id, UploadState.COMPLETE)
 
     def forget_received(self) -> None:
-        """Take back what was noted as received of every unfinished upload; all receive again."""
+        """Mark every unfinished upload as empty; all of them receive again."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.state.in_(ACTIVE)).values(received=RangeSet())
@@ -187,9 +187,9 @@ class UploadRecords:
             )
 
     def touch(self, upload_id: UploadId, now: datetime) -> None:
-        """Note that an upload under way was active at `now`, unless it was active since then.
+        """Note that an unfinished upload was active at `now`, unless it was active later.
 
-        Harmless where it has ended, or is unknown.
+        Harmless if it has ended, or is unknown.
         """
         with self._database.write() as connection:
             connection.execute(
@@ -203,9 +203,9 @@ class UploadRecords:
             )
 
     def shift_activity(self, later: timedelta, now: datetime) -> None:
-        """Move the last activity of all uploads but complete ones so much `later`, or not at all.
+        """Move the last activity of all uploads except complete ones `later`, which may be zero.
 
-        None is then later than `now`.
+        Afterwards none is later than `now`.
         """
         active_at = uploads.c.active_at
         change = update(uploads).where(uploads.c.state.in_(_NOT_COMPLETE))
@@ -238,8 +238,8 @@ class UploadRecords:
     ) -> Upload:
         """Take a step of the lifecycle; of several callers exactly one succeeds.
 
-        Raises `IllegalTransition` where the table lacks the step, or where `idle_since` is given
-        and the upload was active after it.
+        Raises `IllegalTransition` if the table lacks the step, or if the upload was active after
+        `idle_since`.
         """
 
         def moved(found: Upload) -> Upload:
@@ -257,7 +257,7 @@ class UploadRecords:
     ) -> list[Upload]:
         """Take the same step with several uploads, all or none; raises as `move` does.
 
-        Each is a microsecond later than the one before, so that lists by time keep their order.
+        Their times are a microsecond apart, so that lists by time keep their order.
         """
         with self._database.write() as connection:
             moved = [
@@ -278,7 +278,7 @@ class UploadRecords:
             return replace(before, filename=filename)
 
     def forget_key(self, upload_id: UploadId) -> None:
-        """Free the client key of an upload, which is called by its id from then on."""
+        """Free the client key of an upload; its id becomes its key."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.id == upload_id).values(client_key=upload_id)
@@ -292,7 +292,7 @@ class UploadRecords:
             )
 
     def active(self, owner: str, limit: int) -> list[Upload]:
-        """The owner's newest uploads that are under way."""
+        """The owner's unfinished uploads, newest first."""
         return self._list(
             select(*UPLOAD)
             .where(uploads.c.owner == owner, uploads.c.state.in_(ACTIVE))
@@ -301,7 +301,7 @@ class UploadRecords:
         )
 
     def count_active(self) -> dict[UploadState, int]:
-        """How many uploads of all owners are in each of the states of those under way."""
+        """The number of unfinished uploads in each state, of all owners."""
         states = uploads.c.state
         query = select(states, func.count().label("number")).where(states.in_(ACTIVE))
         with self._database.read() as connection:
@@ -312,7 +312,7 @@ class UploadRecords:
     def videos(
         self, owner: str, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
-        """The owner's complete uploads that are `wanted`, in its order, from after a position."""
+        """The owner's complete uploads that match `wanted`, in its order, after a position."""
         key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
         query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO)
         for word in wanted.words:
@@ -327,7 +327,7 @@ class UploadRecords:
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:
-        """Uploads of all owners in a state, longest idle first, without activity after a time."""
+        """Uploads of all owners in a state, idle since that time; longest idle first."""
         query = select(*UPLOAD).where(uploads.c.state == state)
         if idle_since is not None:
             query = query.where(uploads.c.active_at <= idle_since)
@@ -343,7 +343,7 @@ class UploadRecords:
         )
 
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
-        """The states of those uploads that exist."""
+        """The states of the given uploads, as far as they exist."""
         query = select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
@@ -362,7 +362,7 @@ class UploadRecords:
 def _change(
     connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
 ) -> Upload:
-    """The upload after `change`, stored; what `change` raises is raised, and changes nothing."""
+    """Store the upload after `change`; if that raises, nothing is changed."""
     before = statements.get(connection, upload_id, for_update=True)
     after = change(before)
     if after is not before:

@@ -1,8 +1,7 @@
-"""How many requests of a process run at once, and how one that waits lets another run.
+"""Limits how many requests of a process run at once; one that waits lets another run.
 
 A request holds a slot while it runs: `with holding(slots)`. Code that waits for a client, or for
-something that only another request can bring about, gives the slot up for that time:
-`with without_slot()`.
+another request, gives up the slot meanwhile: `with without_slot()`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ that do: they have slots of their own."""
 class Slots:
     """A semaphore that serves waiters first in, first out.
 
-    The standard library's lets whoever is running overtake those that wait: with it, the p95 of
+    The standard library's lets running threads overtake waiting ones: with it, the p95 of
     1000 simultaneous visitors was 13 to 19 times the median, with this one 3 to 6 times (three
     alternating runs of the k6 scenario of the visitors benchmark in `bench/`).
     """
@@ -43,7 +42,7 @@ class Slots:
         granted.acquire()
 
     def release(self) -> None:
-        """Hand the slot to whoever has waited longest."""
+        """Hand the slot to the thread that has waited longest."""
         with self._changing:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -75,7 +74,7 @@ class holding:  # noqa: N801 - reads as the statement it is used in
 def without_slot() -> Iterator[None]:
     """Give this thread's slot to another request, and take one again at the end of the block.
 
-    Does nothing where this thread holds none: outside a request, or inside another `without_slot`.
+    Does nothing if this thread holds none: outside a request, or inside another `without_slot`.
     """
     slots = _held.get()
     if slots is None:

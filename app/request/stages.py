@@ -1,8 +1,8 @@
 """Where the time of a request goes: each second counts for one stage, the innermost.
 
-Whoever begins a request puts a `StageClock` into place with `start`; what happens below says
-`with stage(...)` and knows nothing of requests. A stage entered and left costs 0.9 us; a block of
-1 MiB on its way from the socket into a file enters two, 2 of the some 300 us that it takes
+Whoever begins a request sets a `StageClock` with `start`; the layers below say `with stage(...)`
+and know nothing about requests. Entering and leaving a stage costs 0.9 us; a block of 1 MiB passes
+two on its way from the socket to a file, 2 of the roughly 300 us it takes
 (`python -m bench stage_cost`).
 """
 
@@ -19,32 +19,32 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TELL_SECONDS = 0.25
-"""How often, as its stages change, a running request tells of the bytes that have arrived; one that
-takes an hour would otherwise count for nothing until its end."""
+"""How often, as its stages change, a running request reports the bytes that have arrived. One that
+takes an hour would otherwise not be counted until its end."""
 
 
 class Stage(StrEnum):
-    """What a request that brings bytes spends its time on."""
+    """What an uploading request spends its time on."""
 
     RECEIVE = "receive"
-    """Waiting for the client, and taking its bytes from the network."""
+    """Waiting for the client and reading from the network."""
     HASH = "hash"
-    """Summing bytes up, as they pass or before they are published."""
+    """Computing digests, as bytes pass or before they are published."""
     WRITE = "write"
     """Handing bytes to the file system."""
     SYNC = "sync"
     """Waiting until they are on the disk."""
     RECORD = "record"
-    """The database, its own syncs included."""
+    """The database, including its own syncs."""
     PUBLISH = "publish"
-    """Making a finished file visible, but for what of it is another stage's."""
+    """Making a finished file visible, without the syncs and records in between."""
 
 
 class StageClock:
     """The seconds of one request by stage, and the bytes of its body that have arrived.
 
-    `on_arrival`, where it is set, is told of further bytes now and then, and of the last ones by
-    `tell`.
+    `on_arrival`, if set, is called with newly arrived bytes now and then; `tell` reports the last
+    ones.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class StageClock:
         return time.perf_counter() - self.started
 
     def switch(self, stage: Stage | None) -> Stage | None:
-        """Count the time from here on for a stage, or for none; the one it counted for before."""
+        """Count time for this stage, or none, from now on; returns the previous stage."""
         now, before = time.perf_counter(), self._now_in
         if before is not None:
             self.seconds[before] = self.seconds.get(before, 0.0) + now - self._since
@@ -81,11 +81,11 @@ class StageClock:
         return before
 
     def saw(self, count: int) -> None:
-        """So many more bytes of the body have arrived."""
+        """Count bytes of the body that have arrived."""
         self._untold += count
 
     def tell(self) -> None:
-        """Tell of the bytes that were not told of yet."""
+        """Report the bytes that were not reported yet."""
         untold, self._untold = self._untold, 0
         self._told += untold
         if untold and self.on_arrival is not None:
@@ -96,7 +96,7 @@ _clock: ContextVar[StageClock | None] = ContextVar("stage_clock", default=None)
 
 
 class stage:  # noqa: N801 - reads as the statement it is used in
-    """`with stage(Stage.SYNC): ...` counts the time within for that stage and for no other."""
+    """`with stage(Stage.SYNC): ...` counts the time of the block for that stage alone."""
 
     __slots__ = ("_before", "_clock", "_stage")
 
@@ -119,17 +119,17 @@ class stage:  # noqa: N801 - reads as the statement it is used in
 
 
 def start(clock: StageClock | None) -> Token[StageClock | None]:
-    """Time what happens in this thread by `clock`, until `stop` is given what this returns."""
+    """Measure this thread with `clock`, until the returned token is given to `stop`."""
     return _clock.set(clock)
 
 
 def stop(token: Token[StageClock | None]) -> None:
-    """Go back to what was before `start`; in the same thread."""
+    """Undo `start`, in the same thread."""
     _clock.reset(token)
 
 
 def timed_by(clock: StageClock, work: Callable[P, T]) -> Callable[P, T]:
-    """`work` for another thread, timed by a clock of its own; see `add_seconds`."""
+    """`work` for another thread, timed by its own clock; see `add_seconds`."""
 
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:
         token = start(clock)
@@ -142,9 +142,9 @@ def timed_by(clock: StageClock, work: Callable[P, T]) -> Callable[P, T]:
 
 
 def add_seconds(clock: StageClock) -> None:
-    """Count what `clock` measured in another thread for the request at hand, which waited for it.
+    """Add what `clock` measured in another thread to the current request, which waited for it.
 
-    Two threads cannot share one clock: a request that stops waiting goes on beside the work.
+    Two threads cannot share a clock: a request that stops waiting continues in parallel.
     """
     waiting = _clock.get()
     if waiting is not None:
@@ -153,7 +153,7 @@ def add_seconds(clock: StageClock) -> None:
 
 
 def note_arrival(count: int) -> None:
-    """So many bytes of the request at hand came in from the network."""
+    """Count bytes of the current request that came from the network."""
     clock = _clock.get()
     if clock is not None:
         clock.saw(count)

@@ -182,7 +182,7 @@ def test_nothing_expires_while_a_jump_cannot_be_recorded(
     set_ahead(swept)
 
     def refuse(*_: object) -> None:
-        raise NoRoom("The disk of the database has no free space.")
+        raise NoRoom("The disk of the database is full.")
 
     with monkeypatch.context() as patch:
         patch.setattr(swept.records, "shift_activity", refuse)

@@ -178,7 +178,7 @@ def test_a_video_can_be_deleted_even_if_its_record_needs_the_space(
 
     def move_with_room(*arguments: Any, **names: Any) -> Upload:
         if (world.videos / video.id).exists():
-            raise NoRoom("The disk of the database has no free space.")
+            raise NoRoom("The disk of the database is full.")
         return move(*arguments, **names)
 
     monkeypatch.setattr(world.records, "move", move_with_room)

@@ -30,7 +30,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away again. Parts, which would become videos without them, expire."""
+    """Drop them. Parts expire, because without these columns they would become videos."""
     op.execute(
         "UPDATE uploads SET state = 'expired' "
         "WHERE kind <> 'file' AND state IN ('receiving', 'held', 'verifying')"

@@ -1,4 +1,4 @@
-"""The ranges of an upload that have arrived, in its own row instead of a row for each."""
+"""The received ranges of an upload, in its own row instead of a row for each."""
 
 import sys
 from array import array
@@ -17,7 +17,7 @@ received_ranges = sa.table(
 
 
 def upgrade() -> None:
-    """Bring the rows of each upload together."""
+    """Merge the rows of each upload."""
     op.add_column(
         "uploads", sa.Column("received", sa.LargeBinary, nullable=False, server_default="")
     )

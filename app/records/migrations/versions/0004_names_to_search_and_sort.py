@@ -1,4 +1,4 @@
-"""Names as videos are searched and sorted by, and an index for each order of videos."""
+"""Forms of the names for searching and sorting, and an index for each order of videos."""
 
 import re
 import unicodedata
@@ -55,7 +55,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them away again."""
+    """Drop them."""
     for name in ("uploads_by_length", "uploads_by_name", "uploads_by_publication"):
         op.drop_index(name, "uploads")
     op.create_index("uploads_by_publication", "uploads", ["owner", "state", "published_at", "id"])
