@@ -28,7 +28,7 @@ from app.storage.base import BytesLost, RangeWriter, Staging
 from app.uploads.completion import Completion
 
 TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
-"""For the rest of a body that a newer request sends again: a dead connection is dropped at once."""
+"""For the rest of a body that a newer request is resending: a dead connection is dropped soon."""
 
 NEWER_WRITER_SECONDS = 10.0
 """How long a superseded request waits to report the success of the newer one."""
@@ -38,14 +38,14 @@ Progress = Callable[[int], None]
 
 
 def _no_progress(_offset: int) -> None:
-    """For requests that get one answer, at their end."""
+    """For requests that get a single answer at their end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """The bytes of one request, and their place in the file.
 
-    One that `is_at_offset` must begin at the upload's offset.
+    If `is_at_offset`, they must begin at the upload's offset.
     """
 
     chunk: ByteRange
@@ -60,7 +60,7 @@ class Arrival:
         )
 
     def check_offset(self, upload: Upload) -> None:
-        """Raise `UploadComplete` or `OffsetMismatch` where the upload does not go on there."""
+        """Raise `UploadComplete` or `OffsetMismatch` unless the upload continues there."""
         if not self.is_at_offset:
             return
         if upload.offset != self.chunk.start:
@@ -93,10 +93,10 @@ class Chunks:
         self._clock = clock
 
     def append(self, upload: Upload, start: int, source: BodySource) -> Upload:
-        """Write all of `source` from `start` on; the upload as it is afterwards.
+        """Write all of `source` from `start` on; returns the upload afterwards.
 
-        Bytes that are there already are not written again. Whichever request writes the last
-        missing ones completes the upload. After an error, what had arrived is kept, unless the
+        Bytes that are stored already are not written again. Whichever request writes the last
+        missing ones completes the upload. After an error, what has arrived is kept, unless the
         source has a digest to match. Raises `ChunkMismatch`, `BodyTruncated`, `BodyStalled`,
         `DigestMismatch`, `UploadGone`, `TooLarge`, `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
@@ -119,15 +119,15 @@ class Chunks:
         is_last: bool = False,
         progress: Progress = _no_progress,
     ) -> Upload:
-        """Write all of `source` after the bytes that are there; raises as `append` does.
+        """Write all of `source` after the stored bytes; raises as `append` does.
 
-        An upload without a length ends where a body that `is_last` ends.
+        If the upload has no length, a body that `is_last` sets it.
 
-        It also raises `OffsetMismatch` unless `offset` is the upload's once older requests have
-        ended, `UploadComplete` where no bytes are missing, and `WriterSuperseded` as soon as a
-        newer request takes over. None of these changes the upload.
+        It also raises `OffsetMismatch` unless `offset` is the upload's after older requests have
+        ended, `UploadComplete` if no bytes are missing, and `WriterSuperseded` as soon as a newer
+        request takes over. None of these changes the upload.
         """
-        if upload.offset != offset:  # However far beyond the limit it would lead.
+        if upload.offset != offset:  # Even if it is far beyond the limit.
             raise OffsetMismatch.of(expected=upload.offset, provided=offset)
         chunk = self._chunk(upload, offset, source.remaining)
         arrival = Arrival(chunk=chunk, source=source, is_at_offset=True, progress=progress)
@@ -142,17 +142,17 @@ class Chunks:
         return self._completion.finish(upload)
 
     def declare_length(self, upload: Upload, length: int) -> Upload:
-        """Set the length of an upload created without one; complete if all bytes are there.
+        """Set the length of an upload created without one; completes it if all bytes are stored.
 
-        Room for them is reserved. Raises `UploadConflict` where the upload has another length,
-        `ChunkMismatch` where more bytes are there already, `TooLarge`, `NoRoom`, `UploadGone`.
+        Reserves the space. Raises `UploadConflict` if the upload has another length,
+        `ChunkMismatch` if more bytes are stored already, `TooLarge`, `NoRoom`, `UploadGone`.
         """
         if upload.kind is UploadKind.CONCATENATION:
             raise UploadConflict("The upload gets its length from other uploads.")
         self._policy.check_length(length)
         self._check_type(upload)
         if upload.length is None:
-            upload.with_length(length, self._clock())  # Whether it may be; nothing is kept yet.
+            upload.with_length(length, self._clock())  # Only a check: the result is not stored.
             self._enlarge(upload, length)
         return self._completion.finish(
             self._records.declare_length(upload.id, length, self._clock())
@@ -161,26 +161,26 @@ class Chunks:
     def wait_for_writer(self, upload: Upload) -> Upload:
         """The upload once no request writes at its offset, which is then exact to the byte.
 
-        A request that does gets a moment to end by itself, and is then told to stop. A
-        concatenation whose parts are all there is published.
+        Such a request gets a moment to end by itself, and is then stopped. A concatenation whose
+        parts have all arrived is published.
         """
         is_whole = upload.kind is UploadKind.CONCATENATION
         if upload.state is UploadState.HELD or (is_whole and upload.state is UploadState.RECEIVING):
             return self._completion.finish(upload)
         offset = -1
         while upload.state is UploadState.RECEIVING and upload.offset != offset:
-            offset = upload.offset  # Where it has moved, another may write at the next byte.
-            with suppress(BytesLost):  # Published or ended meanwhile: the record knows.
+            offset = upload.offset  # If it has moved, another request may be writing there.
+            with suppress(BytesLost):  # Published or ended meanwhile: the record says which.
                 self._staging.wait_for_writer(upload.id, offset)
             upload = self._records.get(upload.id).require_present()
         return upload
 
     def _enlarge(self, upload: Upload, length: int) -> None:
-        """Reserve more room for an upload that was created without a length.
+        """Reserve more space for an upload that was created without a length.
 
-        A file that is gone is not made again: it would have zeros in place of the bytes.
+        A missing file is not created again: it would have zeros in place of the bytes.
         """
-        with suppress(BytesLost):  # Whoever writes or publishes next finds out why.
+        with suppress(BytesLost):  # The next write or publish finds out why.
             self._staging.enlarge(upload.id, length)
 
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
@@ -196,16 +196,16 @@ class Chunks:
         return chunk
 
     def _check_type(self, upload: Upload) -> None:
-        """Raise `TypeNotAllowed` before a byte of a file is written whose type is not allowed.
+        """Raise `TypeNotAllowed` before anything of a forbidden type is written.
 
-        It may have been created without a name, or while the settings allowed its type.
+        The upload may have been created without a name, or when the settings allowed its type.
         """
         if upload.kind is not UploadKind.PARTIAL:
             self._policy.check_type(upload.filename)
 
     @contextmanager
     def _completing(self, upload: Upload) -> Iterator[None]:
-        """A request may fail after the last missing byte: the upload is complete all the same."""
+        """If a request fails after the last missing byte, the upload is still completed."""
         try:
             yield
         except UploadError:
@@ -219,7 +219,7 @@ class Chunks:
             try:
                 return self._write(upload, arrival)
             except BytesLost as error:
-                # Not made yet, published, ended, or really lost: the caller's knowledge is old.
+                # Not created yet, published, ended, or really lost: `upload` is out of date.
                 upload = self._records.get(upload.id).require_present()
                 if before is None or arrival.source.remaining != before:
                     raise StorageFailed("The file was removed while it was written.") from error
@@ -230,7 +230,7 @@ class Chunks:
         return self._records.get(upload.id).require_present()
 
     def _drop(self, arrival: Arrival) -> None:
-        """Read bytes that are there already, so that the connection can be used again.
+        """Read bytes that are stored already, so that the connection can be reused.
 
         At the end of an upload none are expected: a single byte is one too many.
         """
@@ -240,7 +240,7 @@ class Chunks:
         arrival.source.finish()
 
     def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
-        """The file was not there: make it if it held no bytes, otherwise give the upload up."""
+        """The file is missing: create it if it held no bytes, otherwise give up the upload."""
         if not upload.received:
             self._staging.reserve(upload.id, upload.length or 0)
         try:
@@ -264,7 +264,7 @@ class Chunks:
     def _write_gaps(
         self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
     ) -> int:
-        """Bytes first, record second: a crash in between loses knowledge of bytes, not bytes."""
+        """Write bytes first and record them second, so that a record never claims missing bytes."""
         chunk, source = arrival.chunk, arrival.source
 
         def checkpoint(span: ByteRange) -> None:
@@ -284,13 +284,13 @@ class Chunks:
         return chunk.end
 
     def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
-        """Two live requests send the same bytes: report what the newer one achieves."""
+        """Two live requests send the same bytes: report the outcome of the newer one."""
         discard(arrival.source, limits=self.taken_over, watch=no_watch)
         deadline = time.monotonic() + self.newer_writer_seconds
         while time.monotonic() < deadline:
             upload = self._records.get(upload.id).require_present()
             if not arrival.is_needed_by(upload):
                 return upload
-            with without_slot():  # The newer one may need the slot to get on.
+            with without_slot():  # The newer one may need the slot.
                 time.sleep(0.02)
         raise WriterSuperseded("A newer request writes the same bytes.")

@@ -28,8 +28,8 @@ RESTART_TICK_SECONDS = 0.05
 class Chunk:
     """What a client says about one chunk; offset, length and total are bytes.
 
-    `filename` is empty where the client does not name the file. `identifier` is what the client
-    wrote, where `key` is derived from it.
+    `filename` is empty if the client does not name the file. `identifier` is what the client sent,
+    if `key` is derived from it.
     """
 
     key: str
@@ -63,8 +63,8 @@ class ClientUploads:
     def of_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:
         """The upload the chunk belongs to, created by whichever of its chunks arrives first.
 
-        Raises `UploadConflict` where it has another length, `UploadGone` where it has ended, and
-        what `UploadService.create` raises.
+        Raises `UploadConflict` if it has another length, `UploadGone` if it has ended, and what
+        `UploadService.create` raises.
         """
         upload = self._find(owner, chunk)
         if upload is None:
@@ -79,8 +79,8 @@ class ClientUploads:
     def of_restartable_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:
         """Like `of_chunk`, but the first bytes of a file restart an upload that has ended.
 
-        Only they do: a client that still counts on bytes which went with the old upload sends
-        later ones, and must be told.
+        Later chunks do not: their client counts on bytes that were lost with the old upload, and
+        must get an error.
         """
         self._by_id(owner, chunk.identifier)  # Raises: an upload addressed by id never restarts.
         deadline = time.monotonic() + RESTART_SECONDS
@@ -97,9 +97,9 @@ class ClientUploads:
                     time.sleep(RESTART_TICK_SECONDS)
 
     def with_chunk(self, owner: str, chunk: Chunk) -> Upload | None:
-        """The upload that has every byte of the chunk; None where one is missing.
+        """The upload if it has every byte of the chunk; None if one is missing.
 
-        An empty file has its one chunk once it is complete.
+        The one chunk of an empty file is stored once the upload is complete.
         """
         try:
             upload = self._find(owner, chunk)

@@ -23,18 +23,18 @@ from app.uploads.concatenation import Concatenation
 
 ANSWER_WITHIN_SECONDS = 20.0
 """Proxies give up on a silent server after 30 to 60 s. Publishing across file systems copies and
-may take longer: it then goes on in the background, and the client, told `verifying`, asks again."""
+may take longer: it then continues in the background; the client gets `verifying` and asks again."""
 
 SHORT_BYTES = 32 * 1024 * 1024
 """Files up to this length are published by the thread of their request: even hashing one takes a
 fraction of a second, and it does not queue behind longer ones."""
 
 PUBLISHING_THREADS = 4
-"""Longer files that a process publishes at once without reading them."""
+"""Longer files that a process publishes in parallel without reading them."""
 
 READING_THREADS = 4
-"""Longer files that a process reads at once before it publishes them: those with a digest to
-compare, and concatenations."""
+"""Longer files that a process reads in parallel before publishing: those with a digest to compare,
+and concatenations."""
 
 Listener = Callable[[UploadCompleted], None]
 T = TypeVar("T")
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Completion:
-    """Publishes uploads whose bytes are all there."""
+    """Publishes uploads whose bytes have all arrived."""
 
     answer_within_seconds = ANSWER_WITHIN_SECONDS
     short_bytes = SHORT_BYTES
@@ -67,10 +67,10 @@ class Completion:
         self._reading = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="read")
 
     def finish(self, upload: Upload) -> Upload:
-        """The published upload, or the upload as it stands if that takes long, or cannot be yet.
+        """The published upload, or the upload as it stands if publishing takes long or must wait.
 
-        A part that is held may be the last one of a concatenation: that is then published too,
-        but not waited for.
+        A part that is held may be the last one of a concatenation, which is then published too,
+        in the background.
         """
         if upload.state is UploadState.HELD:
             for whole in self._concatenation.waiting_for(upload):
@@ -86,10 +86,10 @@ class Completion:
         return self._result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
 
     def publish(self, upload: Upload) -> Upload:
-        """Publish an upload in `verifying`; harmless if another does so too, or has done.
+        """Publish an upload in `verifying`; harmless if another request does so too, or has.
 
-        Raises `UploadGone` where it was cancelled meanwhile or its bytes are lost, and
-        `DigestMismatch` where they are not those the client meant: that ends the upload.
+        Raises `UploadGone` if it was cancelled meanwhile or its bytes are lost, and
+        `DigestMismatch` if they do not match the client's digest: that ends the upload.
         """
         try:
             if upload.kind is UploadKind.CONCATENATION:
@@ -109,9 +109,9 @@ class Completion:
         return published
 
     def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
-        """Publish several synced uploads in `verifying` for the cost of one; what became of each.
+        """Publish several synced uploads in `verifying` for the cost of one; returns all outcomes.
 
-        As with `finish`, an upload as it stands where that takes long.
+        As with `finish`, uploads are returned as they stand if publishing takes long.
         """
         if not uploads:
             return []
@@ -123,7 +123,7 @@ class Completion:
     def _result_in_time(
         self, pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U
     ) -> T | None:
-        """What `work` makes of `subject`; None where that takes too long, and goes on."""
+        """The result of `work`; None if it takes too long and continues in the background."""
         clock = StageClock()
         task = pool.submit(timed_by(clock, work), subject)
         try:
@@ -136,7 +136,7 @@ class Completion:
                 add_seconds(clock)
 
     def give_up(self, upload: Upload) -> NoReturn:
-        """End an upload whose bytes the store has lost, so that its client starts again."""
+        """End an upload whose bytes were lost, so that its client starts again."""
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
@@ -152,7 +152,7 @@ class Completion:
             upload_ids = [upload.id for upload in uploads]
             published = self._records.move_all(upload_ids, UploadState.COMPLETE, self._clock())
         except (BytesLost, IllegalTransition, UploadError):
-            # One of them was cancelled meanwhile, or is lost: the others need not suffer.
+            # One of them was cancelled or lost meanwhile: publish the others one by one.
             return [self._published_or_error(upload) for upload in uploads]
         for upload in published:
             self._tell(upload)
@@ -169,9 +169,9 @@ class Completion:
             listener(UploadCompleted(published))
 
     def _finish_whole(self, upload: Upload) -> None:
-        """After a failure, whoever asks for the concatenation next tries again.
+        """After a failure, the next request for the concatenation tries again.
 
-        It is `verifying` when this returns, so that a crash of the process does not forget it.
+        It is `verifying` when this returns, so that a crash does not forget it.
         """
         with self._told_of_failure(upload):
             begun = self._concatenation.begin(upload)
@@ -187,7 +187,7 @@ class Completion:
         try:
             yield
         except UploadError as error:
-            log.warning("parts cannot be put together: %s", error, extra={"upload_id": upload.id})
+            log.warning("parts cannot be concatenated: %s", error, extra={"upload_id": upload.id})
 
     def _check_digest(self, upload: Upload) -> None:
         if upload.repr_digest is None:
@@ -196,7 +196,7 @@ class Completion:
         try:
             file = self._store.staging.open(upload.id)
         except BytesLost:
-            return  # Published by another, who has checked; or lost, and publishing says so.
+            return  # Published by another request, which has checked; if lost, publishing says so.
         with file:
             found = digest_of(file, algorithm, upload.known_length)
         if found != expected:

@@ -41,20 +41,20 @@ class Concatenation:
         self._clock = clock
 
     def waiting_for(self, part: Upload) -> list[Upload]:
-        """Concatenations that `part` belongs to and that do not have all of their parts yet."""
+        """Concatenations that contain `part` and are not published yet."""
         return self._records.waiting_for(part.id)
 
     def begin(self, upload: Upload) -> Upload:
-        """The upload in `verifying` with its room reserved, if every part is held by now.
+        """The upload in `verifying` with its space reserved, if every part is held by now.
 
-        Raises `TooLarge`, `NoRoom`, and `UploadGone` where a part has ended: that ends the upload.
+        Raises `TooLarge`, `NoRoom`, and `UploadGone` if a part has ended: that ends the upload.
         """
         states = self._part_states(upload)
         sources = self._sources(upload, states)
         if sources is None:
             return self._waiting(upload, states)
         length = sum(length for _, length in sources)
-        self._policy.check_length(length)  # Some parts may have been given theirs just now.
+        self._policy.check_length(length)  # Some parts may have got their length only now.
         self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())
@@ -63,12 +63,12 @@ class Concatenation:
             raise
 
     def assemble(self, upload: Upload) -> None:
-        """Put the bytes of the parts into the upload; raises `BytesLost` where some are gone."""
+        """Copy the bytes of the parts into the upload; raises `BytesLost` if some are gone."""
         sources = self._sources(upload, self._part_states(upload))
         self._store.library.concatenate(upload.id, sources or self._lengths(upload))
 
     def release(self, upload: Upload) -> None:
-        """Let the parts of a published upload expire, but for those that others wait for."""
+        """Let the parts of a published upload expire, except those that others still need."""
         for part in self._parts(upload):
             if not self._records.waiting_for(part.id):
                 with suppress(IllegalTransition, UploadNotFound):
@@ -78,9 +78,9 @@ class Concatenation:
     def _sources(
         self, upload: Upload, states: set[UploadState | None]
     ) -> list[tuple[UploadId, int]] | None:
-        """What to take the bytes from, with lengths: the parts, or a file made of them before.
+        """Where to copy from, with lengths: the parts, or an earlier file made of them.
 
-        None where a part is not there yet, or gone.
+        None if a part is unfinished or gone.
         """
         if states == {UploadState.HELD}:
             return self._lengths(upload)
@@ -92,7 +92,7 @@ class Concatenation:
         return [(part.id, part.known_length) for part in self._parts(upload)]
 
     def _waiting(self, upload: Upload, states: set[UploadState | None]) -> Upload:
-        """The upload as it stands. Its parts end also when another has just published it."""
+        """The upload as it stands. Its parts also end when another request has published it."""
         upload = self._records.get(upload.id)
         if upload.state is UploadState.RECEIVING and states & {*GONE, None}:
             with suppress(IllegalTransition):
@@ -101,7 +101,7 @@ class Concatenation:
         return upload.require_present()
 
     def _part_states(self, upload: Upload) -> set[UploadState | None]:
-        """None stands for parts that are forgotten."""
+        """None stands for parts without a record."""
         upload_ids = [part.upload_id for part in self._records.parts(upload.id)]
         states = self._records.states(upload_ids)
         return {states.get(upload_id) for upload_id in upload_ids}

@@ -1,4 +1,4 @@
-"""Whole files, each sent in one request, of a length that is known only at the end."""
+"""Whole files, each sent in one request, whose length is known only at the end."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from app.uploads.completion import Completion
 from app.uploads.service import derived_key
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
-"""The SHA-256 of longer files is left to the background worker, as for those sent in chunks: the
-answer would have to wait for it."""
+"""The SHA-256 of longer files is left to the background worker, as for files sent in chunks: the
+answer need not wait for it."""
 
 
 COMPARED_BYTES = 256 * 1024
-"""Read of each of two files at once, to compare them."""
+"""Size of the blocks in which two files are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedFile:
-    """A file that has arrived and is in no record yet; `length` in bytes."""
+    """A file that has arrived but has no record yet; `length` in bytes."""
 
     id: UploadId
     owner: str
@@ -48,14 +48,14 @@ class ReceivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where a file is kept: in a new upload, or in the earlier one of the same fingerprint."""
+    """Where a file is kept: in a new upload, or an earlier one with the same fingerprint."""
 
     upload: Upload
     is_new: bool
 
 
 class WholeFiles:
-    """Receives files first and records them afterwards: all of a file or nothing of it.
+    """Receives files first and records them afterwards, whole or not at all.
 
     The SHA-256 of one file is computed while the next one arrives, on another core.
     """
@@ -78,13 +78,13 @@ class WholeFiles:
         self._limits = limits
         self._clock = clock
         self._new_id = new_id
-        # A cached_property would make two where two threads come first at once (Python 3.12).
+        # With cached_property, two threads could create one each (Python 3.12).
         self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def receive(
         self, source: BodySource, *, owner: str, filename: str, room: int = 0
     ) -> ReceivedFile:
-        """Store all of `source`, with `room` bytes reserved before; then `keep` or `drop` it.
+        """Store all of `source`, after reserving `room` bytes; then `keep` or `drop` it.
 
         Raises what `Chunks.append` raises, and leaves nothing behind.
         """
@@ -117,13 +117,13 @@ class WholeFiles:
         return outcome.upload
 
     def keep_all(self, files: Sequence[ReceivedFile]) -> list[Kept | UploadError]:
-        """Keep several files for about the cost of one; what became of each.
+        """Keep several files for about the cost of one; returns all outcomes.
 
-        A file with the fingerprint and length of one that is kept already, or is just being kept,
-        is dropped: the earlier one stands for it. Raises where none can be kept.
+        A file with the fingerprint and length of one that is stored, or being stored, is dropped
+        in favour of the earlier one. Raises if none can be kept.
         """
         try:
-            # Before its record: a power cut must not leave one that claims what is not there.
+            # Before the records: after a power cut none may claim bytes that are missing.
             self._store.staging.sync([file.id for file in files])
             stored = self._add_all([self._upload_of(file) for file in files])
         except BaseException as error:
@@ -135,14 +135,14 @@ class WholeFiles:
         return self._finish(files, stored)
 
     def open(self, file: ReceivedFile) -> RawIOBase:
-        """Its bytes, from the first."""
+        """The file, from its first byte."""
         try:
             return self._store.staging.open(file.id)
         except BytesLost as error:
             raise _removed() from error
 
     def is_in(self, file: ReceivedFile, upload: Upload, start: int) -> bool:
-        """Whether the upload, at byte `start`, has the bytes of the file."""
+        """Whether the upload has the bytes of the file at `start`."""
         with self.open(file) as ours, self._open_stored(upload, start) as stored:
             left = file.length
             while left:
@@ -153,7 +153,7 @@ class WholeFiles:
         return True
 
     def _open_stored(self, upload: Upload, start: int) -> RawIOBase:
-        """The upload's bytes from `start`; it may be published at this moment."""
+        """The upload's bytes from `start`; it may be published just now."""
         with suppress(BytesLost):
             staged = self._store.staging.open(upload.id)
             staged.seek(start)
@@ -164,7 +164,7 @@ class WholeFiles:
             raise UploadGone("The upload was removed while it was compared.") from error
 
     def drop(self, file: ReceivedFile) -> None:
-        """Remove it."""
+        """Remove the file."""
         self._store.library.delete(file.id)
 
     def _begin_digest(self, upload_id: UploadId, length: int) -> Future[str] | None:
@@ -177,7 +177,7 @@ class WholeFiles:
             return digest_of(file, "sha256", length)
 
     def _upload_of(self, file: ReceivedFile) -> Upload:
-        """The upload the file is to be, or the one that has its fingerprint already."""
+        """A new upload for the file, or the existing one with its fingerprint."""
         if file.fingerprint is not None:
             earlier = self._records.find_fingerprint(file.owner, file.fingerprint, file.length)
             if earlier is not None and earlier.state is UploadState.COMPLETE:
@@ -198,14 +198,14 @@ class WholeFiles:
         )
 
     def _add_all(self, uploads: Sequence[Upload]) -> list[Upload]:
-        """The uploads as they stand in the records, each new or the earlier one of its key.
+        """The uploads as recorded, each the new one or an earlier one with its key.
 
-        One that lost its bytes in a power cut (see `storage/machine.py`) gives way to the new one.
+        An earlier one that lost its bytes in a power cut (see `storage/machine.py`) is replaced.
         """
         stored = [upload for upload, _ in self._records.add_all(uploads)]
         lost = [upload for upload in stored if upload.state is UploadState.RECEIVING]
         for upload in lost:
-            with suppress(IllegalTransition):  # Another has done it.
+            with suppress(IllegalTransition):  # Another request has done it.
                 self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
         return [upload for upload, _ in self._records.add_all(uploads)] if lost else stored
@@ -233,12 +233,12 @@ class WholeFiles:
 
 
 def _removed() -> BodyStalled:
-    """Housekeeping removes files without a record that stay idle for the expiry time."""
+    """Housekeeping removes files without a record once they are idle for the expiry time."""
     return BodyStalled("The body was idle for longer than its file is kept.")
 
 
 def _read_exactly(file: RawIOBase, count: int) -> bytes:
-    """So many bytes; fewer at the end of the file."""
+    """`count` bytes; fewer at the end of the file."""
     data = b""
     while len(data) < count and (block := file.read(count - len(data))):
         data += block

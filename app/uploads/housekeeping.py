@@ -26,7 +26,7 @@ STUCK_AFTER = timedelta(seconds=60)
 attempt to publish it waits for the first and is harmless."""
 
 REMEMBER_GONE = timedelta(days=30)
-"""How long an ended upload is answered with 410 and not with 404."""
+"""How long an ended upload gets 410 instead of 404."""
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ class Housekeeping:
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> None:
-        """Expire idle uploads, finish interrupted ones, remove what no record wants.
+        """Expire idle uploads, finish interrupted ones, remove orphaned files and old records.
 
-        Each of the four is tried even if another fails: on a full disk one may still make room.
-        None is where a jump of the clock cannot be recorded.
+        Each is tried even if another fails: on a full disk one may still free space. None is
+        tried if a jump of the clock cannot be recorded.
         """
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {
@@ -74,10 +74,10 @@ class Housekeeping:
                 log.error("%s failed: %s", name, error)
 
     def allow_for_clock(self) -> datetime:
-        """The time now; time that did not pass or does not count makes no upload idle.
+        """The time now; skipped time does not make uploads idle.
 
-        See `IdleClock`. After the clock was set back, no activity stays in the future: such an
-        upload would live until the clock gets there again.
+        See `IdleClock`. If the clock was set back, no activity stays in the future: such an upload
+        would live until the clock gets there again.
         """
         reading, uncounted = self._idle_clock.look()
         if uncounted:
@@ -91,9 +91,9 @@ class Housekeeping:
         return reading.wall
 
     def expire(self, now: datetime | None = None) -> None:
-        """End every upload that was idle for the expiry time, and free its room.
+        """End every upload that was idle for the expiry time, and free its space.
 
-        `now`, here and below, is the clock's time unless it is given.
+        `now`, here and below, defaults to the clock's time.
         """
         cutoff = (now or self._clock()) - self._expiry
         for state in (UploadState.RECEIVING, UploadState.HELD):
@@ -111,7 +111,7 @@ class Housekeeping:
             self.expire_one(upload.id, idle_since=cutoff)
 
     def _family(self, upload: Upload) -> list[Upload]:
-        """The concatenations it is or belongs to, and their parts, as far as they are under way."""
+        """The unfinished concatenations it is or belongs to, and their unfinished parts."""
         if upload.kind is UploadKind.FILE:
             return []
         is_whole = upload.kind is UploadKind.CONCATENATION
@@ -122,9 +122,9 @@ class Housekeeping:
         return [member for member in family if member.state in ACTIVE]
 
     def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
-        """End one upload, and free its room, unless it was active after the time given.
+        """End one upload and free its space, unless it was active after the given time.
 
-        Raises `UploadNotFound`, and `IllegalTransition` where it is not under way.
+        Raises `UploadNotFound`, and `IllegalTransition` unless it is unfinished.
         """
         self._records.move(upload_id, UploadState.EXPIRED, self._clock(), idle_since=idle_since)
         self._store.library.delete(upload_id)
@@ -140,9 +140,9 @@ class Housekeeping:
                 log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
 
     def remove_orphans(self) -> None:
-        """Remove staged files of ended uploads, as a crash between two steps leaves them.
+        """Remove staged files of ended uploads, left by a crash between two steps.
 
-        A file without any record may belong to another server that shares the folder: it is
+        A file without a record may belong to another server that shares the folder, so it is
         removed only once it has been idle for the expiry time.
         """
         idle = {file.key: file.idle_seconds for file in self._store.inspection.staged()}
@@ -163,8 +163,8 @@ class Housekeeping:
     def forget_unsynced(self) -> None:
         """After a power cut: all unfinished uploads start again, as their bytes may be gone.
 
-        So do those that were published but not yet recorded as complete: with a file in the
-        library their clients could not send it again.
+        So do those that were published but not yet recorded as complete: while their file is in
+        the library, clients could not send it again.
         """
         self._records.forget_received()
         self._remove_published(ACTIVE)
@@ -182,7 +182,7 @@ class Housekeeping:
                 self._records.remove(upload.id)
 
     def digest(self) -> None:
-        """Compute the SHA-256 of published files that lack it, some of them in one call."""
+        """Compute the SHA-256 of published files that lack it, a few per call."""
         for upload in self._records.without_sha256(self.batch + len(self._unreadable)):
             if upload.id not in self._unreadable:
                 self._digest_one(upload)

@@ -18,7 +18,7 @@ from app.records.uploads import UploadRecords
 from app.storage.base import Library
 
 MAX_PAGE = 200
-"""Most videos on one page; more are cut to it."""
+"""Most videos on one page; larger requests are cut to this."""
 
 NEWEST_FIRST = VideoList()
 
@@ -61,9 +61,9 @@ class VideoLibrary:
         limit: int,
         cursor: str | None = None,
     ) -> VideoPage:
-        """At most `limit` of the videos wanted, from where `cursor` says.
+        """At most `limit` of the wanted videos, from `cursor` on.
 
-        Page by page every video is seen once, whatever is added or deleted meanwhile. Raises
+        Paging lists every video once, whatever is added or deleted meanwhile. Raises
         `InvalidRequest` for a cursor that is not from this list.
         """
         limit = max(1, min(limit, self.max_page))
@@ -73,7 +73,7 @@ class VideoLibrary:
         return VideoPage(videos, wanted.cursor_after(videos[-1]) if len(found) > limit else None)
 
     def all(self, owner: str) -> Iterator[Upload]:
-        """Every video, newest first, read page by page: one published meanwhile is left out."""
+        """Every video, newest first, page by page; one published meanwhile is left out."""
         cursor = None
         while True:
             page = self.page(owner, limit=self.max_page, cursor=cursor)
@@ -98,7 +98,7 @@ class VideoLibrary:
             raise _gone(upload, error) from error
 
     def hand_over(self, upload: Upload) -> None:
-        """Let a server of this program's group read the file itself; raises `UploadGone`."""
+        """Let a server in this program's group read the file itself; raises `UploadGone`."""
         try:
             self._let_group_read(upload.id)
         except FileNotFoundError as error:
@@ -107,7 +107,7 @@ class VideoLibrary:
     def rename(self, owner: str, upload_id: UploadId, filename: str) -> Upload:
         """The video under its new name; raises as `get` does, `InvalidRequest`, `TypeNotAllowed`.
 
-        What it is served as follows from its name, before and after.
+        Its content type always follows from its name.
         """
         if not filename.strip():
             raise InvalidRequest("The new name is empty.")
@@ -127,8 +127,8 @@ class VideoLibrary:
         try:
             self._records.move(upload.id, UploadState.DELETED, self._clock())
         except NoRoom:
-            # The file goes first where its room may be what the record lacks. Deleting is the only
-            # step left to a complete upload, so nothing is lost that could have been kept.
+            # Delete the file first: the record may need its space. A complete upload can only be
+            # deleted, so nothing is lost that could have been kept.
             self._store.delete(upload.id)
             self._records.move(upload.id, UploadState.DELETED, self._clock())
 

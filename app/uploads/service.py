@@ -1,4 +1,4 @@
-"""Uploads from their creation to their end, but for the bytes."""
+"""Uploads from creation to end, except for their bytes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from app.uploads.concatenation import made_before
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewUpload:
-    """What a client tells of a file it is going to send; `length` in bytes.
+    """What a client says about a file that it is going to send; `length` in bytes.
 
-    The fields are those of `Upload`. Name and length are None where they are not known yet.
+    The fields are those of `Upload`. Name and length are None if not known yet.
     """
 
     owner: str
@@ -42,7 +42,7 @@ class NewUpload:
 
 
 class UploadService:
-    """What clients do to uploads besides sending bytes: that is for `Chunks` and `WholeFiles`."""
+    """What clients do to uploads, except sending bytes: see `Chunks` and `WholeFiles`."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class UploadService:
         self._new_id = new_id
 
     def create(self, new: NewUpload) -> tuple[Upload, bool]:
-        """The upload for a file, with its room reserved, and whether it is a new one.
+        """The upload for a file, with its space reserved, and whether it is new.
 
-        An earlier one is returned for a client key that is known, and for the fingerprint of a
-        file that is under way or complete. Raises `TooLarge`, `NoRoom`, `TypeNotAllowed`,
-        `InvalidRequest`, `UploadConflict` where the earlier one has another length, `UploadGone`
-        where it has ended.
+        Returns an earlier one if the client key is known, or the fingerprint is that of a file
+        that is unfinished or complete. Raises `TooLarge`, `NoRoom`, `TypeNotAllowed`,
+        `InvalidRequest`, `UploadConflict` if the earlier one has another length, `UploadGone` if
+        it has ended.
         """
         upload = self._upload_of(new)
         existing = self._find_file(new)
@@ -80,15 +80,15 @@ class UploadService:
         return _same_length(stored.require_present(), new.length), is_new
 
     def concatenate(self, new: NewUpload, parts: Sequence[Part]) -> Upload:
-        """The file made of partial uploads, in order, some of which may still be under way.
+        """The file made of partial uploads, in order, some of which may still be unfinished.
 
-        It is published once every part is there, and the parts then expire. The same request
-        gives the same file again, unless that has ended and the parts have not. A request that
-        calls the same parts or the file by other names makes another file; once the parts have
-        expired, from the one made of them before. Raises as `create` does, and `InvalidRequest`
-        for parts that are none.
+        It is published once every part is complete, and the parts then expire. Repeating the
+        request returns the same file, unless that has ended and the parts have not. With other
+        names for the parts or the file it makes another file; once the parts have expired, from
+        the one made of them before. Raises as `create` does, and `InvalidRequest` for uploads
+        that are not partial.
         """
-        # A client whose answer was lost asks again, and the parts are gone by then.
+        # A client that lost the answer asks again when the parts are gone.
         names = [part.reference for part in parts]
         key = derived_key("parts", new.filename, new.metadata, *names)
         upload = self._records.find(new.owner, key)
@@ -99,17 +99,17 @@ class UploadService:
         return self._completion.finish(upload.require_present())
 
     def parts(self, upload: Upload) -> list[Part]:
-        """What a concatenation is made of, in order."""
+        """The parts of a concatenation, in order."""
         return self._records.parts(upload.id)
 
     def length_of_parts(self, upload: Upload) -> int | None:
-        """How many bytes a concatenation is going to have; None while one of its parts is open."""
+        """The length that a concatenation will have; None while that of a part is unknown."""
         lengths = [self._records.get(part.upload_id).length for part in self.parts(upload)]
         known = [length for length in lengths if length is not None]
         return sum(known) if len(known) == len(lengths) else None
 
     def rename(self, upload: Upload, filename: str) -> Upload:
-        """The upload, created without a name; raises what `create` has against the name."""
+        """Name an upload created without a name; raises what `create` raises for a bad name."""
         return self._records.rename(upload.id, self._policy.check_filename(filename))
 
     def get(self, owner: str, upload_id: UploadId) -> Upload:
@@ -120,12 +120,12 @@ class UploadService:
         return upload.require_present()
 
     def find(self, owner: str, client_key: str, length: int) -> Upload | None:
-        """The upload a client calls by its own key; `UploadConflict` if of another length."""
+        """The upload with a client's own key; `UploadConflict` if its length differs."""
         upload = self.called(owner, client_key)
         return None if upload is None else _same_length(upload, length)
 
     def called(self, owner: str, client_key: str) -> Upload | None:
-        """The upload a client calls by its own key, whatever its length; raises `UploadGone`."""
+        """The upload with a client's own key, whatever its length; raises `UploadGone`."""
         upload = self._records.find(owner, check_client_key(client_key))
         return None if upload is None else upload.require_present()
 
@@ -138,15 +138,15 @@ class UploadService:
         self._records.forget_key(upload.id)
 
     def active(self, owner: str, limit: int) -> list[Upload]:
-        """Uploads under way, newest first."""
+        """Unfinished uploads, newest first."""
         return self._records.active(owner, limit)
 
     def count_active(self) -> dict[UploadState, int]:
-        """How many uploads of all owners are in each of the states of those under way."""
+        """The number of unfinished uploads in each state, of all owners."""
         return self._records.count_active()
 
     def cancel(self, owner: str, upload_id: UploadId) -> None:
-        """End an upload and free its room; raises `UploadComplete` where it is too late."""
+        """End an upload and free its space; raises `UploadComplete` if it is too late."""
         upload = self.get(owner, upload_id)
         try:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
@@ -161,7 +161,7 @@ class UploadService:
         return self._records.find_fingerprint(new.owner, new.fingerprint, new.length)
 
     def _upload_of(self, new: NewUpload) -> Upload:
-        """Not stored yet; raises what the policy has against it."""
+        """A new upload, not stored yet; raises what the policy raises."""
         filename = self._filename_of(new)
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
@@ -184,7 +184,7 @@ class UploadService:
         )
 
     def _filename_of(self, new: NewUpload) -> str:
-        """A part of a file needs no name, and hence no allowed one: it never becomes a video."""
+        """A part of a file needs no allowed name: it never becomes a video."""
         if new.filename is None or (new.kind is UploadKind.PARTIAL and not new.filename):
             return UNNAMED
         return self._policy.check_filename(new.filename)
@@ -209,16 +209,16 @@ class UploadService:
 
 
 def derived_key(purpose: str, *facts: object) -> str:
-    """A client key made of what tells a file from all others of its owner.
+    """A client key derived from whatever identifies a file among those of its owner.
 
-    The records give a key to one upload only, so of several requests at once one makes it.
+    A key belongs to one upload only, so of several simultaneous requests only one creates it.
     """
     text = "\0".join(str(fact) for fact in facts)
     return f"{purpose}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _key_of(new: NewUpload, upload_id: UploadId) -> str:
-    """The client's own key, one derived from the file it describes, or else the id."""
+    """The client's own key, one derived from the file it describes, or the id."""
     if new.client_key is not None:
         return check_client_key(new.client_key)
     if new.fingerprint is not None and new.length is not None:
