@@ -1,6 +1,6 @@
-"""Sluice: takes large uploads over bad networks and gives them back at the speed of the disk.
+"""Sluice: takes large uploads over bad networks and serves them at the speed of the disk.
 
-Read downwards; each package imports only what stands below it:
+Each package imports only those listed below it:
 
     server      the processes: supervisor, gunicorn's settings and worker class, background worker
     factory     puts the web application together

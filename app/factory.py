@@ -48,11 +48,11 @@ PROTECTION = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
-"""Headers of every answer, unless its view sets them."""
+"""Headers of every response, unless its view sets them."""
 
 
 def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
-    """The WSGI application over `services`, counting with `instruments`, or with its own."""
+    """The WSGI application for `services`; counts with `instruments`, by default its own."""
     app = Flask("app", static_folder=str(ROOT / "static"), template_folder=str(ROOT / "templates"))
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""The composition root: builds everything below the web from the settings. No Flask.
+"""The composition root: builds everything below the web layer from the settings. No Flask.
 
-Nothing is opened here: gunicorn's workers build their own after they were forked.
+Nothing is opened here: gunicorn's workers build their own services after forking.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.uploads.library import VideoLibrary
 from app.uploads.service import UploadService
 
 BOOT_MARKER = "boot"
-"""A file of every data folder that a server has used."""
+"""A file in every data folder that a server has used."""
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -60,7 +60,7 @@ class Services:
 
 
 def build_services(settings: Settings, on_upload: Listener = no_listener) -> Services:
-    """All services for `settings`; `on_upload` is told of the steps that uploads take."""
+    """All services for `settings`; `on_upload` is called with each step of an upload."""
     policy = settings.policy
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     database = _database(settings)
@@ -103,7 +103,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
 
 
 def _database(settings: Settings) -> Database:
-    # A finished file that no record tells of is as good as lost.
+    # A finished file without a record is as good as lost.
     synced = Durability(settings.durability) is not Durability.NONE
     return Database(settings.database_url, synced=synced, connections=settings.threads)
 

@@ -19,7 +19,7 @@ PREFIX = "SLUICE_"
 IPNetwork = IPv4Network | IPv6Network
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
-"""A hundred years; dates before the calendar begins cannot be computed with."""
+"""A hundred years, so that subtracting it always gives a valid date."""
 
 
 STAGING = Path("/tmp/sluice")
@@ -131,7 +131,7 @@ def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
 
 
 def default_staging(path: Path = STAGING) -> Path:
-    """The folder in /tmp, which is everyone's; one with our number where that is another user's."""
+    """The folder in /tmp, with our user number if another user has it already."""
     try:
         is_others = path.lstat().st_uid != os.geteuid()
     except OSError:
@@ -145,7 +145,7 @@ def _cores() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every option; `SLUICE_` and the field's name in capitals is its variable."""
+    """Every option; its variable is `SLUICE_` and the field's name in capitals."""
 
     host: str = _option(str, "127.0.0.1", "Address to serve on.")
     port: int = _option(_port, "8000", "Port to serve on.")
@@ -155,7 +155,7 @@ class Settings:
             "parse": _path,
             "default": f"{STAGING}",
             "help": "Folder where chunks are written; best on the disk of the data. "
-            "`/tmp/sluice-UID` where the default is another user's.",
+            "`/tmp/sluice-UID` if the default belongs to another user.",
         },
     )
     data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
@@ -222,8 +222,8 @@ class Settings:
     location: str = _option(
         _one_of("auto", "path", "url"),
         "auto",
-        "What a `Location` holds: a whole `url`, a `path`, or `auto` for a path only where an "
-        "unknown proxy stands between.",
+        "What a `Location` holds: a whole `url`, a `path`, or `auto` for a path only if an "
+        "unknown proxy is in between.",
     )
     accel_redirect: str = _option(
         _internal_location,
@@ -247,17 +247,17 @@ class Settings:
 
     @property
     def database_url(self) -> str:
-        """Where the records are."""
+        """URL of the database."""
         return f"sqlite:///{self.data_dir / 'sluice.db'}"
 
     @property
     def policy(self) -> UploadPolicy:
-        """The operator's limits as the core wants them."""
+        """The operator's limits, for the core."""
         return UploadPolicy(self.max_upload_bytes, self.allowed_extensions)
 
 
 def from_env(environ: Mapping[str, str]) -> Settings:
-    """Settings from `SLUICE_` variables; raises `SettingsError` naming all bad ones at once."""
+    """Settings from `SLUICE_` variables; raises `SettingsError` naming all invalid ones."""
     values: dict[str, Any] = {}
     complaints = []
     known = {PREFIX + item.name.upper(): item for item in fields(Settings)}

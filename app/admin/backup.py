@@ -19,7 +19,7 @@ from app.records.uploads import UploadRecords
 from app.services import BOOT_MARKER, Services
 
 _OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
-"""Files that a backup puts into its library, whole or not yet."""
+"""Files that a backup puts into its library, complete or partial."""
 
 
 class FolderInUse(Exception):
@@ -28,9 +28,9 @@ class FolderInUse(Exception):
 
 @dataclass(slots=True)
 class Backup:
-    """One run; what it counts is right once `run` has ended.
+    """One run; its counts are right once `run` has ended.
 
-    A published file never changes, so one that the folder has from an earlier run is kept.
+    Published files never change, so those from an earlier run are kept.
     """
 
     services: Services
@@ -41,12 +41,12 @@ class Backup:
     removed: int = 0
 
     def run(self, *, with_library: bool = True) -> None:
-        """Copy; raises `FolderInUse`, and `OSError` and `sqlite3.Error` for what goes wrong."""
+        """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`."""
         if (self.folder / BOOT_MARKER).exists():
             raise FolderInUse(f"{self.folder} is a server's data folder")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The library twice, since its files take long: the second time, right after the records,
-        # it brings what was published meanwhile.
+        # The library is copied twice, since it takes long: the second time, right after the
+        # database, adds what was published meanwhile.
         names = self._copy_library(set()) if with_library else set()
         self._copy_database()
         if with_library:
@@ -70,11 +70,11 @@ class Backup:
         _sync(self.folder)
 
     def _copy_library(self, known: set[str]) -> set[str]:
-        """Bring the files that are not `known`; all names of the library now, and those known."""
+        """Copy the files that are not `known`; returns all names in the library and the known."""
         self._library.mkdir(mode=0o700, exist_ok=True)
         names = set(self.services.inspection.published())
         for name in sorted(names - known):
-            with suppress(FileNotFoundError):  # Deleted since.
+            with suppress(FileNotFoundError):  # Deleted meanwhile.
                 self._take(self.services.settings.library_dir / name, self._library / name)
         _sync(self._library)
         return names | known
@@ -94,7 +94,7 @@ class Backup:
             self.linked += 1
 
     def _forget_deleted(self, names: set[str]) -> None:
-        """Delete in the copy what the server has deleted before its file could be taken."""
+        """Delete from the copied records what the server deleted before its file was copied."""
         with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
             complete = select(uploads.c.id).where(uploads.c.state == UploadState.COMPLETE.value)
             with database.read() as connection:
@@ -105,7 +105,7 @@ class Backup:
         database.checkpoint()
 
     def _remove_all_but(self, names: set[str]) -> None:
-        """Of what a backup made: the folder may have had files of somebody's in it before."""
+        """Remove only files that a backup made: the folder may have had others before."""
         for path in self._library.iterdir():
             if path.name not in names and _OWN_NAME.fullmatch(path.name):
                 path.unlink()
@@ -113,7 +113,7 @@ class Backup:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Under another name until it is whole and synced: an interrupted run leaves no half file."""
+    """Copy under another name, sync, rename: an interrupted run leaves no partial file."""
     partial = target.with_name(f".{target.name}.partial")
     _make_private(partial)
     shutil.copyfile(source, partial)

@@ -25,11 +25,11 @@ from app.domain.upload import Upload, parse_upload_id
 from app.http.context import IMPLICIT_OWNER, current_services
 
 LIST_LIMIT = 1000
-"""Rows a list shows unless asked for more."""
+"""Rows that a list shows by default."""
 
 P = ParamSpec("P")
 
-uploads = AppGroup("uploads", help="Uploads under way.")
+uploads = AppGroup("uploads", help="Unfinished uploads.")
 videos = AppGroup("videos", help="Finished files.")
 
 as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
@@ -59,7 +59,7 @@ def _explained(command: Callable[P, None]) -> Callable[P, None]:
 @limited
 @as_json
 def list_uploads(limit: int, is_json: bool) -> None:
-    """Show the uploads under way, newest first."""
+    """Show the unfinished uploads, newest first."""
     _print_all(current_services().uploads.active(IMPLICIT_OWNER, limit), is_json=is_json)
 
 
@@ -77,7 +77,7 @@ def show_upload(upload_id: str, is_json: bool) -> None:
 @click.argument("upload_id", metavar="ID")
 @_explained
 def expire_upload(upload_id: str) -> None:
-    """End an upload now and free its room."""
+    """End an upload now and free its space."""
     try:
         current_services().housekeeping.expire_one(parse_upload_id(upload_id))
     except IllegalTransition as error:
@@ -144,7 +144,7 @@ def verify(is_json: bool) -> None:
 def backup(folder: Path, *, without_library: bool) -> None:
     """Copy the database and the library into FOLDER, while the server runs.
 
-    Files that FOLDER has already are kept, so the next run into it takes only what is new.
+    Files that FOLDER has already are kept, so the next run only copies what is new.
     """
     made = Backup(current_services(), folder)
     try:
@@ -160,7 +160,7 @@ def backup(folder: Path, *, without_library: bool) -> None:
 @click.command("sweep")
 @with_appcontext
 def sweep() -> None:
-    """Expire idle uploads, finish interrupted ones and remove leftovers, once and now."""
+    """Expire idle uploads, finish interrupted ones and remove leftovers now."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -202,5 +202,5 @@ def _print_one(row: dict[str, Any], *, is_json: bool) -> None:
 
 
 def _printable(text: str) -> str:
-    """A client's text without what would steer the terminal."""
+    """A client's text without control characters for the terminal."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

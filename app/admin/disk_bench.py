@@ -1,7 +1,7 @@
 """Measures a folder's disk: how fast blocks of each size are written and read. No Flask.
 
-Writes go, as those of the server do, into a file whose room is reserved. The file never has a
-name: whatever ends the program, the kernel frees it.
+Like the server, it writes to a preallocated file. The file never has a name: however the program
+ends, the kernel frees it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Mode(StrEnum):
     WRITE_DIRECT = "write, direct"
     """Past the page cache (O_DIRECT)."""
     READ_BUFFERED = "read, buffered"
-    """Through the page cache, which was asked to forget the file before."""
+    """Through the page cache, which was asked to drop the file first."""
     READ_DIRECT = "read, direct"
     """Past the page cache (O_DIRECT)."""
 
     @property
     def is_direct(self) -> bool:
-        """Whether the page cache is left out."""
+        """Whether the page cache is bypassed."""
         return self in {Mode.WRITE_DIRECT, Mode.READ_DIRECT}
 
     @property
@@ -58,7 +58,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Each cell ends with whichever comes first; the fsync of a buffered write comes on top."""
+    """Each cell ends with whichever comes first; the fsync of a buffered write is extra."""
 
     byte_count: int
     seconds: float
@@ -81,13 +81,13 @@ class Cell:
 
 
 class NoDirectIo(Exception):
-    """The file system cannot leave out the page cache, or not with blocks so small."""
+    """The file system cannot bypass the page cache, or not with blocks this small."""
 
 
 def measure(
     folder: Path, bounds: Bounds, block_sizes: Sequence[int] = BLOCK_SIZES
 ) -> Iterator[Cell]:
-    """The cells of a folder one after the other, by mode and rising block size."""
+    """The cells of a folder one by one, by mode and increasing block size."""
     with _nameless_file(folder, _room(bounds, max(block_sizes))) as written:
         _fill(written, _room(bounds, max(block_sizes)))
         for mode in Mode:
@@ -99,7 +99,7 @@ def measure(
 
 
 def needed_bytes(bounds: Bounds) -> int:
-    """Room that `measure` takes on the disk."""
+    """Disk space that `measure` needs."""
     return 2 * _room(bounds, max(BLOCK_SIZES))
 
 
@@ -115,7 +115,7 @@ def _nameless_file(folder: Path, length: int) -> Iterator[int]:
 
 
 def _fill(descriptor: int, length: int) -> None:
-    """Blocks that were reserved and never written read as zeros without the disk being asked."""
+    """Reserved blocks that were never written read as zeros without reaching the disk."""
     block = memoryview(os.urandom(MIB))
     for position in range(0, length, MIB):
         os.pwrite(descriptor, block[: length - position], position)
@@ -123,7 +123,7 @@ def _fill(descriptor: int, length: int) -> None:
 
 
 def _measure_writing(folder: Path, mode: Mode, block_bytes: int, bounds: Bounds) -> Cell:
-    """In a file of its own: to overwrite a part of a page, the kernel would read it first."""
+    """In a new file: to overwrite part of a page, the kernel would read it first."""
     with _nameless_file(folder, _room(bounds, block_bytes)) as descriptor:
         return _measure_cell(descriptor, mode, block_bytes, bounds)
 
@@ -140,7 +140,7 @@ def _measure_cell(descriptor: int, mode: Mode, block_bytes: int, bounds: Bounds)
 def _move_blocks(
     descriptor: int, mode: Mode, block: mmap.mmap, bounds: Bounds
 ) -> tuple[int, float]:
-    """Move blocks from the start of the file on; bytes and seconds."""
+    """Read or write blocks from the start of the file; returns bytes and seconds."""
     size = len(block)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     moved, started = 0, time.perf_counter()
@@ -165,7 +165,7 @@ def _move(descriptor: int, mode: Mode, block: mmap.mmap, position: int) -> int:
 
 @contextmanager
 def _direct(descriptor: int, mode: Mode) -> Iterator[None]:
-    """Leave out the page cache meanwhile, if the mode says so."""
+    """Bypass the page cache, if the mode says so."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     if mode.is_direct:
         try:
@@ -180,7 +180,7 @@ def _direct(descriptor: int, mode: Mode) -> Iterator[None]:
 
 @contextmanager
 def _aligned_block(block_bytes: int) -> Iterator[mmap.mmap]:
-    """Memory that begins at a page, as direct I/O asks, already touched and not compressible."""
+    """Page-aligned memory, as direct I/O requires, already touched and not compressible."""
     with mmap.mmap(-1, block_bytes) as block:
         for position in range(0, block_bytes, MIB):
             block[position : position + MIB] = os.urandom(min(MIB, block_bytes - position))

@@ -19,18 +19,18 @@ class Difference(StrEnum):
     """What can be wrong."""
 
     MISSING = "missing"
-    """There is a record and no file."""
+    """There is a record but no file."""
     WRONG_SIZE = "wrong_size"
     WRONG_DIGEST = "wrong_digest"
     UNREADABLE = "unreadable"
-    """The disk fails to give the bytes."""
+    """The disk cannot read the file."""
     NO_RECORD = "no_record"
-    """There is a file and no record of it."""
+    """There is a file but no record of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file that is not as its record says; `name` is the upload's id, or the file's name."""
+    """A file that differs from its record; `name` is the upload's id, or the file's name."""
 
     name: str
     difference: Difference
@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Verification:
-    """One pass over the library; what it counts is right once `run` has ended."""
+    """One pass over the library; its counts are right once `run` has ended."""
 
     services: Services
     owner: str
@@ -86,7 +86,7 @@ class Verification:
         return length, digest.hexdigest()
 
     def _is_still_there(self, name: str) -> bool:
-        """Whether there is a living record now: the library changes while it is read."""
+        """Whether the record still exists: the library changes while it is read."""
         try:
             self.services.uploads.get(self.owner, parse_upload_id(name))
         except (UploadNotFound, UploadGone):

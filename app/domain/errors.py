@@ -86,7 +86,7 @@ class TooManyGaps(InvalidRequest):
 
 
 class DigestMismatch(InvalidRequest):
-    """The bytes do not have the digest the client gave; none of them was kept."""
+    """The bytes do not match the client's digest; none of them was kept."""
 
     code = "digest_mismatch"
     title = "The checksum does not match"
@@ -137,14 +137,14 @@ class OffsetMismatch(UploadConflict):
 
     @classmethod
     def of(cls, *, expected: int, provided: int) -> OffsetMismatch:
-        """The error that names both."""
+        """The error with both offsets."""
         error = cls(f"The upload goes on at byte {expected}, not at {provided}.")
         error.expected, error.provided = expected, provided
         return error
 
 
 class WriterSuperseded(UploadConflict):
-    """A newer request has taken over the same bytes."""
+    """A newer request has taken over these bytes."""
 
     code = "writer_superseded"
     title = "A newer request writes the same bytes"

@@ -8,7 +8,7 @@
      held
 
 A crash may leave an upload in `verifying`; anyone may finish it. An upload goes back to `receiving`
-when a power cut has taken bytes that were never synced. `held` is for uploads that are one part of
+if a power cut has lost bytes that were never synced. `held` is for uploads that are one part of
 a file: they wait there for the others and never become a video.
 """
 
@@ -21,7 +21,7 @@ class UploadState(StrEnum):
     """Where an upload stands; the value is what the record and the API show."""
 
     RECEIVING = "receiving"
-    """Bytes are missing; chunks are taken."""
+    """Bytes are missing; chunks are accepted."""
     HELD = "held"
     """Every byte of a part has arrived; it waits to be concatenated with others."""
     VERIFYING = "verifying"
@@ -33,7 +33,7 @@ class UploadState(StrEnum):
     EXPIRED = "expired"
     """Ended by the server: it was idle for too long, or its bytes were lost."""
     DELETED = "deleted"
-    """Was complete; its file has been removed at someone's request."""
+    """Was complete; its file was deleted on request."""
 
 
 TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {
@@ -63,14 +63,14 @@ TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {
 }
 
 ACTIVE = frozenset({UploadState.RECEIVING, UploadState.HELD, UploadState.VERIFYING})
-"""States in which the upload holds room in the staging folder."""
+"""States in which the upload takes space in the staging folder."""
 
 GONE = frozenset({UploadState.CANCELLED, UploadState.EXPIRED, UploadState.DELETED})
-"""States in which nothing is left but the record."""
+"""States in which only the record is left."""
 
 
 class IllegalTransition(ValueError):
-    """A step the table does not have; the upload is unchanged."""
+    """A step that is not in the table; the upload is unchanged."""
 
 
 def check_transition(current: UploadState, target: UploadState) -> None:

@@ -1,4 +1,4 @@
-"""What a stored file is served as. Never what its uploader said it was."""
+"""The content type of a stored file. Never what its uploader claimed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAYABLE = {
     "wav": "audio/wav",
 }
 """Types a browser shows in a player and nothing else: none of them can run as a page. HTML, SVG,
-PDF and whatever else is not listed is handed out as a download."""
+PDF and anything else not listed is served as a download."""
 
 OPAQUE = "application/octet-stream"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 LARGEST_NUMBER = 10**18
-"""Beyond any file, and within 64 bits."""
+"""Larger than any file, and within 64 bits."""
 
 _DIGITS = re.compile("[0-9]+")
 
 _MOST_DIGITS = 30
-"""`int` refuses more than 4300 digits, and takes long for many."""
+"""`int` refuses more than 4300 digits, and is slow with many."""
 
 
 def parse_digits(text: str) -> int | None:

@@ -11,7 +11,7 @@ from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge, TypeNotAl
 from app.domain.ranges import ByteRange
 
 MAX_FILENAME_CHARACTERS = 1024
-"""Longer names are refused: a name carries a folder path at most."""
+"""Longer names are refused; a name may contain a folder path."""
 
 MAX_KEY_CHARACTERS = 200
 """Longest client key or fingerprint; Dropzone's are 36 long."""
@@ -41,7 +41,7 @@ class UploadPolicy:
         return length
 
     def check_filename(self, filename: str) -> str:
-        """The name to keep: normalised (NFC), without folders that lead elsewhere.
+        """The name to keep: normalised (NFC), without folders such as `..`.
 
         It is only ever shown and sent back in a header; no path on the server contains it.
         """

@@ -39,9 +39,9 @@ def _no_bounds() -> array[int]:
 class RangeSet:
     """An immutable set of bytes: ranges in order that neither overlap nor touch.
 
-    It is held as their bounds, start, end, start, end and so on, which rise: a byte is in the set
-    if an odd number of bounds is at or before it. As 64-bit numbers in one piece of memory
-    they are searched by halves, and read and written as one block of 16 bytes a range.
+    It is stored as ascending bounds: start, end, start, end and so on. A byte is in the set if an
+    odd number of bounds is at or before it. As 64-bit numbers in one block of memory, 16 bytes per
+    range, they allow binary search and are read and written as a whole.
     """
 
     _bounds: array[int] = field(default_factory=_no_bounds)
@@ -61,15 +61,15 @@ class RangeSet:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RangeSet:
-        """The set that `to_bytes` has written; raises `ValueError` where that is damaged."""
+        """The set that `to_bytes` has written; raises `ValueError` if it is damaged."""
         if len(data) % 16:
-            raise ValueError(f"damaged: {len(data)} bytes are no whole number of ranges")
+            raise ValueError(f"damaged: {len(data)} bytes are not a whole number of ranges")
         bounds = array("q", data)
         _turn_round_if_big_endian(bounds)
         return cls(bounds)
 
     def to_bytes(self) -> bytes:
-        """The bounds as signed 64-bit numbers, little end first: 16 bytes a range."""
+        """The bounds as signed 64-bit little-endian numbers: 16 bytes per range."""
         bounds = self._bounds[:]
         _turn_round_if_big_endian(bounds)
         return bounds.tobytes()
@@ -90,7 +90,7 @@ class RangeSet:
 
     @property
     def prefix_end(self) -> int:
-        """End of the range that starts at byte 0; 0 where byte 0 is not in the set."""
+        """End of the range that starts at byte 0; 0 if byte 0 is not in the set."""
         return self._bounds[1] if self._bounds and self._bounds[0] == 0 else 0
 
     @property
@@ -99,10 +99,10 @@ class RangeSet:
         return self._bounds[-1] if self._bounds else 0
 
     def add(self, span: ByteRange) -> RangeSet:
-        """The set with `span` in it; adding what is there already changes nothing."""
+        """The set with `span` added."""
         if span.length == 0:
             return self
-        # The bounds from `first` to `last` are in the span or at its ends: they go.
+        # The bounds from `first` to `last` are in the span or at its ends: drop them.
         first, last = bisect_left(self._bounds, span.start), bisect_right(self._bounds, span.end)
         bounds = self._bounds[:first]
         if first % 2 == 0:
@@ -135,6 +135,6 @@ def _pairs(bounds: Iterable[int]) -> Iterator[ByteRange]:
 
 
 def _turn_round_if_big_endian(numbers: array[int]) -> None:
-    """Between this machine's order of bytes and the little end first; in place."""
+    """Convert between this machine's byte order and little-endian, in place."""
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -23,8 +23,8 @@ from app.domain.ranges import ByteRange, RangeSet
 UploadId = NewType("UploadId", str)
 
 MAX_RANGES = 10_000
-"""Separate ranges of one upload. Every chunk costs a little for each of them; clients that send a
-few chunks at once make a handful."""
+"""Most separate ranges of one upload. Each adds a little to the cost of every chunk; clients that
+send a few chunks at once make a handful."""
 
 _ID_FORM = re.compile(r"[0-9a-f]{32}")
 
@@ -32,8 +32,8 @@ _ID_FORM = re.compile(r"[0-9a-f]{32}")
 def parse_upload_id(text: str) -> UploadId:
     """The id in `text`; `UploadNotFound` for anything the server cannot have issued.
 
-    Ids are 128 random bits in lower-case hexadecimal. Paths and keys are made from ids that
-    passed here and from nothing else.
+    Ids are 128 random bits in lower-case hexadecimal. Paths and keys are made only
+    from ids that passed this check.
     """
     if not _ID_FORM.fullmatch(text):
         raise UploadNotFound("No upload has this id.")
@@ -41,7 +41,7 @@ def parse_upload_id(text: str) -> UploadId:
 
 
 class UploadKind(StrEnum):
-    """What becomes of an upload once its bytes are there; the value is what the record shows."""
+    """What happens to an upload once its bytes have arrived; the value is what the record shows."""
 
     FILE = "file"
     """It is published."""
@@ -53,7 +53,7 @@ class UploadKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the uploads a concatenation is made of, and what its client calls it (a URL)."""
+    """A part of a concatenation, and its client's name for it (a URL)."""
 
     upload_id: UploadId
     reference: str
@@ -63,13 +63,13 @@ class Part:
 class Upload:
     """One file on its way in, or a published one: they share the id for life.
 
-    `received` is the truth of which bytes are durable, not the size of any file on the disk.
+    `received` says which bytes are durable, not the size of any file on the disk.
     `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique for its
-    owner; without one it is derived from the fingerprint, or the id. `fingerprint` names the file
-    on the person's disk, so that a page which was reloaded finds its upload again. `length` is
-    None until the client has told it. `metadata` is what its protocol tells of the file besides,
-    given back as it came. `repr_digest` is the digest the file must have, as "sha256:1f2e...": an
-    algorithm of hashlib, and hexadecimal.
+    owner; without one it is derived from the fingerprint, or the id. `fingerprint` identifies
+    the file on the person's disk, so that a reloaded page finds its upload again. `length` is None
+    until the client has sent it. `metadata` is what else the protocol says about the file, returned
+    as it came. `repr_digest` is the digest that the file must have, as "sha256:1f2e...": a hashlib
+    algorithm, and hexadecimal.
     """
 
     id: UploadId
@@ -105,7 +105,7 @@ class Upload:
 
     @property
     def known_length(self) -> int:
-        """The length in bytes, for steps that only come after the client has told it."""
+        """The length in bytes, for steps that come only after the client has sent it."""
         if self.length is None:
             raise UploadConflict("The length of the upload is not known yet.")
         return self.length
@@ -123,8 +123,8 @@ class Upload:
     def with_received(self, span: ByteRange, now: datetime) -> Upload:
         """The upload after `span` became durable; the last missing byte starts verification.
 
-        Raises `TooManyGaps` where it would become too fragmented to keep account of, and
-        `ChunkMismatch` beyond a length that the client has told meanwhile.
+        Raises `TooManyGaps` if it would become too fragmented, and `ChunkMismatch` beyond a length
+        that the client has sent meanwhile.
 
         An empty file is covered from the start, so it too moves on only here: with its first
         (empty) chunk.
@@ -136,7 +136,7 @@ class Upload:
         return replace(self, received=received, active_at=now)._moved_on(now)
 
     def with_length(self, length: int, now: datetime) -> Upload:
-        """The upload after its client told the length; `UploadConflict` if it told another one."""
+        """The upload with its length; `UploadConflict` if it has another one already."""
         if self.length not in {None, length}:
             raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
         if self.received.end > length:
@@ -144,7 +144,7 @@ class Upload:
         return replace(self, length=length, active_at=now)._moved_on(now)
 
     def with_parts(self, length: int, now: datetime) -> Upload:
-        """The concatenation after all of its parts, `length` bytes together, have arrived."""
+        """The concatenation once all of its parts, `length` bytes in total, have arrived."""
         return self.with_length(length, now).with_received(ByteRange(0, length), now)
 
     def _moved_on(self, now: datetime) -> Upload:

@@ -1,4 +1,4 @@
-"""Lists of videos: what is searched for, in what order, and where the next page begins. Pure.
+"""Lists of videos: the search, the order, and where the next page begins. Pure.
 
 Names are compared without case, accents and width: "ETE" finds "été.mp4". Records keep both forms
 of a name, so that a database needs to know nothing about Unicode.
@@ -23,7 +23,7 @@ MAX_SEARCH_CHARACTERS = 200
 """Longer searches are refused: each word is looked for in every name."""
 
 MAX_SORT_BYTES = 120
-"""Names alike up to here are ordered by id, so that the cursor of any name fits into a URL."""
+"""Names that agree up to here are ordered by id, so that every cursor fits into a URL."""
 
 MAX_CURSOR_CHARACTERS = 210
 """A binding, MAX_SORT_BYTES in base64, an id, the dots between them, and not much more."""
@@ -41,7 +41,7 @@ class Position(NamedTuple):
 
 
 class VideoOrder(StrEnum):
-    """What comes first; the values are those of the parameter `sort`."""
+    """The order; the values are those of the parameter `sort`."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -57,7 +57,7 @@ class VideoOrder(StrEnum):
 
     @property
     def column(self) -> str:
-        """What holds the key in the record: `published_at`, `sort_name` or `length`."""
+        """The column with the key: `published_at`, `sort_name` or `length`."""
         return _COLUMNS[self]
 
     def position(self, video: Upload) -> Position:
@@ -123,7 +123,7 @@ class VideoList:
 
     @property
     def _binding(self) -> str:
-        """Tells lists apart; who forges it gets a page that begins elsewhere, and nothing more."""
+        """Tells lists apart; forging it only yields a page that begins elsewhere."""
         return hashlib.sha256(" ".join([self.order, *self.words]).encode()).hexdigest()[:8]
 
     def _parse_key(self, text: str) -> datetime | int | bytes:
@@ -154,11 +154,11 @@ def search_form(text: str) -> str:
 
 
 def sort_form(filename: str) -> bytes:
-    """A name as all databases sort it alike, byte by byte: "clip 2" comes before "clip 10"."""
+    """A form of a name that every database sorts alike, bytewise: "clip 2" before "clip 10"."""
     return _DIGITS.sub(_by_value, search_form(filename)).encode()[:MAX_SORT_BYTES]
 
 
 def _by_value(digits: re.Match[str]) -> str:
-    """A number that sorts by its value: how many digits it has goes first."""
+    """A number that sorts by its value: the count of its digits goes first."""
     number = digits[0].lstrip("0")
     return chr(ord("0") + min(len(number), 15)) + number
