@@ -153,6 +153,20 @@ test("an empty file takes one request", async () => {
   assert.equal(requests.length, 1);
 });
 
+test("until the first answer one chunk leaves at a time, and the next one after it breaks", async () => {
+  const { sent, requests, control } = setUp({ size: 40 * MIB, largest: 20 * MIB });
+  await settle();
+  assert.equal(requests.length, 1);
+  requests[0].fail(connectionLost());
+  await settle();
+  assert.equal(requests.length, 2);
+  requests[1].answer({ received: 1 });
+  await settle();
+  assert.ok(requests.length > 3, "from then on several do");
+  control.abort("paused");
+  await assert.rejects(sent, (reason) => reason === "paused");
+});
+
 test("chunks that wait for a slot are cut when they get it, in the size that has been learned by then", async () => {
   const { sent, requests, pace } = setUp({ size: 4 * MIB, largest: MIB, slots: new Slots(1) });
   await settle();
@@ -167,6 +181,7 @@ test("chunks that wait for a slot are cut when they get it, in the size that has
 test("a file whose last byte is acknowledged waits for no slot that another file has", async () => {
   const slots = new Slots(1);
   const { sent, requests } = setUp({ size: 3 * 64 * KIB, largest: 64 * KIB, slots });
+  await settle();
   const held = slots.take();
   await answerAll(sent, requests);
   assert.equal(requests.length, 3);

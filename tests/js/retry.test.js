@@ -62,7 +62,8 @@ test("a lost connection holds up what has had no answer since, or for a while", 
   assert.equal(connection.holdsUp(-Infinity), false);
   connection.reportLoss();
   assert.equal(connection.holdsUp(-Infinity), true);
-  const answered = performance.now() + 1;
+  const answered = performance.now() + 1_100;
+  assert.equal(connection.holdsUp(answered - 1_000, answered), true, "an answer that was on its way shows nothing");
   assert.equal(connection.holdsUp(answered, answered + 1_400), false);
   assert.equal(connection.holdsUp(answered, answered + 1_600), true);
   answer(true);

@@ -4,7 +4,7 @@ import { keepFocus } from "../helpers/focus.js";
 import { countOf, formatBytes, isolated } from "../helpers/format.js";
 import { drawMeter, progressWords, setLine } from "../helpers/meter.js";
 import { RowGroups } from "../helpers/row_groups.js";
-import { aFewTimesASecond, SlicedWork } from "../helpers/sliced_work.js";
+import { aFewTimesASecond, SlicedWork, soon } from "../helpers/sliced_work.js";
 import { partsOf } from "../helpers/template.js";
 import { TotalSpeed, totalsOf } from "../uploads/progress.js";
 import { UploadRow } from "./upload_row.js";
@@ -25,7 +25,7 @@ export class UploadPanel extends HTMLElement {
   #speed = new TotalSpeed();
   #groups;
   /** Apart, so that rows that are there keep up while thousands are still being made. */
-  #adding = new SlicedWork((upload) => this.#addRow(upload), { schedule: aFewTimesASecond });
+  #adding = new SlicedWork((upload) => this.#addRow(upload), { schedule: soon });
   #drawing = new SlicedWork((upload) => this.#rows.get(upload)?.render(), {
     schedule: aFewTimesASecond,
     afterSlice: () => this.#drawTotalsSoon(),

@@ -42,9 +42,20 @@ export class SlicedWork {
   }
 }
 
-/** A schedule for work that ends in pixels: five frames a second are enough for progress. Hidden pages have no frames. */
+/** A schedule for numbers that move: five frames a second are enough for progress. */
 export function aFewTimesASecond(callback) {
-  setTimeout(() => (document.hidden ? callback() : requestAnimationFrame(callback)), 200);
+  setTimeout(() => nextFrame(callback), 200);
+}
+
+/** A schedule for rows that come or change their state: soon, and many of them together. */
+export function soon(callback) {
+  setTimeout(() => nextFrame(callback), 80);
+}
+
+/** Hidden pages have no frames. */
+function nextFrame(callback) {
+  if (document.hidden) callback();
+  else requestAnimationFrame(callback);
 }
 
 /** A schedule for work without pixels: the next task, so that input and painting come in between. */

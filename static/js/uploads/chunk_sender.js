@@ -78,8 +78,13 @@ class Transfer {
     return new RetrySchedule({ connection: this.#tools.connection, random: this.#tools.random });
   }
 
-  /** The chunk is cut once it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
   async #sendNext(signal) {
+    const leave = await this.#tools.pace.enter(signal);
+    return this.#sendInSlot(signal).finally(leave);
+  }
+
+  /** The chunk is cut once it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
+  async #sendInSlot(signal) {
     const release = await this.#tools.slots.take(signal);
     const chunk = this.#plan.take(this.#tools.pace.chunkBytes);
     try {

@@ -5,6 +5,9 @@ import { jitteredDelay, sleep } from "./retry.js";
 /** How long to trust the browser's word that it is offline, milliseconds; behind some VPNs it is wrong. */
 const OFFLINE_RECHECK = 30_000;
 
+/** Answers that come so soon after a loss were on their way before it, and show nothing about the line, milliseconds. */
+const ON_THEIR_WAY = 1_000;
+
 /** How long an answer shows that bytes still get through, milliseconds. */
 const RECENT = 1_500;
 
@@ -36,7 +39,7 @@ export class Connection extends EventTarget {
    * wrong about the line, while others are answered.
    */
   holdsUp(acknowledgedAt, now = performance.now()) {
-    return !this.isReachable && acknowledgedAt <= Math.max(this.#lostAt, now - RECENT);
+    return !this.isReachable && acknowledgedAt <= Math.max(this.#lostAt + ON_THEIR_WAY, now - RECENT);
   }
 
   get isOffline() {
