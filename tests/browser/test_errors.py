@@ -58,7 +58,7 @@ def test_a_full_disk_is_shown_and_the_upload_can_be_retried(
     page.choose(films.small)
     row = page.row(films.small)
     expect(row).to_contain_class("dz-error")
-    expect(row).to_contain_text("The server has no room for this file at present.")
+    expect(row).to_contain_text("The server does not have enough space for this file.")
     assert page.chunks == []
     page.page.unroute("**/api/uploads")
     page.button("Try again: small.mp4").click()

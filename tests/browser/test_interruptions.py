@@ -93,7 +93,7 @@ def test_another_file_is_not_mistaken_for_the_interrupted_one(
     with page.page.expect_file_chooser() as chooser:
         page.button("Choose the file for middle.mp4").click()
     chooser.value.set_files(films.small)
-    expect(page.waiting_rows.get_by_role("alert")).to_contain_text("That is another file")
+    expect(page.waiting_rows.get_by_role("alert")).to_contain_text("That is a different file")
     expect(page.rows).to_have_count(0)
     assert page.chunks == []
 

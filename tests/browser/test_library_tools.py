@@ -158,7 +158,7 @@ def test_a_name_that_cannot_be_is_explained_beside_the_field(
     clips.delete(f"/api/videos/{videos_of(clips)[1]['id']}")
     page.button("Save").click()
     expect(page.videos.nth(1).get_by_role("alert")).to_have_text(
-        "This video has been deleted meanwhile."
+        "This video has been deleted in the meantime."
     )
     page.button("Cancel").click()
     expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("film.webm")

@@ -1,4 +1,4 @@
-/** <connection-notice>: tells while the server cannot be reached. */
+/** <connection-notice>: shown while the server cannot be reached. */
 
 export class ConnectionNotice extends HTMLElement {
   /** Follows `connection`; `isBusy()` tells whether anything waits for it. */
@@ -14,7 +14,7 @@ export class ConnectionNotice extends HTMLElement {
 
 function words({ isOffline }) {
   const reason = isOffline ? "You are offline." : "The server cannot be reached.";
-  return `${reason} Waiting for the connection: your uploads go on by themselves.`;
+  return `${reason} Waiting for the connection: your uploads will continue by themselves.`;
 }
 
 customElements.define("connection-notice", ConnectionNotice);

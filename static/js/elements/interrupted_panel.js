@@ -50,7 +50,7 @@ export class InterruptedPanel extends HTMLElement {
       this.dispatchEvent(new CustomEvent("files-chosen", { detail: [file] }));
       return;
     }
-    this.#say(row, `That is another file: this upload belongs to ${isolated(name)}, ${formatBytes(size)}.`);
+    this.#say(row, `That is a different file: this upload belongs to ${isolated(name)}, ${formatBytes(size)}.`);
   }
 
   async #discard(row) {

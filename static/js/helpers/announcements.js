@@ -1,10 +1,10 @@
-/** What screen readers hear while uploads run: beginnings, ends and failures, and the progress now and then. */
+/** What screen readers hear while uploads run: starts, ends and failures, and progress now and then. */
 
 import { countOf } from "./format.js";
 
-/** Progress is said this often at most, milliseconds. */
+/** Shortest time between two announcements of progress, milliseconds. */
 const PROGRESS_PAUSE = 20_000;
-/** Up to so many files the end of each is told. */
+/** Up to this many files, the end of each is announced. */
 const FEW_FILES = 5;
 
 /** Connects the events of `queue`, `panel` and `connection` to `announce(text)`. */
@@ -27,12 +27,12 @@ export function announceProgress({ queue, panel, connection, announce }) {
     announce(detail.text.replaceAll(" · ", ", "));
   });
   connection.addEventListener("change", () => {
-    if (connection.isReachable && queue.isBusy) announce("The connection is back. Uploads go on.");
+    if (connection.isReachable && queue.isBusy) announce("The connection is back. Uploads continue.");
   });
 }
 
-/** Of many files only the end of all is worth a word; the progress tells the rest. */
+/** With many files, only the end of all is announced; progress covers the rest. */
 function completionText(queue, upload) {
   if (queue.size > 1 && !queue.isBusy) return "All uploads have ended.";
-  return queue.size <= FEW_FILES ? `${upload.name} is uploaded.` : null;
+  return queue.size <= FEW_FILES ? `${upload.name} has been uploaded.` : null;
 }

@@ -1,20 +1,20 @@
-/** What the page says about problems. Every code has words; one that is unknown gets honest general ones. */
+/** What the page says about problems. Every code has words; unknown codes get general ones. */
 
 import { formatBytes } from "./format.js";
 
 const WORDS = {
   too_large: ({ limit }) => `This file is too large. The largest file this server takes is ${formatBytes(limit)}.`,
-  no_room: () => "The server has no room for this file at present. Try again once some has been made.",
+  no_room: () => "The server does not have enough space for this file. Try again once space has been freed.",
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
   upload_conflict: () => "The server has different contents for this upload. Cancel it and choose the file again.",
   chunk_mismatch: () => "What the server received does not match this file. Has the file changed since you chose it?",
-  type_not_allowed: () => "This server does not take files of this type.",
+  type_not_allowed: () => "This server does not accept files of this type.",
   malformed_request: () => "The server did not understand this page. Reload the page and try again.",
   file_unreadable: () =>
     "This file can no longer be read: it may have been changed, moved or removed. Choose it again.",
   already_here: () => "This file is already being uploaded, in another row of this list.",
-  bytes_missing: () => "Some bytes did not reach the server. Try again: only those are sent.",
+  bytes_missing: () => "Some bytes did not reach the server. Try again: only those will be sent.",
   connection_unstable: () => "The connection keeps breaking while sending. What has arrived is safe; try again later.",
   storage_failed: () => "The server could not write to its disk. What has arrived is safe; try again later.",
   internal_server_error: () => "Something went wrong on the server. What has arrived is safe; try again later.",
@@ -29,16 +29,16 @@ export function wordsForProblem(problem, { limit }) {
 
 /** What an upload is waiting for. */
 export function wordsForWaiting(problem) {
-  if (problem?.isConnectionLost) return "Waiting for the connection. Your upload goes on by itself.";
-  if (problem?.code === "server_busy") return "The server is busy. Your upload goes on by itself.";
-  return "The server asks to try again. Your upload goes on by itself.";
+  if (problem?.isConnectionLost) return "Waiting for the connection. Your upload will continue by itself.";
+  if (problem?.code === "server_busy") return "The server is busy. Your upload will continue by itself.";
+  return "The server asks to try again. Your upload will continue by itself.";
 }
 
-/** What the page says about a new name that the server does not take. */
+/** What the page says about a new name that the server refuses. */
 export function wordsForName(problem) {
-  if (problem.status === 404 || problem.status === 410) return "This video has been deleted meanwhile.";
-  if (problem.code === "type_not_allowed") return "This server does not take files with this ending.";
-  if (problem.code === "malformed_request") return "The server does not take this name. Try a shorter or simpler one.";
+  if (problem.status === 404 || problem.status === 410) return "This video has been deleted in the meantime.";
+  if (problem.code === "type_not_allowed") return "This server does not accept files with this extension.";
+  if (problem.code === "malformed_request") return "The server refused this name. Try a shorter or simpler one.";
   return wordsForRequest("rename the video", problem);
 }
 
