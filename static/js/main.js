@@ -56,7 +56,7 @@ function connectIntake(drop, interruptedPanel, intake) {
 }
 
 function keepInterruptedFresh(interrupted) {
-  // The list is a help, not a need: when it cannot be had, dropping the file again still finds its upload.
+  // The list is optional: without it, dropping the file again still finds its upload.
   const refresh = () => interrupted.refresh().catch(() => {});
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
   refresh();

@@ -3,7 +3,7 @@
 import { partsOf } from "../helpers/template.js";
 
 export class ConfirmDialog extends HTMLElement {
-  /** Resolves to whether the person agreed; closing the dialog in any other way is a no. */
+  /** Resolves to whether the person agreed; closing the dialog in any other way means no. */
   ask({ title, text, yes, no }) {
     const dialog = this.querySelector("dialog");
     const parts = partsOf(dialog);

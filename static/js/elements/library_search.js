@@ -4,7 +4,7 @@ import { countOf } from "../helpers/format.js";
 import { partsOf } from "../helpers/template.js";
 import { NEWEST } from "../library/library.js";
 
-/** After the last key the list is asked for, milliseconds. */
+/** Delay between the last key and the search, milliseconds. */
 const TYPING_PAUSE = 250;
 
 export class LibrarySearch extends HTMLElement {
@@ -69,7 +69,7 @@ export class LibrarySearch extends HTMLElement {
     this.#parts.found.textContent = this.#found;
   }
 
-  /** The key / leads to the field, as on many sites. */
+  /** The key / focuses the field, as on many sites. */
   #takeSlash(event) {
     const isTyping = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || this.hidden) return;
@@ -78,7 +78,7 @@ export class LibrarySearch extends HTMLElement {
   }
 }
 
-/** A page that is reloaded, or sent to somebody, shows the same list. */
+/** A page that is reloaded or shared shows the same list. */
 function keepInAddress({ search, sort }) {
   const url = new URL(location.href);
   for (const name of ["q", "sort", "cursor"]) url.searchParams.delete(name);

@@ -1,4 +1,4 @@
-/** <player-dialog>: plays a video over the page, so that uploads go on behind it. */
+/** <player-dialog>: plays a video over the page, so that uploads continue behind it. */
 
 import { partsOf } from "../helpers/template.js";
 
@@ -23,7 +23,7 @@ function videoElement(media, name) {
   return video;
 }
 
-/** Without its source taken away, a removed video would go on loading. */
+/** A removed video would keep loading unless its source is removed. */
 function stop(stage) {
   const video = stage.querySelector("video");
   video.removeAttribute("src");

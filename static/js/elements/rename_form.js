@@ -4,7 +4,7 @@ import { copyOfTemplate, partsOf } from "../helpers/template.js";
 import { wordsForName } from "../helpers/words.js";
 import { splitName } from "../library/file_name.js";
 
-/** Puts a field in the place of the name; `save(filename)` resolves once the server has the new one. */
+/** Replaces the name with a field; `save(filename)` resolves once the server has the new one. */
 export function openRenameForm(row, save) {
   if (row.querySelector("form")) return;
   const { name } = partsOf(row);

@@ -6,14 +6,14 @@ import { partsOf, setText } from "../helpers/template.js";
 
 /** Most videos in one ZIP file; the server refuses more. */
 const LARGEST_ARCHIVE = 1000;
-/** Videos deleted at once: uploads under way need connections too. */
+/** Videos deleted in parallel: running uploads need connections too. */
 const LANES = 2;
 
 export class SelectionBar extends HTMLElement {
   #parts;
   #isDeleting = false;
 
-  /** `list` complains, and is where the focus goes when nothing is selected any more. */
+  /** `list` shows failures, and gets the focus when nothing is selected any more. */
   connect({ library, selection, list, confirm, announce }) {
     Object.assign(this, { library, selection, list, confirm, announce });
     this.#parts = partsOf(this);
@@ -40,7 +40,7 @@ export class SelectionBar extends HTMLElement {
     this.announce(size > 0 ? this.#words : "Nothing is selected.");
   }
 
-  /** One file is downloaded as it is, several as a ZIP file, in a frame: the page and its uploads stay. */
+  /** Downloads one file as it is, several as a ZIP file, in a frame, so that the page and its uploads stay. */
   #download() {
     const { ids } = this.selection;
     if (ids.length === 1) {
@@ -99,7 +99,7 @@ export class SelectionBar extends HTMLElement {
     for (const button of this.querySelectorAll("button")) button.disabled = isDeleting;
     if (isDeleting) return;
     this.#show();
-    // A button that is disabled loses the focus.
+    // A disabled button loses the focus.
     if (document.activeElement === document.body) this.list.querySelector("h2").focus({ preventScroll: true });
   }
 }

@@ -41,7 +41,7 @@ export class UploadDrop extends HTMLElement {
     }
   }
 
-  /** The input is made anew each time: it stays out of the page, where it would look like a way to choose files. */
+  /** The input is created each time and stays out of the page, where it would look like another file chooser. */
   #chooseFolder(event) {
     event.stopPropagation();
     const input = document.createElement("input");

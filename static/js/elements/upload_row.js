@@ -1,6 +1,6 @@
 /**
- * <upload-row>: one upload. Shows what its `upload` says each time `render()` is called; out of sight, no more of it
- * than its name is in the page.
+ * <upload-row>: one upload. Shows the state of its `upload` each time `render()` is called; out of sight, the page
+ * holds only its name.
  */
 
 import { keepFocus } from "../helpers/focus.js";
@@ -14,7 +14,7 @@ const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pa
 export class UploadRow extends HTMLElement {
   #parts = null;
 
-  /** Gives the row its upload; `limit` is the largest upload in bytes, `connection` tells whether it moves. */
+  /** Gives the row its upload; `limit` is the largest upload in bytes, `connection` says whether bytes get through. */
   show(upload, { limit, connection }) {
     Object.assign(this, { upload, limit, connection });
     this.className = "upload-row dz-preview dz-file-preview";
@@ -23,7 +23,7 @@ export class UploadRow extends HTMLElement {
     this.render();
   }
 
-  /** Puts the contents in, as the row comes into sight. */
+  /** Adds the contents when the row comes into sight. */
   fill() {
     if (this.#parts) return;
     this.replaceChildren(copyOfTemplate("upload-row"));
@@ -33,7 +33,7 @@ export class UploadRow extends HTMLElement {
     this.render();
   }
 
-  /** Takes the contents out again, unless the keyboard is in them. */
+  /** Removes the contents again, unless they have the focus. */
   empty() {
     if (!this.#parts || this.contains(document.activeElement)) return;
     this.#parts = null;

@@ -8,7 +8,7 @@ import { rangeBetween } from "../library/selection.js";
 import { openRenameForm } from "./rename_form.js";
 import { showNewName, videoRow } from "./video_row.js";
 
-/** The next page is loaded when its button is as close as this. */
+/** The next page is loaded when its button is this close. */
 const LOAD_AHEAD = "600px";
 
 export class VideoLibrary extends HTMLElement {
@@ -39,7 +39,7 @@ export class VideoLibrary extends HTMLElement {
     this.#showTicks(); // A browser that goes back ticks boxes again.
   }
 
-  /** Says beside the list that something did not work. */
+  /** Says next to the list that something failed. */
   complain(action, error) {
     this.#parts.problem.textContent = wordsForRequest(action, error);
     this.#parts.problem.hidden = false;
@@ -147,7 +147,7 @@ export class VideoLibrary extends HTMLElement {
     }
   }
 
-  /** With the shift key, all rows from the last one that was ticked get the same tick. */
+  /** With the shift key, all rows from the last ticked one are ticked or cleared alike. */
   #tick(row, { target, shiftKey }) {
     const last = shiftKey && this.#lastTicked?.isConnected ? this.#lastTicked : row;
     this.#lastTicked = row;
@@ -191,7 +191,7 @@ function nameOf(row) {
   return partsOf(row).name.textContent.trim();
 }
 
-/** A click that should open a new tab or window is the browser's. */
+/** Clicks that should open a new tab or window are left to the browser. */
 function isPlainClick({ button, metaKey, ctrlKey, shiftKey }) {
   return button === 0 && !metaKey && !ctrlKey && !shiftKey;
 }

@@ -1,11 +1,11 @@
-/** Rows of the library for videos that the page did not come with. */
+/** Rows of the library for videos that were not in the page at first. */
 
 import { formatBytes, formatDate } from "../helpers/format.js";
 import { copyOfTemplate, partsOf } from "../helpers/template.js";
 
 /**
- * The row of a video: no more than its name, until `fill()` puts the rest in and after `empty()` took it out.
- * `isSelected(id)` tells how its box is to be ticked.
+ * The row of a video: only its name, until `fill()` adds the rest, and again after `empty()`.
+ * `isSelected(id)` says whether its box is ticked.
  */
 export function videoRow(video, isSelected) {
   const row = document.createElement("div");

@@ -1,5 +1,5 @@
 /**
- * Keeps the keyboard's focus on the page when what has it goes away: it would fall back to the very beginning.
+ * Keeps the keyboard focus in place when the focused element goes away; it would jump to the start of the page.
  */
 
 const CONTROL = ":is(a[href], button):not([hidden])";

@@ -21,7 +21,7 @@ export function formatSpeed(bytesPerSecond) {
   return `${formatBytes(bytesPerSecond)}/s`;
 }
 
-/** Seconds as "a few seconds", "5 min", "2 h 10 min", "3 days"; coarse, as it is a guess. */
+/** Seconds as "a few seconds", "5 min", "2 h 10 min", "3 days"; coarse, because it is an estimate. */
 export function formatTimeLeft(seconds) {
   if (seconds < 10) return "a few seconds";
   if (seconds < 55) return `${Math.ceil(seconds / 5) * 5} s`;
@@ -50,10 +50,10 @@ export function formatDate(iso) {
   return DATE.format(new Date(iso));
 }
 
-/** Characters that turn the direction of the text behind them. */
+/** Characters that change the direction of the text after them. */
 const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** A file name for the middle of a sentence: its letters may run from the right, the words around it must not. */
+/** A file name inside a sentence: it may be written right to left without reordering the words around it. */
 export function isolated(name) {
   return `\u2068${name.replace(DIRECTIONS, "")}\u2069`;
 }

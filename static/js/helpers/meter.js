@@ -25,7 +25,7 @@ export function lineOf(parts) {
   return parts.filter(Boolean).join(" · ");
 }
 
-/** Writes a line whose parts stay whole where it has to break. */
+/** Writes a line that breaks only between its parts. */
 export function setLine(element, parts) {
   const line = lineOf(parts);
   if (element.textContent === line) return;
@@ -40,8 +40,8 @@ function partOf(text) {
 }
 
 /**
- * The parts of a line about bytes on their way; `speed` has `bytesPerSecond()` and `secondsLeft(remaining)`, null for
- * uploads that stand still.
+ * The parts of a line about progress; `speed` has `bytesPerSecond()` and `secondsLeft(remaining)`, null for uploads
+ * that are not moving.
  */
 export function progressWords({ received, sent, size }, speed = null) {
   if (received === size) return [formatBytes(size)];

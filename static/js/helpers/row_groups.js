@@ -4,14 +4,14 @@
  */
 
 const ROWS_PER_GROUP = 40;
-/** Filled so far ahead that scrolling finds no empty row. */
+/** Rows are filled this far ahead, so that scrolling shows no empty ones. */
 const NEAR = "1200px";
 
 export class RowGroups {
   #list;
   #observer;
 
-  /** `list` holds the groups; it may have some already. `isScroller` tells that it scrolls by itself. */
+  /** `list` holds the groups; it may have some already. `isScroller` says that it scrolls by itself. */
   constructor(list, { isScroller = false } = {}) {
     this.#list = list;
     const root = isScroller ? list : null;
@@ -49,13 +49,13 @@ export class RowGroups {
     return created;
   }
 
-  /** Takes all rows off. */
+  /** Removes all rows. */
   clear() {
     for (const group of this.#list.children) this.#observer.unobserve(group);
     this.#list.replaceChildren();
   }
 
-  /** Takes a row off, and its group with it when it was the last. */
+  /** Removes a row, and its group if that is now empty. */
   remove(row) {
     const group = row.parentElement;
     row.remove();

@@ -1,4 +1,4 @@
-/** Pieces of the page that are repeated live in <template> elements; their places are marked with data-part. */
+/** Repeated pieces of the page are in <template> elements, with their parts marked by data-part. */
 
 import { formatDate } from "./format.js";
 
@@ -14,7 +14,7 @@ export function partsOf(root) {
   return parts;
 }
 
-/** Writes a text only where it differs: setting equal text would still cost a layout and wake screen readers. */
+/** Writes a text only if it differs: setting equal text would still cost a layout and wake screen readers. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -6,13 +6,13 @@ import { sleep } from "../uploads/retry.js";
 export const NEWEST = "newest";
 
 const PAGE_SIZE = 50;
-/** The most that the server gives at once. */
+/** The most that the server returns at once. */
 const LARGEST_PAGE = 200;
-/** Time between two looks for new videos, milliseconds: thousands of small uploads end within seconds. */
+/** Time between two checks for new videos, milliseconds: thousands of small uploads may finish within seconds. */
 const LOOK_PAUSE = 500;
-/** A look at a long list may take a tenth of the time. */
+/** Checking a long list may take a tenth of the time. */
 const PAUSE_PER_LOOK = 9;
-/** Time until a look that failed is tried again, milliseconds. */
+/** Time until a failed check is repeated, milliseconds. */
 const RETRY_PAUSE = 5_000;
 
 /**
@@ -30,7 +30,7 @@ export class Library extends EventTarget {
   #expected = new Set();
   #deleted = new Set();
 
-  /** Begins with what the page came with: the ids of its rows and the cursor after them, or null at the end. */
+  /** Begins with what the page contains: the ids of its rows and the cursor after them, or null at the end. */
   constructor({ ids = [], next = null, search = "", sort = NEWEST } = {}) {
     super();
     this.#ids = new Set(ids);
@@ -55,7 +55,7 @@ export class Library extends EventTarget {
     return this.#query.sort;
   }
 
-  /** Shows another list; of several calls in a row the last one counts. Until it is loaded, the list stays. */
+  /** Shows another list; of several calls in a row the last one counts. The old list stays until it is loaded. */
   async show({ search = this.search, sort = this.sort }, signal) {
     const before = this.#query;
     const query = { search, sort };
@@ -73,7 +73,7 @@ export class Library extends EventTarget {
     }
   }
 
-  /** Loads the next page; a second call while one is under way joins it. */
+  /** Loads the next page; a second call meanwhile joins the first. */
   loadMore(signal) {
     this.#loading ??= this.#loadPage(signal).finally(() => {
       this.#loading = null;
@@ -81,7 +81,7 @@ export class Library extends EventTarget {
     return this.#loading;
   }
 
-  /** Brings in what is new, `id` among it: at once, and what ends soon after that together. */
+  /** Adds new videos, including `id`, at once; those that follow soon after are added together. */
   refresh(id = null) {
     if (id) this.#expected.add(id);
     this.#waitingLook ??= this.#look
@@ -139,7 +139,7 @@ export class Library extends EventTarget {
   }
 
   /**
-   * Newest first, new videos end at the first known one. One that is expected may be below it all the same: of videos
+   * Newest first, new videos end at the first known one. An expected one may still be below it: of videos
    * that are published at the same moment, the older may show up later. A search may keep it out for good. In other
    * orders new ones may be anywhere, and only those among the loaded ones are wanted.
    */
@@ -179,7 +179,7 @@ export class Library extends EventTarget {
   }
 }
 
-/** Without what follows the last video that is loaded: that has its turn at the end of the list. */
+/** Without what follows the last loaded video: that is loaded at the end of the list. */
 function upToLastKnown(videos, ids) {
   const last = videos.findLastIndex(({ id }) => ids.has(id));
   return last < 0 ? videos : videos.slice(0, last);

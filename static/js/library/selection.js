@@ -21,7 +21,7 @@ export class Selection extends EventTarget {
     return this.#lengths.has(id);
   }
 
-  /** Selects videos (`{ id, length }`, length in bytes), or takes them out. */
+  /** Selects videos (`{ id, length }`, length in bytes), or deselects them. */
   set(videos, isSelected) {
     for (const { id, length } of videos) {
       if (isSelected) this.#lengths.set(id, length);
@@ -45,7 +45,7 @@ export class Selection extends EventTarget {
   }
 }
 
-/** Items from one to the other, both included, in whichever order they stand. */
+/** Items from one to the other, both included, in either order. */
 export function rangeBetween(items, one, other) {
   const [first, last] = [items.indexOf(one), items.indexOf(other)].sort((a, b) => a - b);
   return first < 0 ? [items[last]] : items.slice(first, last + 1);

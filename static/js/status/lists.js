@@ -1,11 +1,11 @@
-/** Lists that keep their elements while their entries stay the same: whoever reads one is not thrown out of it. */
+/** Lists that keep the elements of unchanged entries, so that readers do not lose their place. */
 
 import { formatBytes } from "../helpers/format.js";
 import { drawMeter, nameMeter } from "../helpers/meter.js";
 import { setText } from "../helpers/template.js";
 import { inWords } from "./words.js";
 
-/** Shows the uploads under way in `list`. */
+/** Shows the unfinished uploads in `list`. */
 export function drawUploads(list, uploads) {
   const keys = uploads.map(({ id }) => id);
   if (!hasKeys(list, keys)) list.replaceChildren(...uploads.map(uploadRow));

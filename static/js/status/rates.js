@@ -1,6 +1,6 @@
-/** Rates out of totals: what has come in and gone out, and how fast, over the last minute. */
+/** Computes rates from totals: bytes received and sent over the last minute. */
 
-/** A rate is taken over so long: a download counts at its end, which would be one sharp peak otherwise. */
+/** Rates are averaged over this time: a download counts at its end, which would otherwise be a sharp peak. */
 const WINDOW_MILLISECONDS = 3000;
 
 const HISTORY_MILLISECONDS = 60_000;
@@ -9,7 +9,7 @@ export class Rates {
   #samples = [];
   #history = [];
 
-  /** Totals in bytes at a moment in milliseconds. Totals that went back are those of another start of the server. */
+  /** Totals in bytes at a moment in milliseconds. Totals that decreased are from a restarted server. */
   add(at, { received, sent }) {
     const last = this.#samples.at(-1);
     if (last && (received < last.received || sent < last.sent)) this.forget();
@@ -20,7 +20,7 @@ export class Rates {
     while (this.#history.length && this.#history[0].at < at - HISTORY_MILLISECONDS) this.#history.shift();
   }
 
-  /** Begin anew, as after a pause in which nothing was seen. */
+  /** Starts again, as after a pause without samples. */
   forget() {
     this.#samples = [];
     this.#history = [];

@@ -28,7 +28,7 @@ const FORMATS = {
   uptime: formatUptime,
 };
 
-/** A figure in the named format; a dash for one that there is not. */
+/** A figure in the named format; a dash if there is none. */
 export function inWords(value, format) {
   return value === null || value === undefined ? MISSING : FORMATS[format](value);
 }

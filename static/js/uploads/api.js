@@ -2,7 +2,7 @@
 
 import { connectionLost, Problem, problemOfAnswer } from "./problem.js";
 
-/** An answer without a body to wait for comes in seconds; a connection that lies dead after a sleep never answers. */
+/** These requests are answered within seconds; a connection that died during a sleep never answers. */
 const ANSWER_TIMEOUT = 30_000;
 
 async function request(path, { method = "GET", json, signal } = {}) {
@@ -46,12 +46,12 @@ export function uploadState(id, signal) {
   return request(uploadPath(id), { signal });
 }
 
-/** The uploads that the server still waits for. */
+/** The unfinished uploads on the server. */
 export async function unfinishedUploads(signal) {
   return (await request("/api/uploads", { signal })).uploads;
 }
 
-/** Makes the server forget an upload and its bytes; fine where it is gone, or has just become a video. */
+/** Deletes an upload and its bytes; fine if it is gone, or has just become a video. */
 export async function cancelUpload(id, signal) {
   try {
     await ignoringAbsence(request(uploadPath(id), { method: "DELETE", signal }));
@@ -95,7 +95,7 @@ async function ignoringAbsence(promise) {
   }
 }
 
-/** The answer to a chunk, or null for a text that is none, such as the login page of some network in between. */
+/** The answer to a chunk, or null for anything else, such as the login page of some network in between. */
 export function acknowledgementOf(text) {
   try {
     const answer = JSON.parse(text);

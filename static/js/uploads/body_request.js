@@ -4,8 +4,8 @@ import { chunkFields } from "./chunk_plan.js";
 import { connectionLost, problemOfAnswer } from "./problem.js";
 
 /**
- * After this long without a byte in either direction a connection is dead, as after a laptop's sleep, milliseconds.
- * Longer than the server waits for an idle sender; covers its answer after the last byte, too.
+ * After this long without a byte in either direction a connection counts as dead, as after a laptop's sleep,
+ * milliseconds. Longer than the server waits for an idle sender; covers its answer after the last byte, too.
  */
 const LONGEST_SILENCE = 90_000;
 
@@ -20,7 +20,7 @@ export function chunkPost({ url }) {
   };
 }
 
-/** Makes the `post` of a BundleSender; `slots` bounds it together with the page's other requests. */
+/** Makes the `post` of a BundleSender; `slots` limits it together with the page's other requests. */
 export function batchPost({ url, slots }) {
   return async (parcels, { signal, onProgress }) => {
     const release = await slots.take(signal);
@@ -44,8 +44,8 @@ function formOf(parcels) {
 }
 
 /**
- * Resolves to the answer's JSON; rejects with a Problem or the signal's reason. `onProgress(share)` tells how much of
- * the body has left, from 0 to 1: XMLHttpRequest, because fetch does not tell.
+ * Resolves to the answer's JSON; rejects with a Problem or the signal's reason. `onProgress(share)` reports how much of
+ * the body has left, from 0 to 1: XMLHttpRequest, because fetch does not report it.
  */
 function sendBody(url, body, { type, isAnswer, signal, onProgress }) {
   return new Promise((resolve, reject) => {
@@ -86,7 +86,7 @@ function settle(xhr, isAnswer, resolve, reject) {
     return reject(problemOfAnswer(status, responseText, xhr.getResponseHeader("Retry-After")));
   }
   const answer = parsed(responseText);
-  // Anything else is no answer of ours, such as the login page of some network in between.
+  // Anything else is not from our server, such as the login page of some network in between.
   return answer && isAnswer(answer) ? resolve(answer) : reject(connectionLost());
 }
 

@@ -1,4 +1,4 @@
-/** Files on their way in one request: which of them are still wanted, how far each has come, and what it is told. */
+/** Files in one request: which are still wanted, how far each has come, and what happened to it. */
 
 import { connectionLost, problemOfDocument } from "./problem.js";
 
@@ -22,7 +22,7 @@ export class Bundle {
     return this.count > 0;
   }
 
-  /** Takes a parcel in; its receipt is settled by this bundle or by a half of it. */
+  /** Adds a parcel; its receipt is settled by this bundle or by a half of it. */
   add(parcel) {
     parcel.leave();
     this.#hold(parcel);
@@ -37,14 +37,14 @@ export class Bundle {
     parcel.signal.addEventListener("abort", lose, { once: true });
   }
 
-  /** The parcels of one request, in order; the bundle may lose some of them while it is under way. */
+  /** The parcels of one request, in order; the bundle may lose some of them while it is being sent. */
   begin() {
     this.#underWay = [...this.parcels];
     this.#shownTo = 0;
     return this.#underWay;
   }
 
-  /** Gives the bytes that have left, a share from 0 to 1 of all, to the files in order. */
+  /** Assigns the bytes that have left, a share from 0 to 1, to the files in order. */
   showSent(share) {
     const total = this.#underWay.reduce((sum, { size }) => sum + size, 0);
     const position = share * total;
@@ -58,7 +58,7 @@ export class Bundle {
     this.#shownTo = position;
   }
 
-  /** Of a request that broke nothing counts as sent. */
+  /** Nothing of a broken request counts as sent. */
   takeBack() {
     for (const parcel of this.#underWay) parcel.onSent(0);
     this.#underWay = [];

@@ -2,7 +2,7 @@
 
 const MIB = 1024 * 1024;
 
-/** Larger files gain nothing from company, and lose their place when the request breaks. */
+/** Larger files gain nothing from a bundle, and start over when the request breaks. */
 const SMALL_FILE = 4 * MIB;
 /** Fewer than this are quick enough one by one, and each then shows what the server has of it. */
 export const FEWEST_FILES = 8;
@@ -12,7 +12,7 @@ const FIRST_BUNDLE = MIB;
 const LARGEST_BUNDLE = 16 * MIB;
 const FILES_PER_BUNDLE = 100;
 
-/** A bundle is answered at its end, and a cut costs all that is not yet answered: seconds of work, milliseconds. */
+/** A bundle is answered at its end, and a dropped connection costs all of it: a few seconds of work, milliseconds. */
 const FAST = 1_000;
 const SLOW = 4_000;
 
@@ -22,7 +22,7 @@ const MOST_LANES = 4;
 /** One more lane must bring a tenth more, or it is taken away again for so many bundles. */
 const WORTHWHILE_GAIN = 1.1;
 const BUNDLES_TO_SETTLE = 24;
-/** What the smallest file costs the server, as if it were bytes. */
+/** What even the smallest file costs the server, in bytes. */
 const COST_OF_FILE = 32 * 1024;
 
 /** Whether a file may go in a bundle; never one that would be cut into chunks. */
@@ -44,7 +44,7 @@ export class BundlePace {
     return count === 0 || (count < FILES_PER_BUNDLE && bytes + fileBytes <= this.bytes);
   }
 
-  /** A bundle got through in so many milliseconds. */
+  /** A bundle got through, in that many milliseconds. */
   sent({ count, bytes, duration, now = performance.now() }) {
     if (duration > SLOW) this.#resize(this.bytes / 2);
     else if (duration < FAST && bytes >= this.bytes / 2) this.#resize(this.bytes * 2);
@@ -57,7 +57,7 @@ export class BundlePace {
     this.#settle(this.lanes - 1);
   }
 
-  /** Something on the way does not let requests of this size through. */
+  /** Something in between refuses requests of this size. */
   wasTooLarge(bytes) {
     this.#limit = Math.max(SMALLEST_BUNDLE, Math.min(this.#limit, bytes / 2));
     this.#resize(this.bytes);

@@ -1,4 +1,4 @@
-/** Sends many small files in few requests. Each file has an answer of its own, whatever becomes of its company. */
+/** Sends many small files in few requests. Each file has its own answer, whatever happens to the others. */
 
 import { BundlePace } from "./bundle_pace.js";
 import { Bundle } from "./bundle.js";
@@ -9,12 +9,12 @@ import { RetrySchedule } from "./retry.js";
 /** How long the first file of a bundle waits for others to be read and recognised, milliseconds. */
 const GATHERING = 100;
 
-/** The code of the problem of a file that has to go alone: the server, or a proxy, takes no bundle with it. */
+/** The problem code of a file that must be sent alone: the server, or a proxy, refuses it in a bundle. */
 export const NOT_IN_BUNDLE = "not_in_bundle";
 
 /**
  * `post(parcels, { signal, onProgress })` sends files in one request and resolves to their receipts, in order;
- * `onProgress(share)` tells how much of it has left, from 0 to 1. `connection` tells when the server can be reached.
+ * `onProgress(share)` reports how much of it has left, from 0 to 1. `connection` says when the server can be reached.
  */
 export class BundleSender {
   #post;
@@ -54,7 +54,7 @@ export class BundleSender {
     });
   }
 
-  /** Files become ready one by one; those of one moment go together. */
+  /** Files become ready one by one; those that are ready at the same time go together. */
   #fillLanesSoon() {
     this.#filling ??= setTimeout(() => {
       this.#filling = null;
@@ -97,7 +97,7 @@ export class BundleSender {
     }
   }
 
-  /** Resolves to the problem for which the files that are left in the bundle have to be sent again, if any. */
+  /** Resolves to the problem, if any, because of which the files left in the bundle must be sent again. */
   async #attempt(bundle) {
     const { count, bytes } = bundle;
     const began = performance.now();
@@ -134,7 +134,7 @@ export class BundleSender {
     await Promise.all(checks);
   }
 
-  /** Not in one request, then: in two; and a single file in chunks, which tell more of what is wrong. */
+  /** Splits the bundle in two; a single file goes in chunks, which show better what is wrong. */
   #refused(bundle, problem) {
     if (problem.status === 413) this.#pace.wasTooLarge(bundle.bytes);
     if (bundle.count === 1 || problem.status !== 413) return bundle.fail(new Problem({ code: NOT_IN_BUNDLE }));

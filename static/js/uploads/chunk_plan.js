@@ -13,7 +13,7 @@ export function coveredBytes(ranges) {
   return ranges.reduce((sum, [start, end]) => sum + (end - start), 0);
 }
 
-/** What tells the server where a chunk belongs in the upload with that id, by Dropzone's names. */
+/** The fields, with Dropzone's names, that tell the server where a chunk belongs in the upload with that id. */
 export function chunkFields({ start, chunkBytes }, { id, size }) {
   return {
     dzuuid: id,
@@ -38,7 +38,7 @@ export class ChunkSizes {
     this.largest = this.smallest * 2 ** steps;
   }
 
-  /** The largest size of at most `bytes`; the smallest one where there is none. */
+  /** The largest size of at most `bytes`; the smallest one if there is none. */
   fitting(bytes) {
     let size = this.smallest;
     while (size * 2 <= Math.min(bytes, this.largest)) size *= 2;
@@ -92,7 +92,7 @@ export class ChunkPlan {
   }
 }
 
-/** The ranges in order, those that touch made one. */
+/** The ranges in order, with adjacent ones merged. */
 function joined(ranges) {
   const result = [];
   for (const [start, end] of [...ranges].sort(([one], [other]) => one - other)) {

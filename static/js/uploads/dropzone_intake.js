@@ -1,24 +1,23 @@
 /**
- * The only file that touches Dropzone: it takes files in, and carries the marks of how each of them ended. Sending is
- * left to ours: its chunks have one fixed size. Written against 6.3.5, whose underscored methods are the only place to
- * hook in.
+ * The only file that touches Dropzone: it accepts files, and marks how each of them ended. Our code does the sending,
+ * because Dropzone's chunks have one fixed size. Written for 6.3.5, whose underscored methods are the only hooks.
  */
 
 import { Dropzone } from "../../vendor/dropzone/dropzone.mjs";
 import { nextTask, SlicedWork } from "../helpers/sliced_work.js";
 import { walkFolder } from "./folder_walk.js";
 
-/** A folder is read in parts: what arrives within this time is handed on together, milliseconds. */
+/** A folder is read in parts: files that arrive within this time are passed on together, milliseconds. */
 const GATHERING = 100;
 
-/** Takes files from the page: `onFiles` gets lists of `{ file, name }`. Shows the end of each upload on its row. */
+/** Accepts files from the page: `onFiles` gets lists of `{ file, name }`. Shows the end of each upload on its row. */
 export class DropzoneIntake {
   #dropzone;
   #gathered = [];
   #handingOn = null;
   #onFiles;
 
-  /** `url` is never asked; Dropzone does not start without one. */
+  /** `url` is never requested, but Dropzone does not start without one. */
   constructor(element, { url, onFiles }) {
     this.#onFiles = onFiles;
     this.#dropzone = new PatientDropzone(element, {
@@ -48,7 +47,7 @@ export class DropzoneIntake {
     row.classList.toggle("dz-error", file.status === Dropzone.ERROR);
   }
 
-  /** Reports the good end of an upload. */
+  /** Reports the success of an upload. */
   succeed({ file, id }) {
     this.#dropzone._finished([file], JSON.stringify({ id }), null);
   }
@@ -58,13 +57,13 @@ export class DropzoneIntake {
     this.#dropzone._errorProcessing([file], problem.message);
   }
 
-  /** Takes the marks of a failure away before another attempt. */
+  /** Clears the marks of a failure before another attempt. */
   restart({ file }) {
     file.status = Dropzone.ADDED;
     file.previewElement?.classList.remove("dz-error", "dz-complete");
   }
 
-  /** Forgets a file and takes its row off the page. */
+  /** Forgets a file and removes its row from the page. */
   remove({ file }) {
     this.#dropzone.removeFile(file);
   }
@@ -82,16 +81,16 @@ export class DropzoneIntake {
   }
 }
 
-/** Dropzone that takes thousands of files without stopping the page. */
+/** Dropzone that accepts thousands of files without freezing the page. */
 class PatientDropzone extends Dropzone {
   #adding = new SlicedWork((file) => this.#add(file), { schedule: nextTask });
 
-  /** Asking for a file's size makes the browser go to the disk: thousands at once would stop the page for a second. */
+  /** Reading a file's size makes the browser access the disk: thousands at once would freeze the page for a second. */
   addFile(file) {
     this.#adding.add(file);
   }
 
-  /** Dropzone's own list would be gone through for each of thousands; the queue has all of them. */
+  /** Dropzone would search its own list for each of thousands of files; the queue has all of them. */
   #add(file) {
     super.addFile(file);
     this.files.length = 0;

@@ -1,4 +1,4 @@
-/** Reads a dropped folder a few files at a time and in order of their names: thousands at once would stop the page for seconds. */
+/** Reads a dropped folder a few files at a time, in order of name: thousands at once would freeze the page. */
 
 const AT_ONCE = 20;
 
@@ -8,7 +8,7 @@ const byName = (one, other) => compare(one.name, other.name);
 
 /**
  * Calls `take(file, path)` for each file in `directory` (a FileSystemDirectoryEntry) and below, the path beginning with
- * the folder's own name. Hidden files are left out, and what cannot be read.
+ * the folder's own name. Leaves out hidden files and whatever cannot be read.
  */
 export async function walkFolder(directory, take, path = directory.name) {
   const entries = (await entriesOf(directory)).sort(byName);
@@ -22,7 +22,7 @@ export async function walkFolder(directory, take, path = directory.name) {
   }
 }
 
-/** The browser hands them out some at a time, until there are none. */
+/** The browser returns some at a time, until there are none. */
 async function entriesOf(directory) {
   const reader = directory.createReader();
   const all = [];

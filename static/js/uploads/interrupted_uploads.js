@@ -1,4 +1,4 @@
-/** Uploads that the server still waits for and that no file on this page belongs to yet. */
+/** Unfinished uploads on the server for which no file was chosen on this page yet. */
 
 import { cancelUpload, unfinishedUploads } from "./api.js";
 import { coveredBytes } from "./chunk_plan.js";
@@ -23,7 +23,7 @@ export class InterruptedUploads extends EventTarget {
     return this.#known.filter((known) => !here.has(known.id));
   }
 
-  /** Whether the server waits for the rest of a file that is recognised by this. */
+  /** Whether the server is waiting for the rest of the file with this fingerprint. */
   hasFile(fingerprint) {
     return this.#known.some((known) => known.fingerprint === fingerprint);
   }
@@ -36,13 +36,13 @@ export class InterruptedUploads extends EventTarget {
     this.#changed();
   }
 
-  /** Makes the server forget one of them. */
+  /** Deletes one of them from the server. */
   async discard(id, signal) {
     await cancelUpload(id, signal);
     this.forget(id);
   }
 
-  /** Takes one off the list, as it has ended or was cancelled on this page. */
+  /** Removes one from the list because it has ended or was cancelled on this page. */
   forget(id) {
     if (!this.#known.some((known) => known.id === id)) return;
     this.#known = this.#known.filter((known) => known.id !== id);

@@ -1,8 +1,8 @@
-/** What the page reads of a file itself: enough to recognise it later, and whether it can still be read. */
+/** What the page reads from a file itself: enough to recognise it later, and whether it is still readable. */
 
 import { fileUnreadable } from "./problem.js";
 
-/** Bytes read from either end: containers keep what tells recordings apart there. */
+/** Bytes read from either end, where containers differ from one recording to the next. */
 const EDGE_BYTES = 64 * 1024;
 
 /** Throws where the browser can no longer read `blob`: in a request, a file changed on the disk looks like a lost connection. */
@@ -14,7 +14,7 @@ export async function checkReadable(blob) {
   }
 }
 
-/** A text that is the same for the same file: name, size, time of change, and its first and last 64 KiB. */
+/** A fingerprint of a file: its name, size, modification time, and its first and last 64 KiB. */
 export async function fingerprint(file, { subtle = globalThis.crypto?.subtle, signal } = {}) {
   const bytes = await identifyingBytes(file);
   signal?.throwIfAborted();

@@ -1,9 +1,9 @@
 /** What can go wrong with a request, in one shape. Decisions rest on `code` and `retryable`, never on the text. */
 
-/** Statuses that a proxy in front of the server answers with while the server is away or starts again. */
+/** Statuses that a proxy in front of the server returns while the server is down or restarting. */
 const AWAY_STATUSES = new Set([502, 503, 504]);
 const RETRYABLE_STATUSES = new Set([408, 425, 429, 500, ...AWAY_STATUSES]);
-/** Codes for answers without a problem document, as proxies give them. */
+/** Codes for answers without a problem document, such as those of proxies. */
 const CODE_OF_STATUS = {
   404: "upload_not_found",
   410: "upload_gone",
@@ -28,7 +28,7 @@ export class Problem extends Error {
     return this.code === "connection_lost" || this.code === "server_away";
   }
 
-  /** Whether the server has nothing of the upload any more. */
+  /** Whether the server no longer has the upload. */
   get isUploadGone() {
     return this.code === "upload_gone" || this.code === "upload_not_found";
   }
@@ -53,19 +53,19 @@ function parsed(text) {
   }
 }
 
-/** The delay in milliseconds that a `Retry-After` header asks for (seconds or an HTTP date); 0 where it asks for none. */
+/** The delay in milliseconds that a `Retry-After` header asks for (seconds or an HTTP date); 0 if it asks for none. */
 export function retryAfterDelay(header, now = Date.now()) {
   if (!header) return 0;
   const seconds = /^\s*\d+\s*$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - now;
   return Number.isFinite(seconds) ? Math.min(Math.max(0, seconds), LONGEST_RETRY_AFTER) : 0;
 }
 
-/** The problem that a problem document tells of, as receipts of single files have it. */
+/** The problem in a problem document, as in the receipts of single files. */
 export function problemOfDocument({ code = "unexpected_answer", status, detail, retryable = false }) {
   return new Problem({ code, status, detail, retryable });
 }
 
-/** The problem told by an HTTP answer that is not a success. */
+/** The problem in an HTTP answer that is not a success. */
 export function problemOfAnswer(status, text, retryAfterHeader) {
   const { code, detail, retryable } = parsed(text);
   const away = !code && AWAY_STATUSES.has(status);

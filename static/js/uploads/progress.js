@@ -4,7 +4,7 @@
 const WINDOW = 10_000;
 /** On a line that stutters fewer samples than this fit into the window: then it reaches further back. */
 const FEWEST_SAMPLES = 4;
-/** Progress is told up to twenty times a second for each request; one sample stands for so long. */
+/** Progress arrives up to twenty times a second for each request; one sample covers this time. */
 const SAMPLE_INTERVAL = 200;
 /** A speed before this time would be a guess. */
 const FIRST_SPEED = 250;
@@ -17,7 +17,7 @@ export class Speedometer {
   #moved = 0;
   #samples = [];
 
-  /** Begins at `position` bytes, which moved before and are no part of the speed. */
+  /** Begins at `position` bytes, which do not count towards the speed. */
   start(position, now = performance.now()) {
     this.#position = position;
     this.#moved = 0;
@@ -35,14 +35,14 @@ export class Speedometer {
     while (this.#samples.length > FEWEST_SAMPLES && this.#samples[1].now < now - WINDOW) this.#samples.shift();
   }
 
-  /** The present speed, or null while it cannot be told yet. */
+  /** The current speed, or null while it is unknown. */
   bytesPerSecond(now = performance.now()) {
     const [first] = this.#samples;
     if (!first || this.#moved <= first.moved || now - first.now < FIRST_SPEED) return null;
     return ((this.#moved - first.moved) * 1_000) / (now - first.now);
   }
 
-  /** Seconds until `remaining` bytes have moved at the present speed, or null while it cannot be told. */
+  /** Seconds until `remaining` bytes have moved at the current speed, or null while that is unknown. */
   secondsLeft(remaining, now = performance.now()) {
     const speed = this.bytesPerSecond(now);
     return speed ? remaining / speed : null;
@@ -63,7 +63,7 @@ export function totalsOf(uploads) {
   return totals;
 }
 
-/** Speed of all uploads together. What was on the server before is no speed: only growth of known uploads counts. */
+/** Speed of all uploads together. Bytes that were on the server before do not count: only growth of known uploads does. */
 export class TotalSpeed {
   #speedometer = new Speedometer();
   #seen = new WeakMap();
@@ -84,17 +84,17 @@ export class TotalSpeed {
     this.#speedometer.record(this.#sent, now);
   }
 
-  /** Begins anew, as after a pause. */
+  /** Starts again, as after a pause. */
   restart(now = performance.now()) {
     this.#speedometer.start(this.#sent, now);
   }
 
-  /** Bytes per second, or null while it cannot be told. */
+  /** Bytes per second, or null while unknown. */
   bytesPerSecond(now = performance.now()) {
     return this.#speedometer.bytesPerSecond(now);
   }
 
-  /** Seconds until `remaining` bytes have left, or null while it cannot be told. */
+  /** Seconds until `remaining` bytes have left, or null while unknown. */
   secondsLeft(remaining, now = performance.now()) {
     return this.#speedometer.secondsLeft(remaining, now);
   }

@@ -4,9 +4,9 @@ import { Problem } from "./problem.js";
 
 const FIRST_DELAY = 1_000;
 const LONGEST_DELAY = 30_000;
-/** Refusals in a row after which a "try again" of the server is no longer believed: about two minutes. */
+/** Refusals in a row after which we stop retrying although the server says "try again": about two minutes. */
 const REFUSALS_IN_A_ROW = 8;
-/** A connection that breaks so often while the server is there is broken by something in between. */
+/** If connections break this often while the server can be reached, something in between is breaking them. */
 const LOSSES_IN_A_ROW = 12;
 
 /**
@@ -63,7 +63,7 @@ export class RetrySchedule {
 
   async #afterRefusal(problem, signal) {
     this.#refusals += 1;
-    // A busy server says so on purpose and means it: that is no failure to count.
+    // A busy server says so on purpose: that does not count as a failure.
     if (this.#refusals > REFUSALS_IN_A_ROW && problem.code !== "server_busy") throw problem;
     const jitter = jitteredDelay(this.#refusals - 1, this.#random);
     await sleep(problem.retryAfter + jitter, signal);

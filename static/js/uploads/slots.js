@@ -1,4 +1,4 @@
-/** A fixed number of places, given out in the order they were asked for. */
+/** A fixed number of slots, granted in the order they were requested. */
 export class Slots {
   #free;
   #queue = [];

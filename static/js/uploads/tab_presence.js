@@ -1,8 +1,8 @@
-/** Tabs of one browser tell each other what they are sending: none of it is interrupted, wherever one looks. */
+/** Tabs of one browser tell each other what they are sending, so that none shows it as interrupted. */
 
 import { sleep } from "./retry.js";
 
-/** A tab in the background answers within this time or is not there, milliseconds. */
+/** A background tab answers within this time, or counts as closed, milliseconds. */
 const ANSWER_TIME = 250;
 
 /** Answers other tabs with `idsHere()`, and asks them. */

@@ -24,7 +24,7 @@ export class Upload {
     this.problem = null;
     this.media = null;
     this.wasCompleteBefore = false;
-    /** Whether it shares one request with other small files, which is answered at its end. */
+    /** Whether it shares one request with other small files, answered at the end. */
     this.isBundled = false;
     /** Of the bytes that have left. */
     this.speedometer = new Speedometer();
@@ -60,11 +60,11 @@ export class Upload {
     this.#state = state;
     this.problem = problem;
     if (problem?.isUploadGone) this.received = 0;
-    if (name === "proceed") this.speedometer.start(this.sent); // The wait is no part of the speed.
+    if (name === "proceed") this.speedometer.start(this.sent); // Waiting does not count towards the speed.
     this.#onChange(this);
   }
 
-  /** Takes over what the server says of the upload: its id and how much of it arrived before. */
+  /** Adopts what the server says about the upload: its id and how much of it arrived before. */
   identify({ id, received, isComplete = false }) {
     this.id = id;
     this.wasCompleteBefore = isComplete;

@@ -7,7 +7,7 @@ import { Problem } from "./problem.js";
 import { Upload } from "./upload.js";
 
 const WEIGHT_OF_CHUNK = 50;
-/** Of a file that goes in a bundle: enough get ready together to fill several. */
+/** For files that go in bundles: enough are prepared together to fill several. */
 const WEIGHT_IN_BUNDLE = 1;
 /**
  * Room for three large files or nine of a single chunk: small files spend their time in round trips, and more large
@@ -15,14 +15,14 @@ const WEIGHT_IN_BUNDLE = 1;
  */
 const RUNNING_WEIGHT = 9 * WEIGHT_OF_CHUNK;
 
-/** Why an upload's work was stopped from this page; such an end is no failure. */
+/** Why an upload was stopped from this page; this is not a failure. */
 export const STOPPED = "stopped";
 
 /**
  * Emits `added`, `changed`, `removed`, `completed` and `discard-failed`; `detail` is the upload, for `added` a list.
  *
  * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
- * `verify(upload, signal)` waits for the server's check and `discard(upload)` makes the server forget it. `view` is
+ * `verify(upload, signal)` waits for the server's check and `discard(upload)` deletes it from the server. `view` is
  * told of the end: `succeed(upload)`, `fail(upload)`, `restart(upload)`, `remove(upload)`.
  */
 export class UploadQueue extends EventTarget {
@@ -72,7 +72,7 @@ export class UploadQueue extends EventTarget {
     return this.#uploads.has(upload);
   }
 
-  /** Takes files in, in order; each starts when there is room for it. Returns their uploads. */
+  /** Adds files, in order; each starts when there is room for it. Returns their uploads. */
   add(files) {
     const added = files.map(({ file, name }) => new Upload(file, { name, onChange: this.#changed }));
     for (const upload of added) {
@@ -92,7 +92,7 @@ export class UploadQueue extends EventTarget {
     this.#stop(upload);
   }
 
-  /** Goes on with a paused upload. */
+  /** Resumes a paused upload. */
   resume(upload) {
     upload.step("resume");
     this.#enqueue(upload);
@@ -114,9 +114,9 @@ export class UploadQueue extends EventTarget {
     await this.#steps.discard(upload).catch(() => this.#emit("discard-failed", upload));
   }
 
-  /** Takes an upload that has ended off the list; the server keeps what it has. */
+  /** Removes an upload that has ended from the list; the server keeps what it has. */
   dismiss(upload) {
-    if (upload.isOpen) throw new Error("an upload that is under way cannot be dismissed");
+    if (upload.isOpen) throw new Error("an unfinished upload cannot be dismissed");
     this.#uploads.delete(upload);
     this.#waiting.delete(upload);
     this.#emit("removed", upload);
@@ -130,7 +130,7 @@ export class UploadQueue extends EventTarget {
     await Promise.allSettled(allowed.map((upload) => this[step](upload)));
   }
 
-  /** Takes completed uploads off the list, all or those for which `isMeant(upload)`. */
+  /** Removes completed uploads from the list, all or those for which `isMeant(upload)`. */
   dismissCompleted(isMeant = () => true) {
     for (const upload of this.uploads) if (upload.state === "complete" && isMeant(upload)) this.dismiss(upload);
   }
@@ -140,7 +140,7 @@ export class UploadQueue extends EventTarget {
     else this.#waiting.add(upload);
   }
 
-  /** Many small files go along with each other; those of one drop may come in several calls. */
+  /** Many small files share requests; those of one drop may come in several calls. */
   #bundleSmall(added) {
     const small = added.filter(({ size }) => isSmall(size, this.#chunkBytes));
     const hasCompany = () => [...this.#open].some((upload) => upload.isBundled);

@@ -8,17 +8,17 @@ import { Problem } from "./problem.js";
 import { sleep, withRetries } from "./retry.js";
 import { Slots } from "./slots.js";
 
-/** Time between two questions whether the server has checked a file, milliseconds; grows to the longer one. */
+/** Time between two polls for the server's check of a file, milliseconds; grows to the longer one. */
 const FIRST_POLL = 400;
 const SLOWEST_POLL = 5_000;
 
-/** Files read at once to recognise them: of a folder, hundreds get ready together. */
+/** Files read in parallel to recognise them: with a folder, hundreds are prepared together. */
 const READERS = 8;
 
 const GONE_STATES = new Set(["cancelled", "expired"]);
 
 /**
- * `chunks` is a ChunkSender, `bundles` a BundleSender; `connection` tells when the server can be reached,
+ * `chunks` is a ChunkSender, `bundles` a BundleSender; `connection` says when the server can be reached,
  * `isInterrupted(fingerprint)` whether it waits for the rest of such a file.
  */
 export class UploadSteps {
