@@ -1,1 +1,1 @@
-"""The JSON API: uploads under way, and videos. Its shapes are in `app/http/documents.py`."""
+"""The JSON API: unfinished uploads, and videos. Its shapes are in `app/http/documents.py`."""

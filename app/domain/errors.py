@@ -138,7 +138,7 @@ class OffsetMismatch(UploadConflict):
     @classmethod
     def of(cls, *, expected: int, provided: int) -> OffsetMismatch:
         """The error with both offsets."""
-        error = cls(f"The upload goes on at byte {expected}, not at {provided}.")
+        error = cls(f"The upload continues at byte {expected}, not at {provided}.")
         error.expected, error.provided = expected, provided
         return error
 

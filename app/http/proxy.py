@@ -130,7 +130,7 @@ class ConnectionMiddleware:
 def _tells_url(headers: Headers) -> bool:
     """Whether the nearest proxy sends scheme and host; AWS's load balancers keep Host unchanged.
 
-    A proxy that changes Host puts an address or a one-word name for the service there.
+    A proxy that changes Host replaces it with an address or a one-word name.
     """
     if not headers.get("X-Forwarded-Proto"):
         return False

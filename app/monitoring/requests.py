@@ -90,7 +90,7 @@ def _protocol(request: Request) -> str:
 def _show_timing(response: Response, clock: StageClock) -> None:
     spent = {stage.value: clock.seconds[stage] for stage in Stage if stage in clock.seconds}
     response.headers["Server-Timing"] = print_timing({**spent, TOTAL: clock.elapsed})
-    # A browser hides the figures from a page of another site, unless told who may have them.
+    # Browsers hide the figures from pages of other sites that are not listed here.
     allowed = response.headers.get("Access-Control-Allow-Origin")
     if allowed is not None:
         response.headers["Timing-Allow-Origin"] = allowed

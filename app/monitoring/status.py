@@ -18,7 +18,7 @@ blueprint = Blueprint("status", __name__)
 api_blueprint = Blueprint("api_status", __name__)
 
 UPLOADS_SHOWN = 10
-"""The newest uploads under way; the page says how many there are in all."""
+"""The newest unfinished uploads; the page says how many there are in all."""
 
 WATCHERS = ("metrics", "status", "api_status", "health")
 """Requests that only watch the server; counting them would show an idle server as busy."""

@@ -25,8 +25,8 @@ DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
-"""The clocks are read in each sweep, and at most this much counts as the time between two sweeps:
-with longer pauses uploads would live for weeks."""
+"""Each sweep reads the clocks, and only a limited time counts between two readings: with longer
+pauses uploads would live for weeks."""
 
 FAILED_SECONDS = 2.0
 """Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
@@ -45,20 +45,20 @@ def attempt(job: Callable[[], None]) -> bool:
     try:
         job()
     except Exception as error:
-        is_known = isinstance(error, UploadError)  # A full disk is no bug.
+        is_known = isinstance(error, UploadError)  # A full disk is not a bug.
         log.error("background job failed: %s", error, exc_info=None if is_known else error)
         return False
     return True
 
 
 def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> None:
-    """Run `job` every so many seconds until `stop`; a failure is logged and tried again."""
+    """Run `job` at this interval until `stop`; failures are logged, and it is tried again."""
     while not stop.is_set():
         stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
 
 
 def sweep_pause(wanted: float) -> float:
-    """How many seconds there are between two sweeps."""
+    """Seconds between two sweeps."""
     return min(wanted, LONGEST_SWEEP_SECONDS)
 
 

@@ -22,7 +22,7 @@ _metrics = MetricsFolder(settings.data_dir)
 
 DESCRIPTORS_A_CONNECTION = 2
 DESCRIPTORS_A_THREAD = 4
-"""A request holds its connection and a file, and while it runs a pipe and a database connection."""
+"""A request holds its connection, a file and, while it runs, a pipe and a database connection."""
 
 SEND_IDLE_SECONDS = 30
 """A client that reads nothing of an answer for twice this long loses its connection: the first
@@ -30,9 +30,9 @@ send() to time out returns what it had sent, and only the next one fails."""
 
 UNSENT_BYTES = 128 * 1024
 TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
-"""So much may wait in a connection to be sent. By default the kernel tells of room only once a
-third of its buffer, some megabytes, has gone: a client that reads 10 KB/s would look idle for
-minutes. Sending from the page cache over loopback cost 0.8 of the CPU time with it."""
+"""At most this much waits to be sent on a connection. By default the kernel reports free space only
+once a third of its buffer, some megabytes, has gone: a client that reads 10 KB/s would look idle
+for minutes. With this limit, sending from the page cache over loopback cost 0.8 of the CPU time."""
 
 
 def _descriptors() -> int:

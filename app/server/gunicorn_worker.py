@@ -286,7 +286,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
 
 
 def _is_of_client(error: OSError) -> bool:
-    """Whether the connection or the client caused it, not a file."""
+    """Whether the connection or the client caused the error, and not a file."""
     kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
     return isinstance(error, kinds) or error.errno in GONE
 
@@ -306,7 +306,7 @@ def _stop_reading(conn: Any) -> None:
 
 
 def _goes_on(conn: Any, follow_seconds: float) -> bool:
-    """Whether more has come on a connection that is kept, or comes within so many seconds."""
+    """Whether the next request on a kept connection is here, or comes within that many seconds."""
     if conn.parser.unreader.buf.tell():
         return True
     poll = select.poll()
@@ -327,10 +327,10 @@ def _take_what_tls_holds(conn: Any) -> None:
 
 
 class SlotTaking:
-    """Middleware: lets so many requests run at once, of those that read and of those that write.
+    """Middleware: limits how many requests run at once, separately for reads and writes.
 
-    Writers wait for the disk; who only wants to look does not wait for them. A request that waits
-    for its client or for another request gives its slot up. The answer is sent without one.
+    Writers wait for the disk, and readers should not wait for them. A request that waits for its
+    client or for another request gives up its slot. Answers are sent without one.
     """
 
     def __init__(self, app: WSGIApplication, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What a client is told: the upload's state in header fields, 104 interim responses, digests."""
+"""Responses: the upload's state in header fields, 104 interim responses, digests."""
 
 from __future__ import annotations
 

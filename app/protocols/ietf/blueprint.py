@@ -81,7 +81,7 @@ def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
     """The state of the upload after a request that failed.
 
     If the request ended the upload, for instance with bytes that do not match its digest, the
-    client is told "complete": there is nothing to resume (draft -12, section 4.1.2).
+    client gets "complete": there is nothing to resume (draft -12, section 4.1.2).
     """
     if "upload" not in g or isinstance(error, WriterSuperseded):
         return version.write_completeness(is_complete=False)
@@ -167,7 +167,7 @@ def append(upload_id: str) -> Response:
 
 @blueprint.delete("/<upload_id>")
 def cancel(upload_id: str) -> Response:
-    """End the upload and free its room."""
+    """End the upload and free its space."""
     _refuse_state(_version())
     upload = _settled(upload_id)
     current_services().uploads.cancel(current_owner(), upload.id)
