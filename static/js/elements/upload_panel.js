@@ -9,13 +9,13 @@ import { partsOf } from "../helpers/template.js";
 import { TotalSpeed, totalsOf } from "../uploads/progress.js";
 import { UploadRow } from "./upload_row.js";
 
-/** Speeds fall, and time passes, also while nothing moves, milliseconds. */
+/** Speed and time left change even while nothing moves, milliseconds. */
 const REFRESH_INTERVAL = 1_000;
 /**
  * Going through thousands of uploads for the totals is worth it a few times a second, not every frame, milliseconds.
  */
 const TOTALS_INTERVAL = 200;
-/** Bytes whose loss deserves a question before cancelling. */
+/** Cancelling asks first from this many bytes on. */
 const WORTH_ASKING = 1024 * 1024;
 
 /** Emits `totals` (detail: totals with their `text`) whenever it shows new ones. */
@@ -24,7 +24,7 @@ export class UploadPanel extends HTMLElement {
   #rows = new Map();
   #speed = new TotalSpeed();
   #groups;
-  /** Apart, so that rows that are there keep up while thousands are still being made. */
+  /** Separate, so that existing rows keep up while thousands are being added. */
   #adding = new SlicedWork((upload) => this.#addRow(upload), { schedule: soon });
   #drawing = new SlicedWork((upload) => this.#rows.get(upload)?.render(), {
     schedule: aFewTimesASecond,
@@ -40,7 +40,10 @@ export class UploadPanel extends HTMLElement {
     queue.addEventListener("added", ({ detail }) => detail.forEach((upload) => this.#adding.add(upload)));
     queue.addEventListener("changed", ({ detail }) => this.#note(detail));
     queue.addEventListener("removed", ({ detail }) => this.#forget(detail));
-    connection.addEventListener("change", () => this.#refresh());
+    connection.addEventListener("change", () => {
+      this.#refresh();
+      this.#drawTotals(); // At once: the notice about the connection is drawn at once, too.
+    });
     this.addEventListener("click", (event) => this.#act(event));
     setInterval(() => this.#refresh(), REFRESH_INTERVAL);
   }
@@ -78,18 +81,22 @@ export class UploadPanel extends HTMLElement {
 
   #refresh() {
     if (document.hidden || !this.queue.isBusy) return;
-    for (const [upload, row] of this.#rows) if (upload.state === "sending") row.render();
+    for (const [upload, row] of this.#rows) if (upload.state === "sending" || row.isOutdated) row.render();
     this.#drawTotalsSoon();
   }
 
   #drawTotalsSoon() {
     this.#totalsTimer ??= setTimeout(() => {
       this.#totalsTimer = null;
-      keepFocus(this, () => this.#drawTotals(), [this.#parts.clear.parentElement, this.#heading]);
+      this.#drawTotals();
     }, TOTALS_INTERVAL);
   }
 
   #drawTotals() {
+    keepFocus(this, () => this.#putTotals(), [this.#parts.clear.parentElement, this.#heading]);
+  }
+
+  #putTotals() {
     const totals = totalsOf(this.queue.uploads);
     const { panel, totals: area, meter, text } = this.#parts;
     panel.hidden = totals.count === 0;

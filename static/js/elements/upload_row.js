@@ -40,9 +40,14 @@ export class UploadRow extends HTMLElement {
     this.textContent = this.upload.name;
   }
 
+  /** Whether the upload's state has changed since the row was drawn. */
+  get isOutdated() {
+    return this.dataset.state !== this.upload.state;
+  }
+
   render() {
     const { upload } = this;
-    const hasMoved = this.dataset.state !== upload.state;
+    const hasMoved = this.isOutdated;
     this.dataset.state = upload.state;
     if (!this.#parts) return;
     if (hasMoved) keepFocus(this, () => this.#renderState());
