@@ -1,4 +1,4 @@
-/** The status page: puts the figures into their places as they come. */
+/** The status page: shows the figures as they arrive. */
 
 import { formatSpeed } from "./helpers/format.js";
 import { partsOf, setText } from "./helpers/template.js";

@@ -1,4 +1,4 @@
-/** The page of one video works by itself; only its date is put into the person's own time zone. */
+/** The page of one video needs no script except to show its date in the local time zone. */
 
 import { localiseDates } from "./helpers/template.js";
 

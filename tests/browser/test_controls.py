@@ -49,6 +49,7 @@ def test_cancelling_asks_first_and_then_leaves_nothing_on_the_server(
     page: UploadPage, films: Films
 ) -> None:
     staged_before = staged(page.server)
+    page.throttle(LINE)  # Otherwise the upload may finish before it is cancelled.
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 20)
     assert staged(page.server) != staged_before

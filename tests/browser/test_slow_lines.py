@@ -73,9 +73,9 @@ def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one
 def test_a_broken_connection_costs_only_seconds(
     page: UploadPage, films: Films, complaints: Complaints
 ) -> None:
+    """Three chunks are lost; how large they are depends on how evenly they shared the line."""
     complaints.allow_failed_requests()
-    rate = MIB
-    page.throttle(rate)
+    page.throttle(MIB)
     page.choose(films.middle)
     row = page.row(films.middle)
     page.wait_for_progress(row, 20)
@@ -83,5 +83,5 @@ def test_a_broken_connection_costs_only_seconds(
     expect(row).to_contain_text("Waiting for the connection")
     page.throttle(-1)
     page.wait_for_success(films.middle)
-    assert page.chunk_bytes - films.middle.stat().st_size <= 5 * rate
+    assert page.chunk_bytes - films.middle.stat().st_size <= CHUNK_BYTES / 2
     assert digests_of(page.server) == {"middle.mp4": sha256_of(films.middle)}

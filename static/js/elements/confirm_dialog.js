@@ -1,4 +1,4 @@
-/** <confirm-dialog>: a question with two answers; the harmless one has the focus. */
+/** <confirm-dialog>: a question with two answers; the harmless answer has the focus. */
 
 import { partsOf } from "../helpers/template.js";
 

@@ -1,4 +1,4 @@
-/** <live-announcer>: speaks to screen readers, seldom enough to be listened to. */
+/** <live-announcer>: speaks to screen readers, rarely enough to be heard out. */
 
 /** The shortest time between two announcements, milliseconds. */
 const PAUSE = 2_000;
@@ -7,7 +7,7 @@ export class LiveAnnouncer extends HTMLElement {
   #pending = null;
   #timer = null;
 
-  /** Says a text soon; of several in a row, the last one is said. */
+  /** Announces a text soon; of several in a row, only the last. */
   say(text) {
     this.#pending = text;
     if (this.#timer) return;

@@ -19,7 +19,7 @@ export class UploadDrop extends HTMLElement {
     return this.querySelector(".dropzone");
   }
 
-  /** Lets a drop land anywhere on the page; without this a file beside the area would replace the page. */
+  /** Accepts drops anywhere on the page; otherwise a file dropped beside the area would replace the page. */
   takeDropsOnPage(takeDrop) {
     const { signal } = this.#listening;
     const isFiles = (event) => event.dataTransfer?.types.includes("Files");

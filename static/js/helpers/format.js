@@ -32,7 +32,7 @@ export function formatTimeLeft(seconds) {
   return `${Math.round(hours / 24)} days`;
 }
 
-/** A share of a whole as a whole percentage that reaches 100 only at the end. */
+/** A whole percentage that reaches 100 only at the end. */
 export function percentage(part, whole) {
   if (whole === 0) return part >= whole ? 100 : 0;
   return Math.min(100, Math.floor((100 * part) / whole));

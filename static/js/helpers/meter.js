@@ -20,7 +20,7 @@ function valueText({ received, sent, size }) {
   return sent > received ? `${safe}, ${formatBytes(sent)} sent` : safe;
 }
 
-/** The parts that there are as one line of text. */
+/** Joins the parts that are not empty into one line. */
 export function lineOf(parts) {
   return parts.filter(Boolean).join(" · ");
 }

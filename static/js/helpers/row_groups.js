@@ -64,7 +64,7 @@ export class RowGroups {
     group.remove();
   }
 
-  /** The first rows are in sight from the start: nobody should see them come twice. */
+  /** The first rows are in sight from the start: filling them later would flicker. */
   #fillIfNear(row, group) {
     if (group.isNear || group === this.#list.firstElementChild) row.fill?.();
   }

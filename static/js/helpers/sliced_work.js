@@ -1,4 +1,4 @@
-/** Does a lot of small work a few milliseconds at a time, so that thousands of files or changes never freeze the page. */
+/** Does small work a few milliseconds at a time, so that thousands of files or changes never block the page. */
 
 /** Half of a frame at 60 Hz; the rest belongs to layout and paint, milliseconds. */
 const SLICE = 8;
@@ -42,23 +42,23 @@ export class SlicedWork {
   }
 }
 
-/** A schedule for numbers that move: five frames a second are enough for progress. */
+/** Schedules progress: five frames a second are enough. */
 export function aFewTimesASecond(callback) {
   setTimeout(() => nextFrame(callback), 200);
 }
 
-/** A schedule for rows that come or change their state: soon, and many of them together. */
+/** Schedules new rows: soon, and many of them together. */
 export function soon(callback) {
   setTimeout(() => nextFrame(callback), 80);
 }
 
-/** Hidden pages have no frames. */
+/** A hidden page has no frames. */
 function nextFrame(callback) {
   if (document.hidden) callback();
   else requestAnimationFrame(callback);
 }
 
-/** A schedule for work without pixels: the next task, so that input and painting come in between. */
+/** Schedules work that draws nothing: the next task, so that input and painting come in between. */
 export function nextTask(callback) {
   setTimeout(callback, 0);
 }

@@ -71,7 +71,7 @@ export function renameVideo(id, filename, signal) {
   return request(videoPath(id), { method: "PATCH", json: { filename }, signal });
 }
 
-/** Removes a video; one that is gone already is fine. */
+/** Deletes a video; no error if it is already gone. */
 export async function deleteVideo(id, signal) {
   await ignoringAbsence(request(videoPath(id), { method: "DELETE", signal }));
 }

@@ -13,7 +13,7 @@ export class Bundle {
     return this.parcels.length;
   }
 
-  /** Aborted once nobody waits for the request any more. */
+  /** Aborted once no file needs the request. */
   get signal() {
     return this.#control.signal;
   }
@@ -65,8 +65,8 @@ export class Bundle {
   }
 
   /**
-   * Ends each parcel as its receipt says; one that nobody waits for is told what became of it. Returns the problem of
-   * those that are worth sending again, and stay; null where none is.
+   * Ends each parcel as its receipt says; a cancelled one gets its receipt through `onUnwanted`. Returns the problem of
+   * the parcels that stay because they are worth sending again, or null.
    */
   settle(receipts) {
     if (receipts.length !== this.#underWay.length) throw connectionLost();
@@ -107,7 +107,7 @@ export class Bundle {
     this.parcels.forEach(call);
   }
 
-  /** Two smaller bundles with what this one holds, which is empty then. */
+  /** Splits this bundle into two, and leaves it empty. */
   halves() {
     const all = [...this.parcels];
     const middle = Math.ceil(all.length / 2);
@@ -132,8 +132,8 @@ export class Bundle {
   }
 
   /**
-   * A file that was paused or cancelled. The request goes on for the others, and to its end for those that were
-   * cancelled: only the receipt tells what the server has to delete.
+   * A file was paused or cancelled. The request continues for the others, and runs to its end if a file was cancelled:
+   * only the receipt tells what to delete on the server.
    */
   #lose(parcel) {
     this.failOne(parcel, parcel.signal.reason);

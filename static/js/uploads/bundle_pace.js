@@ -1,10 +1,10 @@
-/** How much goes in one bundle, and how many bundles at once: learned from how they went. Sizes are bytes. */
+/** How much goes in one bundle, and how many bundles at once: learned from earlier bundles. Sizes are bytes. */
 
 const MIB = 1024 * 1024;
 
 /** Larger files gain nothing from a bundle, and start over when the request breaks. */
 const SMALL_FILE = 4 * MIB;
-/** Fewer than this are quick enough one by one, and each then shows what the server has of it. */
+/** Fewer files than this are quick enough one by one, and each then shows its own progress. */
 export const FEWEST_FILES = 8;
 
 const SMALLEST_BUNDLE = 256 * 1024;
@@ -19,7 +19,7 @@ const SLOW = 4_000;
 const FIRST_LANES = 2;
 /** A place below the requests that the page allows itself, for chunks of large files beside them. */
 const MOST_LANES = 4;
-/** One more lane must bring a tenth more, or it is taken away again for so many bundles. */
+/** One more lane must raise the rate by a tenth; otherwise it is dropped for this many bundles. */
 const WORTHWHILE_GAIN = 1.1;
 const BUNDLES_TO_SETTLE = 24;
 /** What even the smallest file costs the server, in bytes. */
@@ -51,7 +51,7 @@ export class BundlePace {
     this.#measure(bytes + count * COST_OF_FILE, now, duration);
   }
 
-  /** A bundle broke off, or was refused for now. */
+  /** A bundle was lost with its connection, or refused for now. */
   failed() {
     this.#resize(this.bytes / 2);
     this.#settle(this.lanes - 1);

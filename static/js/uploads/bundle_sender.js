@@ -6,7 +6,7 @@ import { checkReadable } from "./local_file.js";
 import { Problem } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 
-/** How long the first file of a bundle waits for others to be read and recognised, milliseconds. */
+/** How long the first file of a bundle waits for others to be fingerprinted, milliseconds. */
 const GATHERING = 100;
 
 /** The problem code of a file that must be sent alone: the server, or a proxy, refuses it in a bundle. */
@@ -128,7 +128,7 @@ export class BundleSender {
     }
   }
 
-  /** A file that was changed on the disk breaks the whole request, and looks like a lost connection. */
+  /** A file that changed on disk breaks the whole request, and looks like a lost connection. */
   async #dropUnreadable(bundle) {
     const checks = bundle.parcels.map((parcel) => checkReadable(parcel.file).catch((error) => bundle.failOne(parcel, error)));
     await Promise.all(checks);

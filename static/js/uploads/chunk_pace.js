@@ -1,19 +1,19 @@
-/** How large the next chunk is: learned from how long chunks took. One pace serves all files, as they share the line. */
+/** How large the next chunk is, learned from earlier ones. All files share one pace, as they share the line. */
 
 import { Slots } from "./slots.js";
 
-/** Shows how fast the line is, and is lost within seconds even on a slow one, bytes. */
+/** Small enough to take seconds on a slow line, large enough to measure it, bytes. */
 const FIRST_CHUNK = 512 * 1024;
 
-/** The server keeps a chunk whole or not at all, so a broken line costs what is in flight. Milliseconds for one chunk. */
+/** Duration of one chunk, milliseconds. A broken line costs what is in flight: the server keeps whole chunks only. */
 const FAST = 1_500;
 const GOOD = 3_000;
 const SLOW = 8_000;
 
-/** The first chunk has the line to itself, those after it share it: milliseconds for one, if it were alone. */
+/** As GOOD, from the first chunk, which had the line to itself while those after it share it. */
 const GOOD_ALONE = 2_000;
 
-/** A short chunk, or one that found the line empty, is no proof of a fast one: a size grows by this factor at most. */
+/** Sizes grow by this factor at most: one short chunk does not prove a fast line. */
 const LARGEST_STEP = 4;
 
 export class ChunkPace {
@@ -32,8 +32,8 @@ export class ChunkPace {
   }
 
   /**
-   * Resolves once a chunk may be cut: until the first answer one leaves at a time, so that few chunks are small on a
-   * fast line. To a function that is called at the chunk's end; rejects when `signal` is aborted while waiting.
+   * Resolves once a chunk may be cut. Until the first answer one chunk is sent at a time, so that a fast line gets few
+   * small ones. Resolves to a function to call when the chunk has ended; rejects when `signal` is aborted.
    */
   async enter(signal) {
     if (this.#isKnown) return () => {};
@@ -67,7 +67,7 @@ export class ChunkPace {
     this.#halve(chunkBytes);
   }
 
-  /** Something on the way lets no request of this size through. Returns whether there is a smaller size to try. */
+  /** A proxy refuses requests of this size. Returns whether there is a smaller size to try. */
   wasTooLarge({ chunkBytes }) {
     if (chunkBytes <= this.#sizes.smallest) return false;
     this.#limit = Math.min(this.#limit, chunkBytes / 2);
@@ -75,7 +75,7 @@ export class ChunkPace {
     return true;
   }
 
-  /** Chunks in flight beside each other are slow, or lost, together: that counts once. */
+  /** Chunks in flight together are slow, or lost, together: that counts once. */
   #halve(chunkBytes) {
     if (chunkBytes === this.#chunkBytes) this.#move(chunkBytes / 2);
   }

@@ -1,6 +1,6 @@
-/** Which bytes of a file still have to be sent, and in which chunks. Ranges are half-open [start, end) pairs of bytes. */
+/** Which bytes of a file are still to be sent, and in which chunks. Ranges are half-open [start, end) pairs of bytes. */
 
-/** Smaller chunks would cost more in requests than a lost one costs in time, bytes. */
+/** Smaller chunks would cost more in requests than they save when one is lost, bytes. */
 const SMALLEST_CHUNK = 64 * 1024;
 
 /** How many chunks of `chunkBytes` a file of `size` bytes has; an empty file is sent as one empty chunk. */

@@ -5,7 +5,7 @@ import { checkReadable } from "./local_file.js";
 import { Problem } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 
-/** Chunks of one file on their way at once. */
+/** Chunks of one file in flight at once. */
 export const CHUNKS_AT_ONCE = 3;
 
 /**
@@ -32,7 +32,7 @@ export class ChunkSender {
   }
 }
 
-/** One pass over the missing bytes of one file. A chunk that fails becomes missing again, and may be cut differently. */
+/** One pass over the missing bytes of one file. A failed chunk becomes missing again, and may be cut differently. */
 class Transfer {
   #upload;
   #plan;
@@ -83,7 +83,7 @@ class Transfer {
     return this.#sendInSlot(signal).finally(leave);
   }
 
-  /** The chunk is cut once it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
+  /** Cuts the chunk when it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
   async #sendInSlot(signal) {
     const release = await this.#tools.slots.take(signal);
     const chunk = this.#plan.take(this.#tools.pace.chunkBytes);
@@ -117,7 +117,7 @@ class Transfer {
     if (this.#plan.isEmpty && this.#inFlight.size === 0) this.#allAcknowledged();
   }
 
-  /** `inFlight` is null for a chunk that is no longer on its way. */
+  /** `inFlight` is null for a chunk that is no longer in flight. */
   #show(chunk, inFlight) {
     if (inFlight === null) this.#inFlight.delete(chunk);
     else this.#inFlight.set(chunk, inFlight);

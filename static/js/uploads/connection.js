@@ -1,14 +1,14 @@
-/** Whether the server can be reached. Everyone who lost it waits here; one probe at a time asks for all. */
+/** Whether the server can be reached. All requests that lost it wait here, for one shared probe. */
 
 import { jitteredDelay, sleep } from "./retry.js";
 
 /** How long to trust the browser's word that it is offline, milliseconds; behind some VPNs it is wrong. */
 const OFFLINE_RECHECK = 30_000;
 
-/** Answers that come so soon after a loss were on their way before it, and show nothing about the line, milliseconds. */
+/** Answers this soon after a loss were sent before it, and prove nothing, milliseconds. */
 const ON_THEIR_WAY = 1_000;
 
-/** How long an answer shows that bytes still get through, milliseconds. */
+/** How long an answer proves that bytes still get through, milliseconds. */
 const RECENT = 1_500;
 
 /** Emits `change` whenever `isReachable` or `isOffline` changes. */
@@ -35,8 +35,8 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Whether bytes that were last acknowledged at that time get nowhere now. One request may be lost, or the browser be
-   * wrong about the line, while others are answered.
+   * Whether an upload whose bytes were last acknowledged at that time is stalled. One request may be lost, or the
+   * browser be wrong about the line, while others are answered.
    */
   holdsUp(acknowledgedAt, now = performance.now()) {
     return !this.isReachable && acknowledgedAt <= Math.max(this.#lostAt + ON_THEIR_WAY, now - RECENT);
@@ -46,7 +46,7 @@ export class Connection extends EventTarget {
     return this.#browser.navigator?.onLine === false;
   }
 
-  /** Tells that a request found nobody; starts asking until somebody answers. */
+  /** Reports a lost request; starts to probe until the server answers. */
   reportLoss() {
     if (this.#recovery) return;
     this.#lostAt = performance.now();
@@ -72,7 +72,7 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** Waits, but not beyond the browser's coming online. */
+  /** Waits, or until the browser is online. */
   async #pause(milliseconds) {
     const control = new AbortController();
     const online = new Promise((resolve) => {

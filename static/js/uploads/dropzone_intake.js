@@ -52,7 +52,7 @@ export class DropzoneIntake {
     this.#dropzone._finished([file], JSON.stringify({ id }), null);
   }
 
-  /** Reports the failure of an upload. */
+  /** Marks an upload as failed. */
   fail({ file, problem }) {
     this.#dropzone._errorProcessing([file], problem.message);
   }

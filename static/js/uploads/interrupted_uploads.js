@@ -10,7 +10,7 @@ export class InterruptedUploads extends EventTarget {
   #known = [];
   #shownCount = 0;
 
-  /** `idsElsewhere()` resolves to the ids that other tabs are sending just now. */
+  /** `idsElsewhere()` resolves to the ids that other tabs are sending now. */
   constructor(queue, { idsElsewhere = async () => new Set() } = {}) {
     super();
     this.#queue = queue;
@@ -49,7 +49,7 @@ export class InterruptedUploads extends EventTarget {
     this.#changed();
   }
 
-  /** The queue changes many times a second, this list hardly ever. */
+  /** The queue changes many times a second, this list rarely. */
   #recheck({ id }) {
     if (this.#known.some((known) => known.id === id) && this.list.length !== this.#shownCount) this.#changed();
   }

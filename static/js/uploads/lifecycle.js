@@ -1,6 +1,5 @@
 /**
- * The states of one upload on this page and the steps between them; a step that is not listed is a mistake in our
- * code.
+ * The states of one upload on this page and the steps between them; any other step is a bug.
  */
 
 const RUNNING = ["preparing", "sending", "verifying"];
@@ -24,7 +23,7 @@ const STEPS = {
   cancel: { from: [...OPEN, "paused", "failed"], to: "cancelled" },
 };
 
-/** Thrown when a step is asked for in a state that does not allow it; nothing has changed then. */
+/** Thrown for a step that the state does not allow; changes nothing. */
 export class IllegalStep extends Error {
   constructor(step, state) {
     super(`an upload that is ${state} cannot ${step}`);
@@ -48,7 +47,7 @@ export function isOpen(state) {
   return OPEN.includes(state);
 }
 
-/** Whether leaving the page now would interrupt the upload: everything is with the server once it verifies. */
+/** Whether leaving the page now would interrupt the upload: once it verifies, the server has everything. */
 export function isInterruptible(state) {
   return isOpen(state) && state !== "verifying";
 }

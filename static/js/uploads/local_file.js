@@ -5,7 +5,7 @@ import { fileUnreadable } from "./problem.js";
 /** Bytes read from either end, where containers differ from one recording to the next. */
 const EDGE_BYTES = 64 * 1024;
 
-/** Throws where the browser can no longer read `blob`: in a request, a file changed on the disk looks like a lost connection. */
+/** Throws if the browser can no longer read `blob`: in a request that looks like a lost connection. */
 export async function checkReadable(blob) {
   try {
     await blob.slice(0, 1).arrayBuffer();
@@ -23,7 +23,7 @@ export async function fingerprint(file, { subtle = globalThis.crypto?.subtle, si
 }
 
 async function identifyingBytes(file) {
-  // The folder is left out on purpose: a file is found again when it is chosen without its folder.
+  // Without the folder, so that the file is recognised when it is chosen without it.
   const name = file.name.split("/").at(-1);
   const about = new TextEncoder().encode(`${name}\0${file.size}\0${file.lastModified}\0`);
   const edges = file.size <= EDGE_BYTES ? [file] : edgesOf(file);
@@ -54,7 +54,7 @@ function hex(buffer) {
 
 /**
  * A 53-bit digest in plain JavaScript (cyrb53, public domain), for pages served over plain http: browsers keep
- * `crypto.subtle` for secure origins. It tells files apart; it protects nothing.
+ * `crypto.subtle` for secure origins. Not for security.
  */
 export function digest53(bytes, seed = 0) {
   let high = 0xdeadbeef ^ seed;

@@ -1,4 +1,4 @@
-/** What can go wrong with a request, in one shape. Decisions rest on `code` and `retryable`, never on the text. */
+/** What can go wrong with a request. Decisions rest on `code` and `retryable`, never on the text. */
 
 /** Statuses that a proxy in front of the server returns while the server is down or restarting. */
 const AWAY_STATUSES = new Set([502, 503, 504]);
@@ -12,7 +12,7 @@ const CODE_OF_STATUS = {
   507: "no_room",
 };
 
-/** A server that asks for more than this is asked again anyway: it may have come back long before, milliseconds. */
+/** Longest Retry-After that is honoured: the server may be back long before, milliseconds. */
 const LONGEST_RETRY_AFTER = 5 * 60_000;
 
 /** A refused or failed request; `retryAfter` is in milliseconds. */
@@ -23,7 +23,7 @@ export class Problem extends Error {
     Object.assign(this, { code, status, retryable, retryAfter, detail });
   }
 
-  /** Whether nobody answered, as opposed to the server having refused. */
+  /** Whether there was no answer, as opposed to a refusal. */
   get isConnectionLost() {
     return this.code === "connection_lost" || this.code === "server_away";
   }

@@ -2,11 +2,11 @@
 
 /** Long enough to smooth over bursts, short enough to follow the line. */
 const WINDOW = 10_000;
-/** On a line that stutters fewer samples than this fit into the window: then it reaches further back. */
+/** On a stuttering line fewer samples than this fit the window; it then reaches further back. */
 const FEWEST_SAMPLES = 4;
 /** Progress arrives up to twenty times a second for each request; one sample covers this time. */
 const SAMPLE_INTERVAL = 200;
-/** A speed before this time would be a guess. */
+/** Before this the speed would be a guess. */
 const FIRST_SPEED = 250;
 
 const COUNTED_OUT = new Set(["failed", "cancelled"]);
@@ -24,7 +24,7 @@ export class Speedometer {
     this.#samples = [{ moved: 0, now }];
   }
 
-  /** Records the present position. It falls where a request broke: those bytes did move, and will once more. */
+  /** Records the present position. It falls when a request breaks: those bytes did move, and will move again. */
   record(position, now = performance.now()) {
     const growth = position - this.#position;
     this.#position = position;

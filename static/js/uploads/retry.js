@@ -34,7 +34,7 @@ export function sleep(milliseconds, signal) {
   });
 }
 
-/** Of one call, or of chunks until one gets through: waits between attempts, and gives up where waiting does not help. */
+/** Waits between the attempts of one call or chunk, and gives up where waiting does not help. */
 export class RetrySchedule {
   #connection;
   #random;
@@ -71,7 +71,7 @@ export class RetrySchedule {
   }
 }
 
-/** Calls `attempt()` until it succeeds or its problem is final; `onWait` and `onProceed` frame every wait. */
+/** Calls `attempt()` until it succeeds or its problem is final; `onWait` and `onProceed` frame each wait. */
 export async function withRetries(attempt, { connection, signal, onWait, onProceed, random }) {
   const schedule = new RetrySchedule({ connection, random });
   for (;;) {

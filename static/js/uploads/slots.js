@@ -7,7 +7,7 @@ export class Slots {
     this.#free = count;
   }
 
-  /** Resolves to a function that gives the place back; rejects when `signal` is aborted while waiting. */
+  /** Resolves to a function that returns the slot; rejects when `signal` is aborted while waiting. */
   async take(signal) {
     signal?.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;

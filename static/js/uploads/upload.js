@@ -4,7 +4,7 @@ import { canStep, isInterruptible, isOpen, nextState } from "./lifecycle.js";
 import { Problem } from "./problem.js";
 import { Speedometer } from "./progress.js";
 
-/** Holds state and progress; tells `onChange(upload)` of every change and never touches the network or the page. */
+/** Holds state and progress; calls `onChange(upload)` on every change and never touches the network or the page. */
 export class Upload {
   #state = "queued";
   #before = null;
@@ -19,7 +19,7 @@ export class Upload {
     this.id = null;
     /** Bytes that are safe on the server. */
     this.received = 0;
-    /** When the server last acknowledged some of them, as performance.now() tells it. */
+    /** When the server last acknowledged bytes, in terms of performance.now(). */
     this.acknowledgedAt = -Infinity;
     this.problem = null;
     this.media = null;
@@ -43,7 +43,7 @@ export class Upload {
     return isInterruptible(this.#state);
   }
 
-  /** Bytes that have left: those that are safe, and those in requests that are not answered yet. */
+  /** Bytes sent: those that are safe, and those in requests without an answer yet. */
   get sent() {
     return Math.min(this.size, this.received + this.#inFlight);
   }
@@ -75,8 +75,8 @@ export class Upload {
   }
 
   /**
-   * Notes how many bytes are safe, and how many have left without an answer yet. What is safe stays so; a request that
-   * breaks takes back what it had sent.
+   * Notes how many bytes are safe, and how many have left without an answer yet. Safe bytes stay safe; a broken
+   * request takes back what it had sent.
    */
   progress({ received = this.received, inFlight = 0 }) {
     if (received > this.received) this.acknowledgedAt = performance.now();
@@ -86,7 +86,7 @@ export class Upload {
     this.#onChange(this);
   }
 
-  /** Whether a person can do something about the failure by trying again. */
+  /** Whether trying again can help. */
   get isWorthRetrying() {
     const hopeless = new Set(["too_large", "type_not_allowed", "file_unreadable"]);
     return this.#state === "failed" && this.problem instanceof Problem && !hopeless.has(this.problem.code);

@@ -11,7 +11,7 @@ const WEIGHT_OF_CHUNK = 50;
 const WEIGHT_IN_BUNDLE = 1;
 /**
  * Room for three large files or nine of a single chunk: small files spend their time in round trips, and more large
- * ones would only compete for the line.
+ * ones would only share the same line.
  */
 const RUNNING_WEIGHT = 9 * WEIGHT_OF_CHUNK;
 
@@ -105,7 +105,7 @@ export class UploadQueue extends EventTarget {
     this.#enqueue(upload);
   }
 
-  /** Ends an upload for good, here and on the server. */
+  /** Cancels an upload, here and on the server. */
   async cancel(upload) {
     upload.step("cancel");
     this.#stop(upload);
@@ -206,7 +206,7 @@ export class UploadQueue extends EventTarget {
     this.#emit("completed", upload);
   }
 
-  /** The same file chosen twice would be one upload on the server, and both rows would send all of it. */
+  /** A file chosen twice is one upload on the server, and both rows would send all of it. */
   #claim(upload) {
     if (this.#claims.has(upload.id)) throw new Problem({ code: "already_here" });
     this.#claims.set(upload.id, upload);

@@ -1,4 +1,4 @@
-/** What has to be done for one upload, in network terms: the steps that the queue runs. */
+/** The network requests of one upload, as the steps that the queue runs. */
 
 import { cancelUpload, createUpload, deleteVideo, uploadState } from "./api.js";
 import { NOT_IN_BUNDLE } from "./bundle_sender.js";
@@ -36,8 +36,8 @@ export class UploadSteps {
   }
 
   /**
-   * The server's knowledge of the file, under an upload which it made or found; of a file that goes in a bundle, its
-   * place there, once the bundle leaves.
+   * Creates or finds the file's upload on the server and resolves to its state; a bundled file resolves to its receipt
+   * once the bundle leaves.
    */
   async prepare(upload, signal) {
     upload.fingerprint ??= await this.#fingerprint(upload.file, signal);
@@ -94,7 +94,7 @@ export class UploadSteps {
     };
   }
 
-  /** What was cancelled when its bytes had left already; one that was stored before stays. */
+  /** Deletes a file that was cancelled after its bytes had left, unless the server had it before. */
   #takeOff({ id, known }) {
     if (known) return;
     withRetries(() => deleteVideo(id), { connection: this.#connection }).catch(() => {});
@@ -116,7 +116,7 @@ export class UploadSteps {
     }
   }
 
-  /** Makes the server forget the upload, now or when it can be reached again. */
+  /** Deletes the upload on the server, now or when it can be reached again. */
   discard(upload) {
     return withRetries(() => cancelUpload(upload.id), { connection: this.#connection });
   }
