@@ -14,7 +14,7 @@ export class ConnectionNotice extends HTMLElement {
 
 function words({ isOffline }) {
   const reason = isOffline ? "You are offline." : "The server cannot be reached.";
-  return `${reason} Waiting for the connection: your uploads will continue by themselves.`;
+  return `${reason} Your uploads will resume when the connection is back.`;
 }
 
 customElements.define("connection-notice", ConnectionNotice);

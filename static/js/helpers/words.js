@@ -3,7 +3,7 @@
 import { formatBytes } from "./format.js";
 
 const WORDS = {
-  too_large: ({ limit }) => `This file is too large. The largest file this server takes is ${formatBytes(limit)}.`,
+  too_large: ({ limit }) => `This file is too large. The limit on this server is ${formatBytes(limit)}.`,
   no_room: () => "The server does not have enough space for this file. Try again once space has been freed.",
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
@@ -29,9 +29,9 @@ export function wordsForProblem(problem, { limit }) {
 
 /** What an upload is waiting for. */
 export function wordsForWaiting(problem) {
-  if (problem?.isConnectionLost) return "Waiting for the connection. Your upload will continue by itself.";
-  if (problem?.code === "server_busy") return "The server is busy. Your upload will continue by itself.";
-  return "The server asks to try again. Your upload will continue by itself.";
+  if (problem?.isConnectionLost) return "Waiting for the connection. Resumes automatically.";
+  if (problem?.code === "server_busy") return "The server is busy. Resumes automatically.";
+  return "The server asked to retry later. Resumes automatically.";
 }
 
 /** What the page says about a new name that the server refuses. */

@@ -1,4 +1,4 @@
-/** Which bytes of a file are still to be sent, and in which chunks. Ranges are half-open [start, end) pairs of bytes. */
+/** Which bytes of a file are still to be sent, and in which chunks. Ranges are half-open [start, end) pairs, in bytes. */
 
 /** Smaller chunks would cost more in requests than they save when one is lost, bytes. */
 const SMALLEST_CHUNK = 64 * 1024;

@@ -63,7 +63,7 @@ export function totalsOf(uploads) {
   return totals;
 }
 
-/** Speed of all uploads together. Bytes that were on the server before do not count: only growth of known uploads does. */
+/** Speed of all uploads together. Only growth of known uploads counts, not what the server had before. */
 export class TotalSpeed {
   #speedometer = new Speedometer();
   #seen = new WeakMap();
