@@ -45,11 +45,17 @@ def _span(text: str, length: int) -> ByteRange | None:
         raise ValueError("not a range")
     if first:
         start, end = _number(first), _number(last) + 1 if last else length
-        if last and end <= start:
+        if last and _magnitude(last) < _magnitude(first):
             raise ValueError("the last byte comes before the first")
     else:
         start, end = length - min(_number(last), length), length
     return ByteRange(start, min(end, length)) if start < min(end, length) else None
+
+
+def _magnitude(digits: str) -> tuple[int, str]:
+    """Sorts digits by their value, even beyond the largest number that is read."""
+    significant = digits.lstrip("0")
+    return len(significant), significant
 
 
 def _number(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from app.domain.errors import TooManyGaps
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId
@@ -34,7 +36,7 @@ from app.records.tables import parts as parts_table
 CREATED = "created"
 
 Listener = Callable[[str], None]
-"""Called with `CREATED`, or the new state of an upload, once the transaction is committed.
+"""Called with `CREATED`, or the state that `move` set, once the transaction is committed.
 
 If several callers try the same step, one succeeds, so each step is reported once, by the process
 that took it."""
@@ -133,9 +135,11 @@ class UploadRecords:
         `upload` is as the caller last read it; if that is current, a single statement suffices.
         Raises `UploadGone` if it was cancelled or has expired meanwhile.
         """
-        after = upload.require_present().with_received(span, now)
+        after = None
+        with suppress(TooManyGaps):  # Another request may have closed gaps since.
+            after = upload.require_present().with_received(span, now)
         with self._database.write() as connection:
-            if statements.store_if_unchanged(connection, after, upload):
+            if after and statements.store_if_unchanged(connection, after, upload):
                 return after
             return _change(
                 connection,

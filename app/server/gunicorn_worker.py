@@ -1,9 +1,9 @@
 """gunicorn's threaded worker, for clients that take their time.
 
-Each request has a thread, and only `threads` of them run at once. A request that waits for its
-client to send or to read does not count: a thousand slow uploads block no one. Headers have a
-deadline. A connection without a request, before the first or after the last one, has no thread, and
-is closed to make room when the worker is full.
+Each request has a thread. At most `threads` readers and as many writers run at once; a request that
+waits for its client to send or to read does not count, so a thousand slow uploads block no one.
+Headers have a deadline. A connection without a request, before the first or after the last one, has
+no thread, and is closed to make room when the worker is full.
 """
 
 from __future__ import annotations

@@ -116,16 +116,13 @@ class Chunks:
         offset: int,
         source: BodySource,
         *,
-        is_last: bool = False,
         progress: Progress = _no_progress,
     ) -> Upload:
         """Write all of `source` after the stored bytes; raises as `append` does.
 
-        If the upload has no length, a body that `is_last` sets it.
-
         It also raises `OffsetMismatch` unless `offset` is the upload's after older requests have
         ended, `UploadComplete` if no bytes are missing, and `WriterSuperseded` as soon as a newer
-        request takes over. None of these changes the upload.
+        request takes over.
         """
         if upload.offset != offset:  # Even if it is far beyond the limit.
             raise OffsetMismatch.of(expected=upload.offset, provided=offset)
@@ -137,8 +134,6 @@ class Chunks:
             self._enlarge(upload, chunk.end)
         with self._completing(upload):
             upload = self._receive(upload, arrival)
-        if is_last and upload.length is None:
-            return self.declare_length(upload, upload.offset)
         return self._completion.finish(upload)
 
     def declare_length(self, upload: Upload, length: int) -> Upload:
@@ -255,7 +250,7 @@ class Chunks:
             upload = self._records.get(upload.id).require_present()
             arrival.check_offset(upload)
             gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
-            end = self._write_gaps(upload, arrival, gaps, writer)
+            upload, end = self._write_gaps(upload, arrival, gaps, writer)
             self._policy.check_length(end)
             writer.finish(arrival.source)
             arrived = ByteRange(chunk.start, end)
@@ -263,14 +258,18 @@ class Chunks:
 
     def _write_gaps(
         self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
-    ) -> int:
-        """Write bytes first and record them second, so that a record never claims missing bytes."""
+    ) -> tuple[Upload, int]:
+        """The upload as last recorded, and where the bytes end.
+
+        Writes bytes first and records them second, so that a record never claims missing bytes.
+        """
         chunk, source = arrival.chunk, arrival.source
 
         def checkpoint(span: ByteRange) -> None:
+            nonlocal upload
             if not source.is_verified_at_end:
-                recorded = self._records.add_received(upload, span, self._clock())
-                arrival.progress(recorded.offset)
+                upload = self._records.add_received(upload, span, self._clock())
+                arrival.progress(upload.offset)
 
         position = chunk.start
         for gap in gaps:
@@ -279,9 +278,9 @@ class Chunks:
             if position < chunk.end:
                 checkpoint(ByteRange(gap.start, position))
             if position < gap.end:
-                return position
+                return upload, position
         writer.skip(chunk.end - position, source)
-        return chunk.end
+        return upload, chunk.end
 
     def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
         """Two live requests send the same bytes: report the outcome of the newer one."""

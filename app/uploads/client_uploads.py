@@ -96,19 +96,20 @@ class ClientUploads:
                 with without_slot():
                     time.sleep(RESTART_TICK_SECONDS)
 
-    def with_chunk(self, owner: str, chunk: Chunk) -> Upload | None:
-        """The upload if it has every byte of the chunk; None if one is missing.
+    def probe(self, owner: str, chunk: Chunk) -> tuple[Upload | None, bool]:
+        """The upload of the chunk, if there is one, and whether it has every byte of the chunk.
 
-        The one chunk of an empty file is stored once the upload is complete.
+        An empty file has its one chunk once it is complete.
         """
         try:
             upload = self._find(owner, chunk)
         except UploadGone:
-            return None
-        if upload is None or not upload.received.covers(chunk.span):
-            return None
-        is_unfinished = upload.state is UploadState.RECEIVING
-        return None if is_unfinished and chunk.length == 0 else upload
+            return None, False
+        if upload is None:
+            return None, False
+        if chunk.length == 0 and upload.state is UploadState.RECEIVING:
+            return upload, False
+        return upload, upload.received.covers(chunk.span)
 
     def remove(self, upload: Upload) -> None:
         """Cancel the upload, or delete the video it has become."""

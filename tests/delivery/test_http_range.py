@@ -52,6 +52,8 @@ def test_one_range_selects_its_bytes(header: str, start: int, end: int) -> None:
         "bytes=a-b",
         "bytes=0",
         "bytes=5-2",
+        "bytes=3333333333333333333-2222222222222222222",
+        "bytes=0030-7",
         "bytes=--5",
         "bytes=-5-",
         "bytes=1-2-3",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+import requests
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_chunk, stored_sha256
 from tests.ietf_client import (
@@ -230,6 +231,25 @@ def test_chunks_sent_by_dropzone_are_not_requested_again(server: Server) -> None
         == "3000000"
     )
     finish(server, upload_id)
+
+
+def test_a_last_body_that_ends_before_stored_bytes_deletes_none_of_them(server: Server) -> None:
+    created = send(server, "POST", "/tus/", Tus_Resumable="1.0.0", Upload_Defer_Length="1")
+    upload_id = created.upload_id
+    later = send(server, "PATCH", f"/filepond?patch={upload_id}", b"hello", Upload_Offset="10")
+    assert later.status == 204
+    refused = append(
+        server,
+        upload_id,
+        0,
+        b"abc",
+        is_last=True,
+        Transfer_Encoding="chunked",
+        Upload_Draft_Interop_Version="8",
+    )
+    assert refused.status == 400
+    upload = requests.get(f"{server.url}/api/uploads/{upload_id}", timeout=30).json()
+    assert upload["received"] == [[0, 3], [10, 15]]
 
 
 def test_an_upload_created_by_the_api_can_be_sent_here(server: Server) -> None:

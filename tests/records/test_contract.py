@@ -7,10 +7,10 @@ from threading import Barrier
 
 import pytest
 
-from app.domain.errors import ChunkMismatch, UploadConflict, UploadGone, UploadNotFound
+from app.domain.errors import ChunkMismatch, TooManyGaps, UploadConflict, UploadGone, UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
+from app.domain.upload import MAX_RANGES, Upload, UploadId
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 
@@ -82,6 +82,20 @@ def test_concurrent_additions_with_one_client_key_get_one_upload(records: Upload
     assert len(winners) == 1
     assert {outcome[0] for outcome in outcomes if isinstance(outcome, tuple)} == {winners[0][0]}
     assert len(outcomes) == 8
+
+
+def test_too_many_gaps_are_counted_in_the_record_and_not_in_an_old_copy(
+    records: UploadRecords,
+) -> None:
+    received = RangeSet.of([ByteRange(4 * place, 4 * place + 1) for place in range(MAX_RANGES)])
+    upload = replace(new_upload(length=5 * MAX_RANGES), received=received)
+    records.add(upload)
+    records.add_received(upload, ByteRange(1, 4), at(1))
+    end = 5 * MAX_RANGES
+    after = records.add_received(upload, ByteRange(end - 2, end), at(2))
+    assert len(after.received) == MAX_RANGES
+    with pytest.raises(TooManyGaps):
+        records.add_received(after, ByteRange(end - 5, end - 4), at(3))
 
 
 def test_received_ranges_are_merged_and_are_activity(records: UploadRecords) -> None:

@@ -12,7 +12,9 @@ from sqlalchemy import Connection, Engine, event
 from app.domain.upload import Part, Upload, UploadKind
 from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource, Watch, no_watch
+from app.records import statements as statements_of_uploads
 from app.records.engine import Database
+from app.storage.local.range_writer import Checkpoints
 from app.uploads.service import NewUpload
 from tests.storage.sources import body
 from tests.uploads.processes import shared_world
@@ -154,6 +156,24 @@ def test_every_chunk_costs_the_database_the_same(
             counts.append(len(asked))
     assert counts[5] == counts[-1]
     assert max(counts) <= 10
+
+
+def test_every_checkpoint_is_recorded_by_one_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = []
+    store = statements_of_uploads.store_if_unchanged
+
+    def noted(connection: Connection, upload: Upload, old: Upload) -> bool:
+        outcomes.append(store(connection, upload, old))
+        return outcomes[-1]
+
+    monkeypatch.setattr(statements_of_uploads, "store_if_unchanged", noted)
+    world = World(tmp_path, checkpoints=Checkpoints(every_bytes=BLOCK_BYTES), max_length=1 << 40)
+    upload, _ = world.service.create(NewUpload(owner=ME, filename="a", length=4 * BLOCK_BYTES))
+    world.chunks.append(upload, 0, Zeros(4 * BLOCK_BYTES))
+    assert len(outcomes) >= 4
+    assert all(outcomes)
 
 
 def test_the_last_part_costs_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:

@@ -84,10 +84,10 @@ def answer_probe(dialect: FormDialect) -> Response:
     chunk = dialect.parse(request.args)
     if not isinstance(chunk, Chunk):
         raise InvalidRequest(f"Name a chunk with the fields {', '.join(dialect.fields)}.")
-    upload = current_services().client_uploads.with_chunk(current_owner(), chunk)
+    upload, has_chunk = current_services().client_uploads.probe(current_owner(), chunk)
     if upload is not None:
         note_upload(upload)
-    response = Response(status=204 if upload is None else 200)
+    response = Response(status=200 if has_chunk else 204)
     response.headers["Cache-Control"] = "no-store"
     return response
 

@@ -52,7 +52,7 @@ _CHUNK_BYTES = re.compile(r"(?:^|,)chunkbytes ([A-Za-z0-9+/=]+)")
 def place_staged(chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
     """Append the bytes of `file` where they belong and delete it; the upload they went to.
 
-    Raises what `UploadService.append` raises, `ChunkMismatch` where the numbers contradict each
+    Raises what `Chunks.append` raises, `ChunkMismatch` where the numbers contradict each
     other, and `UploadConflict` where the upload has other bytes at that place.
     """
     whole_files = current_services().whole_files

@@ -211,18 +211,21 @@ def _receive(upload: Upload, transfer: Transfer, body: BodySource, interim: Inte
         return upload
     try:
         upload = services.chunks.append_at_offset(
-            upload,
-            transfer.offset,
-            body,
-            is_last=transfer.is_last,
-            progress=interim.progress,
+            upload, transfer.offset, body, progress=interim.progress
         )
     except ChunkMismatch as error:
         # Only a chunked body can turn out to be longer than the rest of the file.
         if _version().ends_overlong_upload:
             services.uploads.cancel(upload.owner, upload.id)
         raise InconsistentLength("The upload has more bytes than its length.") from error
-    if transfer.is_last and upload.offset != upload.length:
+    return _ended(upload) if transfer.is_last else upload
+
+
+def _ended(upload: Upload) -> Upload:
+    """The upload after its last byte, which is where a chunked body reveals the file's length."""
+    if upload.length is None:
+        return current_services().chunks.declare_length(upload, upload.offset)
+    if upload.offset != upload.length:
         raise InconsistentLength(
             f"The upload ends at byte {upload.offset}, but has {upload.length} bytes."
         )
