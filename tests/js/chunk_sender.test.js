@@ -147,6 +147,15 @@ test("the answer that names the finished file is the one that is kept", async ()
   assert.equal((await sent).media, "/media/ab");
 });
 
+test("a file that was finished elsewhere is not sent on", async () => {
+  const { requests, sent, told } = setUp();
+  await settle();
+  requests[0].answer({ received: MIB, media: "/media/ab" });
+  assert.deepEqual(await sent, { received: MIB, media: "/media/ab" });
+  assert.equal(told.at(-1).received, MIB);
+  assert.ok(requests.slice(1).every(({ signal }) => signal.aborted));
+});
+
 test("an empty file takes one request", async () => {
   const { sent, requests } = setUp({ size: 0, missing: [] });
   await answerAll(sent, requests);

@@ -5,7 +5,7 @@ import { Slots } from "./slots.js";
 /** Small enough to take seconds on a slow line, large enough to measure it, bytes. */
 const FIRST_CHUNK = 512 * 1024;
 
-/** Duration of one chunk, milliseconds. A broken line costs what is in flight: the server keeps whole chunks only. */
+/** Duration of one chunk, milliseconds. A broken line costs what is in flight: whole chunks are sent again. */
 const FAST = 1_500;
 const GOOD = 3_000;
 const SLOW = 8_000;

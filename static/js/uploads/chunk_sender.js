@@ -39,6 +39,8 @@ class Transfer {
   #tools;
   #view;
   #received;
+  /** The server's own count, which includes what other tabs and clients have sent of the same file. */
+  #stored = 0;
   #answer = {};
   #allAcknowledged;
   /** Chunk -> bytes of it that have left. */
@@ -109,12 +111,13 @@ class Transfer {
     try {
       const answer = await this.#tools.post(chunk, { file, id, signal, onProgress });
       this.#received += bytes;
+      this.#stored = Math.max(this.#stored, answer.received ?? 0);
       if (!this.#answer.media) this.#answer = answer;
     } finally {
       this.#show(chunk, null);
     }
     this.#tools.pace.sent(chunk, performance.now() - began);
-    if (this.#plan.isEmpty && this.#inFlight.size === 0) this.#allAcknowledged();
+    if (this.#answer.media || (this.#plan.isEmpty && this.#inFlight.size === 0)) this.#allAcknowledged();
   }
 
   /** `inFlight` is null for a chunk that is no longer in flight. */
@@ -122,7 +125,8 @@ class Transfer {
     if (inFlight === null) this.#inFlight.delete(chunk);
     else this.#inFlight.set(chunk, inFlight);
     const sum = [...this.#inFlight.values()].reduce((total, bytes) => total + bytes, 0);
-    this.#view.onProgress({ received: this.#received, inFlight: Math.floor(sum) });
+    const received = Math.max(this.#received, this.#stored);
+    this.#view.onProgress({ received, inFlight: Math.min(Math.floor(sum), this.#upload.size - received) });
   }
 
   /** Resolves to the problem if waiting may help, to null if smaller chunks do; throws what ends the upload. */
