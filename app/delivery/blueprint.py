@@ -17,6 +17,7 @@ from app.delivery.byteranges import Layout, parts_body
 from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
 from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_spans
 from app.delivery.sendfile import span_body
+from app.domain.media_type import OPAQUE
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import current_owner, current_services, note_upload
@@ -47,11 +48,12 @@ def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
     environ, library = request.environ, current_services().library
     video = note_upload(library.get(current_owner(), parse_upload_id(upload_id)))
-    validators = _validators(video)
+    content_type = video.content_type
+    validators = _validators(video, content_type)
     conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
     is_download = bool(request.query_string) and "download" in request.args
     headers = _file_headers(
-        video.filename, validators, can_play=video.is_playable, is_download=is_download
+        video.filename, validators, can_play=content_type != OPAQUE, is_download=is_download
     )
     outcome = evaluate(conditions, validators)
     if outcome is Outcome.NOT_MODIFIED:
@@ -62,13 +64,17 @@ def media(upload_id: str) -> Response:
         spans = _requested_spans(conditions, video, validators)
     except RangeNotSatisfiable as error:
         raise RequestedRangeNotSatisfiable(video.known_length) from error
-    return _send(video, spans, {**headers, "Content-Type": video.content_type})
+    return _send(video, spans, {**headers, "Content-Type": content_type})
 
 
-def _validators(video: Upload) -> Validators:
-    """The bytes under an id never change, so the id itself is the strongest tag there is."""
+def _validators(video: Upload, content_type: str) -> Validators:
+    """The bytes under an id never change; what they are served as changes if a new name says so.
+
+    A browser keeps the old type along with its copy after a 304, so the tag names the type. Any
+    other new name leaves the tag as it is, and interrupted downloads go on.
+    """
     published_at = video.published_at or video.active_at
-    return Validators(video.id, published_at.replace(microsecond=0))
+    return Validators(f"{video.id}-{content_type}", published_at.replace(microsecond=0))
 
 
 def _requested_spans(

@@ -41,17 +41,8 @@ class UploadPolicy:
         return length
 
     def check_filename(self, filename: str) -> str:
-        """The name to keep: normalised (NFC), without folders such as `..`.
-
-        It is only ever shown and sent back in a header; no path on the server contains it.
-        """
-        name = unicodedata.normalize("NFC", filename).replace("\\", "/").strip()
-        if len(name) > MAX_FILENAME_CHARACTERS:
-            raise InvalidRequest(f"The file name is over {MAX_FILENAME_CHARACTERS} characters.")
-        if any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
-            raise InvalidRequest("The file name has control characters in it.")
-        parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
-        name = "/".join(parts) or UNNAMED
+        """The name to keep, `UNNAMED` if it cleans to nothing; raises as `clean_filename` does."""
+        name = clean_filename(filename) or UNNAMED
         self.check_type(name)
         return name
 
@@ -63,6 +54,20 @@ class UploadPolicy:
         if extension not in self.allowed_extensions:
             allowed = ", ".join(sorted(self.allowed_extensions))
             raise TypeNotAllowed(f"This server takes only files of these types: {allowed}.")
+
+
+def clean_filename(filename: str) -> str:
+    """The name normalised (NFC), without folders such as `..`; empty if nothing is left.
+
+    It is only ever shown and sent back in a header; no path on the server contains it. Raises
+    `InvalidRequest` for one that is too long or has control characters.
+    """
+    name = unicodedata.normalize("NFC", filename).replace("\\", "/").strip()
+    if len(name) > MAX_FILENAME_CHARACTERS:
+        raise InvalidRequest(f"The file name is over {MAX_FILENAME_CHARACTERS} characters.")
+    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
+        raise InvalidRequest("The file name has control characters in it.")
+    return "/".join(part for part in name.split("/") if part not in {"", ".", ".."})
 
 
 def check_client_key(text: str) -> str:

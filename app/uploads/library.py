@@ -10,7 +10,7 @@ from io import RawIOBase
 
 from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import UploadPolicy
+from app.domain.policy import UploadPolicy, clean_filename
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList
@@ -63,8 +63,9 @@ class VideoLibrary:
     ) -> VideoPage:
         """At most `limit` of the wanted videos, from `cursor` on.
 
-        Paging lists every video once, whatever is added or deleted meanwhile. Raises
-        `InvalidRequest` for a cursor that is not from this list.
+        Paging lists every video once, whatever is added or deleted meanwhile; only one that is
+        renamed meanwhile can be missed or listed twice, in the order of names or in a search.
+        Raises `InvalidRequest` for a cursor that is not from this list.
         """
         limit = max(1, min(limit, self.max_page))
         after = None if cursor is None else wanted.parse_cursor(cursor)
@@ -109,7 +110,7 @@ class VideoLibrary:
 
         Its content type always follows from its name.
         """
-        if not filename.strip():
+        if not clean_filename(filename):
             raise InvalidRequest("The new name is empty.")
         name = self._policy.check_filename(filename)
         return self._records.rename(self.get(owner, upload_id).id, name)

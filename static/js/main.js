@@ -67,7 +67,7 @@ function connectLibrary(library, { confirm, announce }) {
   const selection = new Selection();
   const play = (video) => find("player-dialog").open(video);
   list.connect({ library, selection, confirm, announce, play });
-  find("library-search").connect({ library, announce, complain: (...problem) => list.complain(...problem) });
+  find("library-search").connect({ library, list, announce });
   find("selection-bar").connect({ library, selection, list, confirm, announce });
 }
 

@@ -42,8 +42,7 @@ def search_field(page: UploadPage) -> Locator:
 
 def test_the_list_follows_what_is_typed(clips: Server, open_page: OpenPage) -> None:
     page = open_page(clips)
-    page.page.locator("body").press("/")
-    page.page.keyboard.type("CLIP mp4")
+    search_field(page).press_sequentially("CLIP mp4")
     expect_names(page, "clip 2.mp4", "Clip 10.mp4")
     expect(page.page.get_by_text("2 videos found", exact=True).first).to_be_visible()
     assert page.page.url.endswith("?q=CLIP+mp4")
@@ -162,6 +161,218 @@ def test_a_name_that_cannot_be_is_explained_beside_the_field(
     )
     page.button("Cancel").click()
     expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("film.webm")
+
+
+def hold(page: UploadPage, method: str) -> None:
+    """Make the page's requests with this method wait until `release` is called."""
+    page.page.evaluate(
+        """(method) => {
+            const { fetch } = window;
+            const released = new Promise((resolve) => (window.release = resolve));
+            window.held = 0;
+            window.fetch = async (path, options) => {
+                if (options.method === method) {
+                    window.held += 1;
+                    await released;
+                }
+                return fetch(path, options);
+            };
+        }""",
+        method,
+    )
+
+
+def release(page: UploadPage) -> None:
+    page.page.evaluate("release()")
+
+
+def test_a_search_that_is_entered_twice_is_made_once(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    hold(page, "GET")
+    search_field(page).fill("film")
+    page.wait_until(lambda: page.page.evaluate("held") == 1, "it has been typed")
+    search_field(page).press("Enter")
+    release(page)
+    expect_names(page, "film.webm")
+    assert page.page.url.endswith("?q=film")
+    assert page.page.evaluate("held") == 1
+
+
+def test_a_failure_is_in_sight_until_something_else_is_done(
+    start_server: Callable[..., Server], open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    server = start_server()
+    fill_library(server, 150)
+    page = open_page(server)
+    problem = page.page.locator("video-library").get_by_role("alert")
+    page.page.route("**/api/videos?*", lambda route: route.abort())
+    search_field(page).fill("film 7")
+    expect(problem).to_contain_text("Could not search the library")
+    expect(problem).to_be_in_viewport(ratio=1)
+    page.page.unroute("**/api/videos?*")
+    search_field(page).press("Enter")
+    expect(page.videos).to_have_count(24)
+    expect(problem).to_have_count(0)
+    search_field(page).fill("")
+    expect(page.videos).to_have_count(50)
+    page.page.route("**/api/videos/*", lambda route: route.abort())
+    page.videos.nth(30).get_by_role("button", name="Delete").click()
+    page.confirm("Delete")
+    expect(problem).to_contain_text("Could not delete the video")
+    expect(problem).to_be_in_viewport(ratio=1)
+    page.videos.nth(30).get_by_role("button", name="Rename").click()
+    expect(problem).to_have_count(0)
+
+
+def test_a_rename_that_is_being_saved_cannot_be_cancelled(
+    clips: Server, open_page: OpenPage
+) -> None:
+    page = open_page(clips)
+    hold(page, "PATCH")
+    page.button("Rename film.webm").click()
+    page.page.keyboard.type("saved")
+    page.page.keyboard.press("Enter")
+    expect(page.button("Cancel")).to_be_disabled()
+    page.page.keyboard.press("Escape")
+    expect(page.page.get_by_label("New name of film.webm")).to_be_focused()
+    search_field(page).focus()
+    release(page)
+    expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("saved.webm")
+    expect(page.videos.nth(1).locator("form")).to_have_count(0)
+    expect(search_field(page)).to_be_focused()
+
+
+def test_a_rename_survives_a_search_that_takes_its_row_away(
+    clips: Server, open_page: OpenPage, complaints: Complaints
+) -> None:
+    page = open_page(clips)
+    hold(page, "PATCH")
+    page.button("Rename film.webm").click()
+    page.page.keyboard.type("saved")
+    page.page.keyboard.press("Enter")
+    search_field(page).fill("clip")
+    expect(page.videos).to_have_count(3)
+    release(page)
+    expect(page.page.locator("live-announcer")).to_have_text(
+        "film.webm is now called saved.webm. It is not in the list shown."
+    )
+    expect(search_field(page)).to_be_focused()
+    assert complaints.unexpected == []
+
+
+def test_a_failed_rename_whose_row_is_gone_is_told_above_the_list(
+    clips: Server, open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_page(clips)
+    hold(page, "PATCH")
+    page.button("Rename film.webm").click()
+    page.page.keyboard.type("saved")
+    page.page.keyboard.press("Enter")
+    search_field(page).fill("clip")
+    expect(page.videos).to_have_count(3)
+    page.page.route("**/api/videos/*", lambda route: route.abort())
+    release(page)
+    problem = page.page.locator("video-library").get_by_role("alert")
+    expect(problem).to_contain_text("Could not rename \u2068film.webm\u2069")
+
+
+def test_two_rename_forms_each_have_their_message(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    for name in ("film.webm", "clip 2.mp4"):
+        page.button(f"Rename {name}").click()
+        field = page.page.get_by_label(f"New name of {name}")
+        field.fill(" ")
+        field.press("Enter")
+        expect(field).to_have_accessible_description("Enter a name.")
+        expect(field).to_have_attribute("aria-invalid", "true")
+
+
+def test_a_name_of_dots_is_refused(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    put(site, "plain", films.small)
+    page = open_page(site)
+    page.button("Rename plain").click()
+    page.page.keyboard.type("..")
+    page.page.keyboard.press("Enter")
+    expect(page.videos.first.get_by_role("alert")).to_contain_text("does not take this name")
+    assert [video["filename"] for video in videos_of(site)] == ["plain"]
+
+
+def test_a_renamed_video_moves_with_the_focus_to_its_place(
+    clips: Server, open_page: OpenPage
+) -> None:
+    page = open_page(clips)
+    page.page.get_by_label("Sort").select_option("Name, A to Z")
+    expect(page.videos.first).to_contain_text("clip 1.mov")
+    page.videos.first.locator(".video-row__name").press("F2")
+    page.page.keyboard.type("later")
+    page.page.keyboard.press("Enter")
+    expect_names(page, "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm", "later.mov")
+    expect(page.videos.last.locator(".video-row__name")).to_be_focused()
+
+
+def test_a_renamed_video_that_no_longer_matches_leaves_the_search(
+    clips: Server, open_page: OpenPage
+) -> None:
+    page = open_page(clips)
+    search_field(page).fill("clip")
+    expect(page.videos).to_have_count(3)
+    page.videos.first.locator(".video-row__name").press("F2")
+    page.page.keyboard.type("other")
+    page.page.keyboard.press("Enter")
+    expect_names(page, "clip 2.mp4", "Clip 10.mp4")
+    expect(page.page.locator("live-announcer")).to_have_text(
+        "clip 1.mov is now called other.mov. It is not in the list shown."
+    )
+    expect(page.page.get_by_role("heading", name="Library")).to_be_focused()
+
+
+FOCUS_IS_COVERED = """() => {
+    const focused = document.activeElement;
+    if (focused.closest("selection-bar")) return false;
+    const bar = document.querySelector("selection-bar").getBoundingClientRect();
+    return focused.getBoundingClientRect().bottom > bar.top;
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_the_selection_bar_does_not_cover_what_has_the_focus(
+    start_server: Callable[..., Server], open_page: OpenPage, width: int
+) -> None:
+    server = start_server()
+    fill_library(server, 40)
+    page = open_page(server, viewport={"width": width, "height": 640})
+    page.videos.first.get_by_role("checkbox").check()
+    for _ in range(100):
+        page.page.keyboard.press("Tab")
+        assert not page.page.evaluate(FOCUS_IS_COVERED)
+    row = page.videos.nth(35)
+    row.locator(".video-row__name").press("F2")
+    row.get_by_role("textbox").fill("")
+    row.get_by_role("textbox").press("Enter")
+    bar = page.page.locator("selection-bar").bounding_box()
+    message = row.get_by_role("alert").bounding_box()
+    assert bar is not None
+    assert message is not None
+    assert message["y"] + message["height"] <= bar["y"]
+
+
+def test_the_bar_says_why_so_many_videos_cannot_be_downloaded(
+    start_server: Callable[..., Server], open_page: OpenPage
+) -> None:
+    server = start_server()
+    fill_library(server, 1_001)
+    page = open_page(server)
+    page.page.mouse.move(640, 500)
+    page.wait_until(lambda: scroll(page) and page.videos.count() == 1_001, "all are loaded")
+    box(page, "Select all shown").check()
+    bar = page.page.get_by_role("group", name="Selected videos")
+    expect(bar).to_contain_text("One download can have 1,000 videos at most.")
+    expect(bar.get_by_role("button", name="Download")).to_be_disabled()
 
 
 def box(page: UploadPage, name: str) -> Locator:

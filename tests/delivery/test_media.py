@@ -110,6 +110,17 @@ def test_conditional_requests_save_the_bytes(video: Video) -> None:
     assert changed.status_code == 412
 
 
+def test_a_new_name_changes_the_tag_only_with_the_type(server: Server) -> None:
+    """A browser that is told its copy is still right would keep the copy's old type."""
+    stored = upload(server, "noext", b"a film after all")
+    tag = server.get(stored.path).headers["ETag"]
+    for name, expected in (("still.zip", 304), ("film.mp4", 200)):
+        api = f"{server.url}/api/videos/{stored.path.rpartition('/')[2]}"
+        assert requests.patch(api, json={"filename": name}, timeout=10).status_code == 200
+        assert server.get(stored.path, headers={"If-None-Match": tag}).status_code == expected
+    assert stored.range("bytes=2-3", If_Range=tag)[0] == 200
+
+
 def test_ranges_on_one_connection_do_not_mix(video: Video) -> None:
     with requests.Session() as session:
         for start in range(0, 200_000, 50_000):

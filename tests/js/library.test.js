@@ -7,28 +7,48 @@ import { rangeBetween, Selection } from "../../static/js/library/selection.js";
 
 const realFetch = globalThis.fetch;
 let stored;
+/** Names of renamed videos; the name of all others is their id. */
+let names;
 let requests;
 /** What the server does before it answers. */
 let before;
 
-/** Answers as the server does, so many a page: of what is stored the ids that have the search in them. */
-async function serve(path, { method }) {
+const nameOf = (id) => names.get(id) ?? id;
+const byName = (one, other) => nameOf(one).localeCompare(nameOf(other), "en", { numeric: true });
+
+/** Answers as the server does, a page at a time: of what is stored the videos that have the search in their names. */
+async function serve(path, { method, body, signal }) {
   const url = new URL(path, "http://server");
   requests.push(`${method} ${url.pathname}${url.search}`);
-  await before(url);
   if (method === "DELETE") return new Response(null, { status: 204 });
-  if (method === "PATCH") return new Response(JSON.stringify({ id: "v1", filename: "new.mp4" }));
-  const query = url.searchParams;
-  const start = Number(query.get("cursor") ?? 0);
-  const end = start + Number(query.get("limit"));
-  const found = stored.filter((id) => id.includes(query.get("q") ?? ""));
+  if (method === "PATCH") {
+    const id = url.pathname.split("/").at(-1);
+    names.set(id, JSON.parse(body).filename);
+    await before(url);
+    return new Response(JSON.stringify({ id, filename: nameOf(id) }));
+  }
+  const answer = pageOf(url.searchParams);
+  await before(url);
+  signal?.throwIfAborted();
+  return answer;
+}
+
+/** A page as it is now; a cursor of another list is refused. */
+function pageOf(query) {
+  const list = `${query.get("q") ?? ""} ${query.get("sort")}`;
+  const [start, ...of] = query.has("cursor") ? query.get("cursor").split("@") : ["0", list];
+  if (of.join("@") !== list) return new Response("{}", { status: 400 });
+  const end = Number(start) + Number(query.get("limit"));
+  const found = stored.filter((id) => nameOf(id).includes(query.get("q") ?? ""));
   if (query.get("sort") === "oldest") found.reverse();
-  const videos = found.slice(start, end).map((id) => ({ id }));
-  return new Response(JSON.stringify({ videos, next: end < found.length ? String(end) : null }));
+  if (query.get("sort") === "name") found.sort(byName);
+  const videos = found.slice(Number(start), end).map((id) => ({ id, filename: nameOf(id) }));
+  return new Response(JSON.stringify({ videos, next: end < found.length ? `${end}@${list}` : null }));
 }
 
 beforeEach(() => {
   requests = [];
+  names = new Map();
   before = async () => {};
   globalThis.fetch = serve;
 });
@@ -43,14 +63,19 @@ const downFrom = (last) => Array.from({ length: last }, (_, index) => `v${last -
 /** A library that begins with the newest 50 of what is stored, what it tells of, and the list that this makes. */
 function setUp() {
   const list = stored.slice(0, 50);
-  const library = new Library({ ids: list, next: stored.length > 50 ? "50" : null });
+  const library = new Library({ ids: list, next: stored.length > 50 ? "50@ newest" : null });
   const told = { inserted: [], appended: [], replaced: [] };
   for (const [type, ids] of Object.entries(told)) {
     library.addEventListener(type, ({ detail }) => ids.push(...detail.map((item) => (item.video ?? item).id)));
   }
-  library.addEventListener("inserted", ({ detail }) => {
-    for (const { video, before } of detail) list.splice(before ? list.indexOf(before) : list.length, 0, video.id);
+  const insert = (id, before) => list.splice(before ? list.indexOf(before) : list.length, 0, id);
+  const remove = (id) => list.splice(list.indexOf(id), 1);
+  library.addEventListener("inserted", ({ detail }) => detail.forEach(({ video, before }) => insert(video.id, before)));
+  library.addEventListener("moved", ({ detail: { id, before } }) => {
+    remove(id);
+    insert(id, before);
   });
+  for (const type of ["left", "removed"]) library.addEventListener(type, ({ detail }) => remove(detail));
   library.addEventListener("appended", ({ detail }) => list.push(...detail.map(({ id }) => id)));
   library.addEventListener("replaced", ({ detail }) => list.splice(0, list.length, ...detail.map(({ id }) => id)));
   return { library, told, list };
@@ -92,9 +117,19 @@ test("one that is waited for and has been deleted does not keep the library aski
   stored = downFrom(450);
   const { library, told } = setUp();
   await library.refresh("gone");
-  assert.deepEqual([told.inserted, requests.length], [[], 3]);
+  assert.deepEqual([told.inserted, requests.length], [[], 1]);
   await library.refresh();
-  assert.equal(requests.length, 4);
+  assert.equal(requests.length, 2);
+});
+
+test("one that was deleted elsewhere does not make the next look go through the whole library", async () => {
+  stored = downFrom(2000);
+  const { library, list } = setUp();
+  await library.show({ sort: "name" });
+  stored = ["v0", ...stored.filter((id) => id !== "v7")];
+  requests = [];
+  await library.refresh("v0");
+  assert.deepEqual([list[0], list.length, requests.length], ["v0", 51, 1]);
 });
 
 test("a new video is looked for at once, and those that end soon after together", async () => {
@@ -167,6 +202,68 @@ test("a search that fails leaves the list as it was", async () => {
   assert.deepEqual([library.search, list], ["", downFrom(60)]);
 });
 
+test("a search that fails, or is given up, can be asked for again", async () => {
+  stored = downFrom(60);
+  const { library, list } = setUp();
+  const giveUp = new AbortController();
+  const wanted = { search: "v1", sort: "newest" };
+  before = () => giveUp.abort();
+  await assert.rejects(library.show(wanted, giveUp.signal));
+  assert.deepEqual([library.wants(wanted), library.search], [false, ""]);
+  before = async () => {};
+  const showing = library.show(wanted);
+  assert.deepEqual([library.wants(wanted), library.search], [true, ""], "what is shown counts until then");
+  await showing;
+  assert.deepEqual([library.search, list[0]], ["v1", "v19"]);
+});
+
+test("of two searches the first fails only after the second was asked for, which fails too", async () => {
+  stored = downFrom(60);
+  const { library } = setUp();
+  before = async () => {
+    throw new TypeError("no connection");
+  };
+  await Promise.all([assert.rejects(library.show({ search: "a" })), assert.rejects(library.show({ search: "b" }))]);
+  assert.deepEqual([library.search, library.wants({ search: "", sort: "newest" })], ["", true]);
+});
+
+test("a page that is asked for while another order is loaded belongs to that order", async () => {
+  stored = downFrom(300);
+  const { library, list } = setUp();
+  await Promise.all([library.show({ sort: "oldest" }), library.loadMore()]);
+  assert.deepEqual(list, downFrom(300).reverse().slice(0, 100));
+});
+
+test("a page that is on its way when another order is asked for does not get into it", async () => {
+  stored = downFrom(300);
+  const { library, list } = setUp();
+  let answer;
+  before = (url) => (url.searchParams.has("cursor") ? new Promise((resolve) => (answer = resolve)) : null);
+  const page = library.loadMore();
+  await new Promise(setImmediate);
+  before = async () => {};
+  await library.show({ sort: "oldest" });
+  await library.loadMore();
+  answer();
+  await page;
+  assert.deepEqual(list, downFrom(300).reverse().slice(0, 100));
+});
+
+test("a video that ends while another order is loaded is not missed", async () => {
+  stored = downFrom(30);
+  const { library, list } = setUp();
+  let answer;
+  before = () => new Promise((resolve) => (answer = resolve));
+  const showing = library.show({ sort: "oldest" });
+  before = async () => {};
+  stored = downFrom(31);
+  const look = library.refresh("v31");
+  await new Promise(setImmediate);
+  answer();
+  await Promise.all([showing, look]);
+  assert.deepEqual(list, downFrom(31).reverse());
+});
+
 test("while a search is shown, only new videos that match it come in", async () => {
   stored = downFrom(30);
   const { library, list } = setUp();
@@ -185,13 +282,84 @@ test("in another order new videos come to their places", async () => {
   assert.deepEqual(list, stored.toReversed());
 });
 
+test("a new video comes right before the last one that is loaded", async () => {
+  stored = Array.from({ length: 100 }, (_, index) => `n${index * 10}`);
+  const { library, list } = setUp();
+  await library.show({ sort: "name" });
+  stored.push("n485");
+  await library.refresh("n485");
+  assert.deepEqual(list.slice(-3), ["n480", "n485", "n490"]);
+});
+
+test("in the order of names a renamed video moves to its new place", async () => {
+  stored = downFrom(2000);
+  const { library, list } = setUp();
+  await library.show({ sort: "name" });
+  requests = [];
+  await library.rename("v3", "v7 again");
+  assert.deepEqual([list.slice(5, 8), list.length, requests.length], [["v7", "v3", "v8"], 50, 2]);
+  await library.rename("v50", "v0");
+  assert.deepEqual([list[0], list.at(-1)], ["v50", "v49"]);
+  await library.rename("v49", "v49 again");
+  assert.deepEqual([list.at(-1), list.length], ["v49", 50]);
+});
+
+test("a video renamed to a name beyond what is loaded leaves the list, and comes with its page", async () => {
+  stored = downFrom(120);
+  const { library, list } = setUp();
+  await library.show({ sort: "name" });
+  await library.rename("v3", "v99 again");
+  assert.deepEqual([list.includes("v3"), library.size], [false, 49]);
+  requests = [];
+  stored.push("v0");
+  await library.refresh("v0");
+  assert.deepEqual([list[0], list.length, requests.length], ["v0", 50, 1]);
+  await library.loadMore();
+  assert.equal(list.filter((id) => id === "v3").length, 1);
+});
+
+test("a video whose new name no longer matches the search leaves the list", async () => {
+  stored = downFrom(30);
+  const { library, list } = setUp();
+  await library.show({ search: "v1" });
+  const renamed = await library.rename("v15", "other");
+  assert.deepEqual([list.includes("v15"), library.size, renamed.filename], [false, 10, "other"]);
+  await library.rename("v14", "v1 again");
+  assert.deepEqual(list.slice(3, 5), ["v16", "v14"], "one that still matches stays where it was");
+});
+
+test("a video that is renamed while another list is loaded keeps its new name", async () => {
+  stored = downFrom(3);
+  const { library } = setUp();
+  const shown = new Map();
+  library.addEventListener("replaced", ({ detail }) => detail.forEach(({ id, filename }) => shown.set(id, filename)));
+  library.addEventListener("renamed", ({ detail }) => shown.set(detail.id, detail.filename));
+  let answer;
+  before = (url) => (url.searchParams.has("sort") ? new Promise((resolve) => (answer = resolve)) : null);
+  const showing = library.show({ sort: "oldest" });
+  const renaming = library.rename("v2", "new.mp4");
+  await new Promise(setImmediate);
+  answer();
+  await Promise.all([showing, renaming]);
+  assert.equal(shown.get("v2"), "new.mp4");
+});
+
+test("a video deleted while another list is loaded does not come back with it", async () => {
+  stored = downFrom(3);
+  const { library, list } = setUp();
+  const showing = library.show({ sort: "oldest" });
+  await library.delete("v2");
+  await showing;
+  assert.deepEqual([list, library.size], [["v1", "v3"], 2]);
+});
+
 test("a deleted video does not come back with an answer that was under way", async () => {
   stored = downFrom(3);
   const { library, list } = setUp();
   const look = library.refresh();
   await library.delete("v2");
   await look;
-  assert.deepEqual([list, library.size], [downFrom(3), 2], "nothing was inserted");
+  assert.deepEqual([list, library.size], [["v3", "v1"], 2]);
 });
 
 test("a selection knows how much it is", () => {

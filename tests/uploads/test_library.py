@@ -70,7 +70,7 @@ def test_a_renamed_video_keeps_everything_but_its_name(world: World) -> None:
     assert world.library.get(ME, video.id) == renamed
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", "a" * 1025])
+@pytest.mark.parametrize("name", ["", "  ", "..", " ./../ ", "a\x00b", "\ud800", "a" * 1025])
 def test_an_invalid_name_is_refused(world: World, name: str) -> None:
     video = world.completed()
     with pytest.raises(InvalidRequest):

@@ -12,9 +12,9 @@ export class LibrarySearch extends HTMLElement {
   #typing = null;
   #request = new AbortController();
 
-  /** Changes what `library` shows; `announce` says what was found, `complain(action, error)` what went wrong. */
-  connect({ library, announce, complain }) {
-    Object.assign(this, { library, announce, complain });
+  /** Changes what `library` shows; `announce` says what was found, and `list` what went wrong. */
+  connect({ library, list, announce }) {
+    Object.assign(this, { library, list, announce });
     this.#parts = partsOf(this);
     this.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -22,8 +22,7 @@ export class LibrarySearch extends HTMLElement {
     });
     this.#parts.search.addEventListener("input", () => this.#showSoon());
     this.#parts.sort.addEventListener("change", () => this.#show());
-    document.addEventListener("keydown", (event) => this.#takeSlash(event));
-    for (const type of ["replaced", "inserted", "appended", "removed"]) {
+    for (const type of ["replaced", "inserted", "appended", "left", "removed"]) {
       library.addEventListener(type, () => this.#showCount());
     }
     this.#showCount();
@@ -43,17 +42,18 @@ export class LibrarySearch extends HTMLElement {
 
   async #show() {
     clearTimeout(this.#typing);
+    const wanted = { search: this.#parts.search.value.trim(), sort: this.#parts.sort.value };
+    if (this.library.wants(wanted)) return;
     this.#request.abort();
     this.#request = new AbortController();
     const { signal } = this.#request;
-    const wanted = { search: this.#parts.search.value.trim(), sort: this.#parts.sort.value };
-    if (wanted.search === this.library.search && wanted.sort === this.library.sort) return;
+    this.list.clearProblem();
     try {
       await this.library.show(wanted, signal);
       keepInAddress(wanted);
       if (wanted.search) this.announce(this.#found);
     } catch (error) {
-      if (!signal.aborted) this.complain("search the library", error);
+      if (!signal.aborted) this.list.complain("search the library", error);
     }
   }
 
@@ -67,14 +67,6 @@ export class LibrarySearch extends HTMLElement {
     this.hidden = size === 0 && search === "";
     this.#parts.found.hidden = search === "" || size === 0;
     this.#parts.found.textContent = this.#found;
-  }
-
-  /** The key / focuses the field, as on many sites. */
-  #takeSlash(event) {
-    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || this.hidden) return;
-    event.preventDefault();
-    this.#parts.search.select();
   }
 }
 

@@ -14,18 +14,22 @@ export function openRenameForm(row, save) {
   parts.input.value = stem;
   parts.input.setAttribute("aria-label", `New name of ${name.textContent.trim()}`);
   parts.extension.textContent = extension;
+  parts.problem.id = `rename-problem-${row.dataset.id}`;
+  parts.input.setAttribute("aria-describedby", parts.problem.id);
 
   const close = () => {
+    const hadFocus = form.contains(document.activeElement);
     form.remove();
     name.hidden = false;
-    name.focus();
+    if (hadFocus) name.focus();
   };
+  const cancel = () => parts.cancel.disabled || close();
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     submit(parts, { stem, extension, save, close });
   });
-  form.addEventListener("keydown", (event) => event.key === "Escape" && !event.isComposing && close());
-  parts.cancel.addEventListener("click", close);
+  form.addEventListener("keydown", (event) => event.key === "Escape" && !event.isComposing && cancel());
+  parts.cancel.addEventListener("click", cancel);
   parts.input.addEventListener("input", () => complain(parts, ""));
 
   name.hidden = true;
@@ -43,20 +47,29 @@ async function submit(parts, { stem, extension, save, close }) {
     close();
     return;
   }
-  parts.input.readOnly = parts.save.disabled = true;
+  setSaving(parts, true);
   try {
     await save(entered + extension);
     close();
   } catch (error) {
+    setSaving(parts, false);
     complain(parts, wordsForName(error));
-  } finally {
-    parts.input.readOnly = parts.save.disabled = false;
   }
+}
+
+/** What has been sent cannot be taken back: until the server answers, nothing can be cancelled. */
+function setSaving({ input, save, cancel }, isSaving) {
+  // A button that is disabled loses the focus.
+  if (document.activeElement === save) input.focus();
+  input.readOnly = save.disabled = cancel.disabled = isSaving;
+  input.form.setAttribute("aria-busy", String(isSaving));
 }
 
 function complain({ input, problem }, text) {
   problem.textContent = text;
   problem.hidden = text === "";
-  input.toggleAttribute("aria-invalid", text !== "");
-  if (text) input.focus();
+  input.setAttribute("aria-invalid", String(text !== ""));
+  if (!text) return;
+  if (document.activeElement === document.body || input.form.contains(document.activeElement)) input.focus();
+  problem.scrollIntoView({ block: "nearest" });
 }

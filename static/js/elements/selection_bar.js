@@ -27,15 +27,18 @@ export class SelectionBar extends HTMLElement {
   }
 
   get #words() {
-    return `${countOf(this.selection.size, "video")} selected, ${formatBytes(this.selection.bytes)}`;
+    const words = `${countOf(this.selection.size, "video")} selected, ${formatBytes(this.selection.bytes)}`;
+    return this.#isTooMany ? `${words}. One download can have ${countOf(LARGEST_ARCHIVE, "video")} at most.` : words;
+  }
+
+  get #isTooMany() {
+    return this.selection.size > LARGEST_ARCHIVE;
   }
 
   #show() {
     const { size } = this.selection;
     keepFocus(this, () => (this.hidden = size === 0), [this.list.querySelector("h2")]);
-    const isTooMuch = size > LARGEST_ARCHIVE;
-    this.#parts.download.disabled = isTooMuch;
-    this.#parts.download.title = isTooMuch ? `At most ${countOf(LARGEST_ARCHIVE, "video")} in one download` : "";
+    this.#parts.download.disabled = this.#isTooMany;
     if (size > 0) setText(this.#parts.text, this.#words);
     this.announce(size > 0 ? this.#words : "Nothing is selected.");
   }
@@ -95,7 +98,7 @@ export class SelectionBar extends HTMLElement {
 
   #setDeleting(isDeleting) {
     this.#isDeleting = isDeleting;
-    this.toggleAttribute("aria-busy", isDeleting);
+    this.setAttribute("aria-busy", String(isDeleting));
     for (const button of this.querySelectorAll("button")) button.disabled = isDeleting;
     if (isDeleting) return;
     this.#show();

@@ -1,5 +1,6 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays, renames and deletes. */
 
+import { keepFocus } from "../helpers/focus.js";
 import { isolated } from "../helpers/format.js";
 import { RowGroups } from "../helpers/row_groups.js";
 import { localiseDates, partsOf } from "../helpers/template.js";
@@ -39,10 +40,15 @@ export class VideoLibrary extends HTMLElement {
     this.#showTicks(); // A browser that goes back ticks boxes again.
   }
 
-  /** Says next to the list that something failed. */
+  /** Says above the list that something failed. */
   complain(action, error) {
     this.#parts.problem.textContent = wordsForRequest(action, error);
     this.#parts.problem.hidden = false;
+  }
+
+  /** Hides the last failure once people do something else. */
+  clearProblem() {
+    this.#parts.problem.hidden = true;
   }
 
   get #rows() {
@@ -62,13 +68,12 @@ export class VideoLibrary extends HTMLElement {
       this.#showState();
     });
     library.addEventListener("inserted", ({ detail }) => this.#insert(detail));
-    library.addEventListener("renamed", ({ detail }) => showNewName(this.#rowOf(detail.id), detail));
-    library.addEventListener("removed", ({ detail }) => {
-      this.selection.remove(detail);
-      const row = this.#rowOf(detail);
-      if (row) this.#groups.remove(row);
-      this.#showState();
+    library.addEventListener("renamed", ({ detail }) => {
+      const row = this.#rowOf(detail.id);
+      if (row) showNewName(row, detail);
     });
+    library.addEventListener("moved", ({ detail }) => this.#move(detail));
+    for (const type of ["left", "removed"]) library.addEventListener(type, ({ detail }) => this.#remove(detail));
   }
 
   #newRow(video) {
@@ -88,9 +93,24 @@ export class VideoLibrary extends HTMLElement {
     this.#showState();
   }
 
+  /** The focus stays in the row, and the page follows it. */
+  #move({ id, before }) {
+    const row = this.#rowOf(id);
+    const { activeElement } = document;
+    this.#groups.remove(row);
+    this.#groups.insert(row, before && this.#rowOf(before));
+    if (row.contains(activeElement)) activeElement.focus();
+  }
+
+  #remove(id) {
+    this.selection.remove(id);
+    const row = this.#rowOf(id);
+    if (row) keepFocus(row, () => this.#groups.remove(row), [this.querySelector("h2")]);
+    this.#showState();
+  }
+
   #showState() {
     const { size, search, hasMore } = this.library;
-    this.#parts.problem.hidden = true;
     this.#parts.empty.hidden = size > 0 || search !== "";
     this.#parts.notFound.hidden = size > 0 || search === "";
     this.#parts.searched.textContent = `“${isolated(search)}”`;
@@ -120,6 +140,7 @@ export class VideoLibrary extends HTMLElement {
 
   async #loadMore() {
     const { more } = this.#parts;
+    this.clearProblem();
     more.setAttribute("aria-busy", "true");
     try {
       await this.library.loadMore();
@@ -132,6 +153,7 @@ export class VideoLibrary extends HTMLElement {
   #act(event) {
     if (event.target === this.#parts.selectAll) this.selection.set(this.#rows.map(videoOf), event.target.checked);
     const action = event.target.closest("[data-action]")?.dataset.action;
+    if (action) this.clearProblem();
     if (action === "clear-search") {
       event.preventDefault();
       this.querySelector("library-search").clear();
@@ -155,10 +177,18 @@ export class VideoLibrary extends HTMLElement {
   }
 
   #rename(row) {
+    const { id } = row.dataset;
     const before = nameOf(row);
-    openRenameForm(row, async (filename) => {
-      await this.library.rename(row.dataset.id, filename);
-      this.announce(`${before} is now called ${nameOf(row)}.`);
+    this.clearProblem();
+    openRenameForm(row, async (entered) => {
+      try {
+        const { filename } = await this.library.rename(id, entered);
+        const place = this.#rowOf(id) ? "" : " It is not in the list shown.";
+        this.announce(`${before} is now called ${filename}.${place}`);
+      } catch (error) {
+        if (row.isConnected) throw error;
+        this.complain(`rename ${isolated(before)}`, error); // Another list has taken the form's place.
+      }
     });
   }
 

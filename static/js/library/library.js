@@ -17,12 +17,16 @@ const RETRY_PAUSE = 5_000;
 
 /**
  * Emits `replaced` and `appended` (detail: videos), `inserted` (detail: list of `{ video, before }`, the id of the
- * video that it stands before, or null at the end), `renamed` (detail: video) and `removed` (detail: id).
+ * video that it stands before, or null at the end), `renamed` (detail: video), `moved` (detail: `{ id, before }`),
+ * `left` (detail: id of a video that no longer belongs to what is shown) and `removed` (detail: id of a deleted one).
  */
 export class Library extends EventTarget {
   #ids;
   #next;
+  /** What is shown, and what the latest call of `show` asked for; the same object once that is loaded or has failed. */
   #query;
+  #wanted;
+  #showing = Promise.resolve();
   #loading = null;
   #look = Promise.resolve();
   #waitingLook = null;
@@ -35,7 +39,7 @@ export class Library extends EventTarget {
     super();
     this.#ids = new Set(ids);
     this.#next = next;
-    this.#query = { search, sort };
+    this.#query = this.#wanted = { search, sort };
   }
 
   get size() {
@@ -55,30 +59,30 @@ export class Library extends EventTarget {
     return this.#query.sort;
   }
 
-  /** Shows another list; of several calls in a row the last one counts. The old list stays until it is loaded. */
-  async show({ search = this.search, sort = this.sort }, signal) {
-    const before = this.#query;
-    const query = { search, sort };
-    this.#query = query;
-    this.#loading = null;
-    try {
-      const { videos, next } = await listVideos({ limit: PAGE_SIZE, ...query }, signal);
-      if (this.#query !== query) return;
-      this.#next = next;
-      this.#ids = new Set(videos.map(({ id }) => id));
-      this.#emit("replaced", videos);
-    } catch (error) {
-      if (this.#query === query) this.#query = before;
-      throw error;
-    }
+  /** Whether this list is shown already, or being loaded. */
+  wants({ search, sort }) {
+    return search === this.#wanted.search && sort === this.#wanted.sort;
   }
 
-  /** Loads the next page; a second call meanwhile joins the first. */
+  /** Shows another list; of several calls in a row the last one counts. The old list stays until it is loaded. */
+  show({ search = this.#wanted.search, sort = this.#wanted.sort }, signal) {
+    this.#wanted = { search, sort };
+    this.#loading = null;
+    const showing = this.#replace(this.#wanted, signal);
+    this.#showing = showing.catch(() => {});
+    return showing;
+  }
+
+  /** Loads the next page, of the list that is about to be shown if there is one; a second call joins the first. */
   loadMore(signal) {
-    this.#loading ??= this.#loadPage(signal).finally(() => {
-      this.#loading = null;
-    });
-    return this.#loading;
+    if (this.#loading) return this.#loading;
+    const loading = this.#showing
+      .then(() => this.#loadPage(signal))
+      .finally(() => {
+        if (this.#loading === loading) this.#loading = null;
+      });
+    this.#loading = loading;
+    return loading;
   }
 
   /** Adds new videos, including `id`, at once; those that follow soon after are added together. */
@@ -95,9 +99,14 @@ export class Library extends EventTarget {
     return this.#waitingLook;
   }
 
-  /** Renames a video, here and on the server. */
+  /** Renames a video, here and on the server; resolves to it once it is at its place in the list. */
   async rename(id, filename, signal) {
-    this.#emit("renamed", await renameVideo(id, filename, signal));
+    const video = await renameVideo(id, filename, signal);
+    await this.#showing; // A list that is being loaded may still have the old name.
+    this.#emit("renamed", video);
+    // The name is changed whether or not its new place is found.
+    if (this.search || this.sort.endsWith("name")) await this.#place(id).catch(() => {});
+    return video;
   }
 
   /** Deletes a video, here and on the server. */
@@ -108,62 +117,120 @@ export class Library extends EventTarget {
     this.#emit("removed", id);
   }
 
+  async #replace(query, signal) {
+    try {
+      const { videos, next } = await listVideos({ limit: PAGE_SIZE, ...query }, signal);
+      if (this.#wanted !== query) return;
+      const present = videos.filter(({ id }) => !this.#deleted.has(id));
+      this.#query = query;
+      this.#next = next;
+      this.#ids = new Set(present.map(({ id }) => id));
+      this.#emit("replaced", present);
+    } catch (error) {
+      if (this.#wanted === query) this.#wanted = this.#query;
+      throw error;
+    }
+  }
+
   async #lookForNew() {
+    await this.#showing;
     const query = this.#query;
     const expected = this.#expected;
     this.#expected = new Set();
     const start = performance.now();
     try {
-      const found = await this.#videosUpToKnown(query, new Set(expected));
+      const found = await this.#videosUpToKnown(query, expected);
       this.#earliestLook = performance.now() + Math.max(LOOK_PAUSE, PAUSE_PER_LOOK * (performance.now() - start));
       if (this.#query === query) this.#insert(found);
+      else this.#lookAgain(expected);
     } catch (error) {
       this.#earliestLook = performance.now() + RETRY_PAUSE;
-      for (const id of expected) this.#expected.add(id);
-      if (error.retryable) this.refresh().catch(() => {});
+      if (error.retryable) this.#lookAgain(expected);
+      else for (const id of expected) this.#expected.add(id);
       throw error;
     }
   }
 
+  #lookAgain(expected) {
+    for (const id of expected) this.#expected.add(id);
+    this.refresh().catch(() => {});
+  }
+
   /** The videos from the first one on, as far as new ones may be among those that are loaded. */
   async #videosUpToKnown(query, expected) {
+    const waitedFor = new Set(expected);
+    const most = this.size + expected.size;
+    const found = await this.#list(query, (videos, found) => {
+      for (const { id } of videos) waitedFor.delete(id);
+      return !this.#mayHaveNewAfter(found, waitedFor, most);
+    });
+    return this.hasMore ? upToLastKnown(found, this.#ids) : found;
+  }
+
+  /**
+   * Newest first, new videos end at the first known one. One that is waited for may be below it all the same: of videos
+   * that are published at the same moment, the older may show up later. A search may keep it out for good. In other
+   * orders new ones may be anywhere, and only those among the loaded ones are wanted. `most` ends the look where known
+   * ones have been deleted elsewhere.
+   */
+  #mayHaveNewAfter(found, waitedFor, most) {
+    const known = found.filter(({ id }) => this.#ids.has(id)).length;
+    if (this.sort === NEWEST && known === 0) return true;
+    if (this.sort !== NEWEST && !this.hasMore) return true;
+    if (found.length >= most) return false;
+    return this.sort === NEWEST ? waitedFor.size > 0 && !this.search : known < this.size;
+  }
+
+  /** The videos of a list from the first one on, page by page until `isEnough(page, found)` or another list is shown. */
+  async #list(query, isEnough) {
     const found = [];
     let cursor = null;
     do {
       const { videos, next } = await listVideos({ limit: LARGEST_PAGE, cursor, ...query });
       found.push(...videos);
-      for (const { id } of videos) expected.delete(id);
-      cursor = this.#mayHaveNewAfter(videos, found, expected) ? next : null;
+      cursor = isEnough(videos, found) || this.#query !== query ? null : next;
     } while (cursor);
-    return this.hasMore ? upToLastKnown(found, this.#ids) : found;
-  }
-
-  /**
-   * Newest first, new videos end at the first known one. An expected one may still be below it: of videos
-   * that are published at the same moment, the older may show up later. A search may keep it out for good. In other
-   * orders new ones may be anywhere, and only those among the loaded ones are wanted.
-   */
-  #mayHaveNewAfter(videos, found, expected) {
-    const isKnown = ({ id }) => this.#ids.has(id);
-    if (this.sort === NEWEST) return (expected.size > 0 && !this.search) || !videos.some(isKnown);
-    return !this.hasMore || found.filter(isKnown).length < this.size;
+    return found;
   }
 
   #insert(found) {
     let before = null;
     const unseen = [];
     for (const video of found.toReversed()) {
-      if (!this.#isNew(video)) before = video.id;
-      else unseen.push({ video, before });
+      if (this.#ids.has(video.id)) before = video.id;
+      else if (this.#isNew(video)) unseen.push({ video, before });
     }
     for (const { video } of unseen) this.#ids.add(video.id);
     if (unseen.length > 0) this.#emit("inserted", unseen.reverse());
   }
 
-  async #loadPage(signal) {
+  /** Moves a renamed video to where the server lists it now, or takes it off the list. */
+  async #place(id) {
     const query = this.#query;
-    const { videos, next } = await listVideos({ limit: PAGE_SIZE, cursor: this.#next, ...query }, signal);
-    if (this.#query !== query) return;
+    const isOther = (video) => video && video.id !== id && this.#ids.has(video.id);
+    const placeIn = (videos) => videos.findIndex((video) => video.id === id);
+    const nextOf = (videos) => videos.slice(placeIn(videos) + 1).find(isOther);
+    const found = await this.#list(query, (_, found) => {
+      return placeIn(found) < 0 ? this.hasMore && found.length >= this.size : Boolean(nextOf(found));
+    });
+    if (this.#query !== query || !this.#ids.has(id)) return;
+    const index = placeIn(found);
+    const next = nextOf(found);
+    // At the very end it belongs to what is loaded only if nothing that is not loaded comes before it.
+    if (index === 0 || (index > 0 && (next || !this.hasMore || isOther(found[index - 1])))) {
+      this.#emit("moved", { id, before: next?.id ?? null });
+    } else {
+      this.#ids.delete(id);
+      this.#emit("left", id);
+    }
+  }
+
+  async #loadPage(signal) {
+    if (!this.hasMore) return;
+    const query = this.#query;
+    const cursor = this.#next;
+    const { videos, next } = await listVideos({ limit: PAGE_SIZE, cursor, ...query }, signal);
+    if (this.#query !== query || this.#next !== cursor) return;
     this.#next = next;
     const unseen = videos.filter((video) => this.#isNew(video));
     for (const { id } of unseen) this.#ids.add(id);
@@ -179,8 +246,8 @@ export class Library extends EventTarget {
   }
 }
 
-/** Without what follows the last loaded video: that is loaded at the end of the list. */
+/** Up to the last loaded video: what follows is loaded at the end of the list. */
 function upToLastKnown(videos, ids) {
   const last = videos.findLastIndex(({ id }) => ids.has(id));
-  return last < 0 ? videos : videos.slice(0, last);
+  return last < 0 ? videos : videos.slice(0, last + 1);
 }

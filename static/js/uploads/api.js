@@ -94,13 +94,3 @@ async function ignoringAbsence(promise) {
     if (error.status !== 404 && error.status !== 410) throw error;
   }
 }
-
-/** The answer to a chunk, or null for anything else, such as the login page of some network in between. */
-export function acknowledgementOf(text) {
-  try {
-    const answer = JSON.parse(text);
-    return Number.isFinite(answer?.received) ? answer : null;
-  } catch {
-    return null;
-  }
-}
