@@ -22,13 +22,17 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_t
 
 
 @click.command("disk-bench")
-@click.option("--folder", type=EXISTING_FOLDER, help="Instead of the staging and the library one.")
+@click.option(
+    "--folder",
+    type=EXISTING_FOLDER,
+    help="Measure this folder instead of the staging and library folders.",
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0.01),
     default=1.0,
     show_default=True,
-    help="Most time a cell.",
+    help="Time limit for each measurement.",
 )
 @click.option(
     "--bytes",
@@ -36,9 +40,9 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_t
     type=click.IntRange(1024),
     default=256 * MIB,
     show_default=True,
-    help="Most bytes a cell, and size of the file.",
+    help="Byte limit for each measurement, and the size of the file.",
 )
-@click.option("--json", "is_json", is_flag=True, help="For programs.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
 @with_appcontext
 def disk_bench(*, folder: Path | None, seconds: float, byte_count: int, is_json: bool) -> None:
     """Measure how fast blocks of each size go to the disk and come back."""
@@ -66,7 +70,7 @@ def _folders(settings: Settings) -> dict[str, Path]:
 def _measure(label: str, folder: Path, bounds: Bounds) -> Measurement:
     needed = needed_bytes(bounds) + SPARE_BYTES
     if shutil.disk_usage(folder).free < needed:
-        raise click.ClickException(f"{folder} has not the {needed // MIB} MiB that this needs.")
+        raise click.ClickException(f"{folder} lacks the {needed // MIB} MiB that this needs.")
     click.echo(f"measuring {label} ...", err=True)
     try:
         return Measurement(label, tuple(measure(folder, bounds)))
