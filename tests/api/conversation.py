@@ -174,7 +174,7 @@ def _fetch(conversation: Conversation) -> None:
         {},
         {"Range": "bytes=0-0"},
         {"Range": "bytes=99-"},
-        {"If-None-Match": f'"{video}"'},
+        {"If-None-Match": f'"{video}-video/mp4"'},
         {"If-Match": '"other"'},
     ):
         conversation.ask("get", MEDIA, video, headers=headers)
