@@ -298,7 +298,7 @@ def test_a_name_of_dots_is_refused(
     page.button("Rename plain").click()
     page.page.keyboard.type("..")
     page.page.keyboard.press("Enter")
-    expect(page.videos.first.get_by_role("alert")).to_contain_text("does not take this name")
+    expect(page.videos.first.get_by_role("alert")).to_contain_text("refused this name")
     assert [video["filename"] for video in videos_of(site)] == ["plain"]
 
 
