@@ -9,7 +9,15 @@ import pytest
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from tests.storage.stores import MEMORY_FOLDER
-from tests.uploads.world import World
+from tests.uploads.world import World, opened
+
+
+@pytest.fixture(autouse=True)
+def close_databases() -> Iterator[None]:
+    """A connection left open would be a warning, and so an error, of some later test."""
+    yield
+    while opened:
+        opened.pop().close()
 
 
 @pytest.fixture

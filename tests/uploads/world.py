@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from weakref import finalize
 
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
@@ -14,6 +13,7 @@ from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
+from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from app.storage.base import Durability
 from app.storage.local import LocalStore
@@ -32,6 +32,10 @@ ME = "me"
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
+
+
+opened: list[Database] = []
+"""Databases of the worlds of one test; its end closes them."""
 
 
 class World:
@@ -59,7 +63,7 @@ class World:
         self.events: list[UploadCompleted] = []
         if records is None:
             database = new_sqlite(folder / "sluice.db")
-            finalize(self, database.close)
+            opened.append(database)
             records = UploadRecords(database)
         self.records = records
         self.store = store or LocalStore(

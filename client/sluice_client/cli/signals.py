@@ -42,11 +42,20 @@ def run_until_signalled(command: Callable[[], int], stop: Callable[[], None]) ->
                 errors.append(error)
 
     with end, _signal_bytes() as signals:
-        threading.Thread(target=run, name="command", daemon=True).start()
+        _start_without_signals(threading.Thread(target=run, name="command", daemon=True))
         _await_end(end, signals, stop)
     if errors:
         raise errors[0]
     return results[0] if results else None
+
+
+def _start_without_signals(thread: threading.Thread) -> None:
+    """Start a thread that gets no signals: all go to the main thread, which can then block them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 
 
 def _await_end(end: socket.socket, signals: socket.socket, stop: Callable[[], None]) -> None:
@@ -78,8 +87,11 @@ def _signal_bytes() -> Iterator[socket.socket]:
         try:
             yield received
         finally:
+            # One that comes while it becomes ignored would make Python print a traceback.
+            signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
             for number in END_SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
             signal.set_wakeup_fd(-1)
 
 
