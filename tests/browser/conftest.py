@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, make_films
+from tests.browser.library_tools import NAMES, put
 from tests.browser.tools import BROWSER_FLAGS, find_browser
 from tests.browser.upload_page import MIB, UploadPage
 from tests.live_server import Server, running_server
@@ -78,3 +80,13 @@ def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[.
 def open_page(new_context: Callable[..., BrowserContext]) -> Callable[..., UploadPage]:
     """Opens a server's start page in a new context, made with the given options."""
     return lambda server, **options: UploadPage(new_context(**options), server)
+
+
+@pytest.fixture
+def clips(site: Server, tmp_path: Path) -> Server:
+    """The shared server with NAMES, the first of them the oldest; each is a byte larger."""
+    for number, name in enumerate(NAMES, 1):
+        path = tmp_path / f"{number}"
+        path.write_bytes(b"x" * number)
+        put(site, name, path)
+    return site

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.films import Films
-from tests.browser.test_library import put
+from tests.browser.library_tools import put
 from tests.browser.upload_page import MIB, UploadPage
 from tests.live_server import Server
 

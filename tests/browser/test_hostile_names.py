@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.films import Films
+from tests.browser.library_tools import put
 from tests.browser.stored import videos_of
-from tests.browser.test_library import put
 from tests.browser.upload_page import UploadPage
 from tests.live_server import Server
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import requests
 from playwright.sync_api import expect
 
 from app.domain.lifecycle import UploadState
@@ -17,6 +16,7 @@ from app.http.context import IMPLICIT_OWNER
 from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from tests.browser.films import Films, sha256_of
+from tests.browser.library_tools import put
 from tests.browser.stored import videos_of
 from tests.browser.test_many_files import COUNT_FRAMES, FROZEN_SECONDS
 from tests.browser.upload_page import UploadPage
@@ -25,15 +25,6 @@ from tests.live_server import Server
 pytestmark = pytest.mark.browser
 
 OpenPage = Callable[..., UploadPage]
-
-
-def put(server: Server, name: str, path: Path) -> str:
-    """Store a file under a name without the browser; its id."""
-    with path.open("rb") as file:
-        files = {"file": (name, file)}
-        answer = requests.post(f"{server.url}/upload", files=files, timeout=60)
-    upload_id: str = answer.json()["id"]
-    return upload_id
 
 
 def test_the_newest_video_comes_first(site: Server, open_page: OpenPage, films: Films) -> None:

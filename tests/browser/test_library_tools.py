@@ -1,43 +1,22 @@
-"""Finding videos, renaming them, and doing something with several at once."""
+"""Finding videos, and doing something with several at once."""
 
 from __future__ import annotations
 
 import io
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films
+from tests.browser.library_tools import NAMES, box, expect_names, hold, release, search_field
 from tests.browser.stored import videos_of
-from tests.browser.test_library import OpenPage, fill_library, put, scroll
-from tests.browser.upload_page import UploadPage
+from tests.browser.test_library import OpenPage, fill_library, scroll
 from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
-
-NAMES = ["Clip 10.mp4", "été.mp4", "clip 2.mp4", "film.webm", "clip 1.mov"]
-
-
-@pytest.fixture
-def clips(site: Server, tmp_path: Path) -> Server:
-    """The shared server with NAMES, the first of them the oldest; each is a byte larger."""
-    for number, name in enumerate(NAMES, 1):
-        path = tmp_path / f"{number}"
-        path.write_bytes(b"x" * number)
-        put(site, name, path)
-    return site
-
-
-def expect_names(page: UploadPage, *names: str) -> None:
-    expect(page.videos.locator(".video-row__name")).to_have_text(list(names))
-
-
-def search_field(page: UploadPage) -> Locator:
-    return page.page.get_by_role("searchbox", name="Search names")
 
 
 def test_the_list_follows_what_is_typed(clips: Server, open_page: OpenPage) -> None:
@@ -118,74 +97,6 @@ def test_a_new_video_comes_to_its_place_in_the_order(
     expect_names(page, *in_order)
 
 
-def test_a_video_is_renamed_with_the_keyboard_alone(clips: Server, open_page: OpenPage) -> None:
-    page = open_page(clips)
-    link = page.videos.nth(1).locator(".video-row__name")
-    link.press("F2")
-    field = page.page.get_by_label("New name of film.webm")
-    expect(field).to_have_value("film")
-    page.page.keyboard.type("Übung 1")
-    page.page.keyboard.press("Enter")
-    expect(link).to_have_text("Übung 1.webm")
-    expect(link).to_be_focused()
-    expect(page.page.locator("live-announcer")).to_have_text(
-        "film.webm is now called Übung 1.webm."
-    )
-    assert videos_of(clips)[1]["filename"] == "Übung 1.webm"
-    expect(page.button("Delete Übung 1.webm")).to_be_visible()
-    link.press("F2")
-    page.page.keyboard.type("something else")
-    page.page.keyboard.press("Escape")
-    expect(link).to_have_text("Übung 1.webm")
-    expect(link).to_be_focused()
-    assert videos_of(clips)[1]["filename"] == "Übung 1.webm"
-
-
-def test_a_name_that_cannot_be_is_explained_beside_the_field(
-    clips: Server, open_page: OpenPage, complaints: Complaints
-) -> None:
-    complaints.allow_failed_requests()
-    page = open_page(clips)
-    page.button("Rename film.webm").click()
-    field = page.page.get_by_label("New name of film.webm")
-    field.fill("  ")
-    field.press("Enter")
-    expect(page.videos.nth(1).get_by_role("alert")).to_have_text("Enter a name.")
-    expect(field).to_be_focused()
-    field.fill("late")
-    expect(page.videos.nth(1).get_by_role("alert")).to_have_count(0)
-    clips.delete(f"/api/videos/{videos_of(clips)[1]['id']}")
-    page.button("Save").click()
-    expect(page.videos.nth(1).get_by_role("alert")).to_have_text(
-        "This video has been deleted in the meantime."
-    )
-    page.button("Cancel").click()
-    expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("film.webm")
-
-
-def hold(page: UploadPage, method: str) -> None:
-    """Make the page's requests with this method wait until `release` is called."""
-    page.page.evaluate(
-        """(method) => {
-            const { fetch } = window;
-            const released = new Promise((resolve) => (window.release = resolve));
-            window.held = 0;
-            window.fetch = async (path, options) => {
-                if (options.method === method) {
-                    window.held += 1;
-                    await released;
-                }
-                return fetch(path, options);
-            };
-        }""",
-        method,
-    )
-
-
-def release(page: UploadPage) -> None:
-    page.page.evaluate("release()")
-
-
 def test_a_search_that_is_entered_twice_is_made_once(clips: Server, open_page: OpenPage) -> None:
     page = open_page(clips)
     hold(page, "GET")
@@ -223,112 +134,6 @@ def test_a_failure_is_in_sight_until_something_else_is_done(
     expect(problem).to_be_in_viewport(ratio=1)
     page.videos.nth(30).get_by_role("button", name="Rename").click()
     expect(problem).to_have_count(0)
-
-
-def test_a_rename_that_is_being_saved_cannot_be_cancelled(
-    clips: Server, open_page: OpenPage
-) -> None:
-    page = open_page(clips)
-    hold(page, "PATCH")
-    page.button("Rename film.webm").click()
-    page.page.keyboard.type("saved")
-    page.page.keyboard.press("Enter")
-    expect(page.button("Cancel")).to_be_disabled()
-    page.page.keyboard.press("Escape")
-    expect(page.page.get_by_label("New name of film.webm")).to_be_focused()
-    search_field(page).focus()
-    release(page)
-    expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("saved.webm")
-    expect(page.videos.nth(1).locator("form")).to_have_count(0)
-    expect(search_field(page)).to_be_focused()
-
-
-def test_a_rename_survives_a_search_that_takes_its_row_away(
-    clips: Server, open_page: OpenPage, complaints: Complaints
-) -> None:
-    page = open_page(clips)
-    hold(page, "PATCH")
-    page.button("Rename film.webm").click()
-    page.page.keyboard.type("saved")
-    page.page.keyboard.press("Enter")
-    search_field(page).fill("clip")
-    expect(page.videos).to_have_count(3)
-    release(page)
-    expect(page.page.locator("live-announcer")).to_have_text(
-        "film.webm is now called saved.webm. It is not in the list shown."
-    )
-    expect(search_field(page)).to_be_focused()
-    assert complaints.unexpected == []
-
-
-def test_a_failed_rename_whose_row_is_gone_is_told_above_the_list(
-    clips: Server, open_page: OpenPage, complaints: Complaints
-) -> None:
-    complaints.allow_failed_requests()
-    page = open_page(clips)
-    hold(page, "PATCH")
-    page.button("Rename film.webm").click()
-    page.page.keyboard.type("saved")
-    page.page.keyboard.press("Enter")
-    search_field(page).fill("clip")
-    expect(page.videos).to_have_count(3)
-    page.page.route("**/api/videos/*", lambda route: route.abort())
-    release(page)
-    problem = page.page.locator("video-library").get_by_role("alert")
-    expect(problem).to_contain_text("Could not rename \u2068film.webm\u2069")
-
-
-def test_two_rename_forms_each_have_their_message(clips: Server, open_page: OpenPage) -> None:
-    page = open_page(clips)
-    for name in ("film.webm", "clip 2.mp4"):
-        page.button(f"Rename {name}").click()
-        field = page.page.get_by_label(f"New name of {name}")
-        field.fill(" ")
-        field.press("Enter")
-        expect(field).to_have_accessible_description("Enter a name.")
-        expect(field).to_have_attribute("aria-invalid", "true")
-
-
-def test_a_name_of_dots_is_refused(
-    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
-) -> None:
-    complaints.allow_failed_requests()
-    put(site, "plain", films.small)
-    page = open_page(site)
-    page.button("Rename plain").click()
-    page.page.keyboard.type("..")
-    page.page.keyboard.press("Enter")
-    expect(page.videos.first.get_by_role("alert")).to_contain_text("refused this name")
-    assert [video["filename"] for video in videos_of(site)] == ["plain"]
-
-
-def test_a_renamed_video_moves_with_the_focus_to_its_place(
-    clips: Server, open_page: OpenPage
-) -> None:
-    page = open_page(clips)
-    page.page.get_by_label("Sort").select_option("Name, A to Z")
-    expect(page.videos.first).to_contain_text("clip 1.mov")
-    page.videos.first.locator(".video-row__name").press("F2")
-    page.page.keyboard.type("later")
-    page.page.keyboard.press("Enter")
-    expect_names(page, "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm", "later.mov")
-    expect(page.videos.last.locator(".video-row__name")).to_be_focused()
-
-
-def test_a_renamed_video_that_no_longer_matches_leaves_the_search(
-    clips: Server, open_page: OpenPage
-) -> None:
-    page = open_page(clips)
-    search_field(page).fill("clip")
-    expect(page.videos).to_have_count(3)
-    page.videos.first.locator(".video-row__name").press("F2")
-    page.page.keyboard.type("other")
-    page.page.keyboard.press("Enter")
-    expect_names(page, "clip 2.mp4", "Clip 10.mp4")
-    expect(page.page.locator("live-announcer")).to_have_text(
-        "clip 1.mov is now called other.mov. It is not in the list shown."
-    )
-    expect(page.page.get_by_role("heading", name="Library")).to_be_focused()
 
 
 FOCUS_IS_COVERED = """() => {
@@ -373,10 +178,6 @@ def test_the_bar_says_why_so_many_videos_cannot_be_downloaded(
     bar = page.page.get_by_role("group", name="Selected videos")
     expect(bar).to_contain_text("One download can have 1,000 videos at most.")
     expect(bar.get_by_role("button", name="Download")).to_be_disabled()
-
-
-def box(page: UploadPage, name: str) -> Locator:
-    return page.page.get_by_role("checkbox", name=name, exact=True)
 
 
 def test_several_videos_are_selected_and_deleted(clips: Server, open_page: OpenPage) -> None:
