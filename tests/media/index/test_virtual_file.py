@@ -1,0 +1,97 @@
+"""Virtual files give back, for any range, exactly the bytes they were made of."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.ranges import ByteRange, RangeSet
+from app.media.index.errors import NotIndexable
+from app.media.index.virtual_file import MAGIC, Piece, StoredVirtualFile, VirtualFileWriter
+
+SOURCE = random.Random(1).randbytes(2000)
+
+spans = st.tuples(st.integers(0, 2000), st.integers(0, 2000)).map(
+    lambda ends: ByteRange(min(ends), max(ends))
+)
+pieces_of_files = st.lists(st.one_of(st.binary(max_size=40), spans), max_size=30)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("virtual") / "film.virtual"
+
+
+def write(path: Path, pieces: list[Piece]) -> int:
+    with path.open("wb") as target:
+        writer = VirtualFileWriter(target)
+        writer.extend(pieces)
+        writer.finish()
+    return writer.position
+
+
+def content(pieces: list[Piece]) -> bytes:
+    return b"".join(
+        SOURCE[piece.start : piece.end] if isinstance(piece, ByteRange) else piece
+        for piece in pieces
+    )
+
+
+@given(pieces_of_files, st.integers(0), st.integers(0))
+def test_any_range_has_the_bytes_of_its_pieces(
+    stored: Path, pieces: list[Piece], start: int, end: int
+) -> None:
+    whole = content(pieces)
+    assert write(stored, pieces) == len(whole)
+    start, end = sorted((start % (len(whole) + 1), end % (len(whole) + 1)))
+    with StoredVirtualFile(stored) as file:
+        assert file.length == len(whole)
+        found = list(file.pieces(ByteRange(start, end)))
+        assert content(found) == whole[start:end]
+        assert file.sources(ByteRange(start, end)) == RangeSet.of(
+            piece for piece in found if isinstance(piece, ByteRange)
+        )
+
+
+def test_ranges_that_touch_become_one_piece(stored: Path) -> None:
+    write(stored, [ByteRange(0, 10), ByteRange(10, 30), ByteRange(30, 31), b"!", ByteRange(31, 40)])
+    with StoredVirtualFile(stored) as file:
+        found = list(file.pieces(ByteRange(0, file.length)))
+    assert found == [ByteRange(0, 31), b"!", ByteRange(31, 40)]
+
+
+def test_a_long_table_is_read_in_blocks(stored: Path) -> None:
+    pieces: list[Piece] = [
+        ByteRange(number % 1900, number % 1900 + 7) for number in range(0, 90000, 9)
+    ]
+    whole = content(pieces)
+    write(stored, pieces)
+    with StoredVirtualFile(stored) as file:
+        assert content(list(file.pieces(ByteRange(0, file.length)))) == whole
+        assert content(list(file.pieces(ByteRange(29000, 29100)))) == whole[29000:29100]
+
+
+def test_a_range_beyond_the_end_is_refused(stored: Path) -> None:
+    write(stored, [b"abc"])
+    with StoredVirtualFile(stored) as file, pytest.raises(ValueError, match="not within 3 bytes"):
+        list(file.pieces(ByteRange(0, 4)))
+
+
+def test_no_file_is_longer_than_any_can_be(stored: Path) -> None:
+    with pytest.raises(NotIndexable, match="longer than any file"):
+        write(stored, [ByteRange(0, 1 << 61), ByteRange(5, 1 << 61), ByteRange(7, 1 << 62)])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"short", b"\0" * 100, b"\xff" * 16 + MAGIC],
+    ids=["empty", "short", "zeros", "many"],
+)
+def test_other_files_are_refused(stored: Path, data: bytes) -> None:
+    stored.write_bytes(data)
+    with pytest.raises(ValueError, match="not a virtual file"):
+        StoredVirtualFile(stored)
