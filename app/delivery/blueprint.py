@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from flask import Blueprint, request
-from werkzeug.exceptions import PreconditionFailed, RequestedRangeNotSatisfiable
 from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
 from app.delivery.accel import ACCEL_HEADER, nginx_decides_alike
+from app.delivery.answers import Stored, answer, send_span
 from app.delivery.byteranges import Layout, parts_body
-from app.delivery.conditional import Outcome, Validators, evaluate, range_applies
-from app.delivery.http_range import RangeNotSatisfiable, content_range, requested_spans
+from app.delivery.conditional import Validators
 from app.delivery.sendfile import span_body
 from app.domain.media_type import OPAQUE
 from app.domain.ranges import ByteRange
@@ -33,38 +32,18 @@ SANDBOX = "default-src 'none'; sandbox"
 has no origin to load the film from."""
 
 
-_CONDITIONS = {
-    f"HTTP_{name.upper().replace('-', '_')}": name
-    for name in (
-        *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
-        "Range",
-    )
-}
-"""Request headers that decide what is sent, by their keys in the WSGI environment."""
-
-
 @blueprint.get("/media/<upload_id>")
 def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
-    environ, library = request.environ, current_services().library
-    video = note_upload(library.get(current_owner(), parse_upload_id(upload_id)))
+    video = note_upload(current_services().library.get(current_owner(), parse_upload_id(upload_id)))
     content_type = video.content_type
     validators = _validators(video, content_type)
-    conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
     is_download = bool(request.query_string) and "download" in request.args
     headers = _file_headers(
         video.filename, validators, can_play=content_type != OPAQUE, is_download=is_download
     )
-    outcome = evaluate(conditions, validators)
-    if outcome is Outcome.NOT_MODIFIED:
-        return Response(status=304, headers=headers)
-    if outcome is Outcome.PRECONDITION_FAILED:
-        raise PreconditionFailed("The file is not the one the request is about.")
-    try:
-        spans = _requested_spans(conditions, video, validators)
-    except RangeNotSatisfiable as error:
-        raise RequestedRangeNotSatisfiable(video.known_length) from error
-    return _send(video, spans, {**headers, "Content-Type": content_type})
+    stored = Stored(video.known_length, content_type, validators, headers)
+    return answer(stored, lambda spans, headers: _send(video, spans, headers))
 
 
 def _validators(video: Upload, content_type: str) -> Validators:
@@ -77,20 +56,12 @@ def _validators(video: Upload, content_type: str) -> Validators:
     return Validators(f"{video.id}-{content_type}", published_at.replace(microsecond=0))
 
 
-def _requested_spans(
-    conditions: Mapping[str, str], video: Upload, validators: Validators
-) -> list[ByteRange]:
-    if request.method != "GET" or not range_applies(conditions, validators):
-        return []
-    return requested_spans(conditions.get("Range"), video.known_length)
-
-
 def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
-    if request.method == "HEAD":
-        return Response(headers={**headers, "Content-Length": str(video.known_length)})
     if _is_nginx_to_send(spans):
         return _leave_to_nginx(video, headers)
-    return (_send_parts if len(spans) > 1 else _send_piece)(video, spans, headers)
+    if len(spans) > 1:
+        return _send_parts(video, spans, headers)
+    return send_span(spans, video.known_length, headers, lambda span: _body(video, span))
 
 
 def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
@@ -116,15 +87,8 @@ def _send_parts(video: Upload, spans: list[ByteRange], headers: dict[str, str]) 
     return Response(body, status=206, headers=headers, direct_passthrough=True)
 
 
-def _send_piece(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
-    span = spans[0] if spans else ByteRange(0, video.known_length)
-    headers["Content-Length"] = str(span.length)
-    if spans:
-        headers["Content-Range"] = content_range(span, video.known_length)
-    file = current_services().library.open(video, span)
-    body = span_body(request.environ, file, span)
-    status = 206 if spans else 200
-    return Response(body, status=status, headers=headers, direct_passthrough=True)
+def _body(video: Upload, span: ByteRange) -> Iterable[bytes]:
+    return span_body(request.environ, current_services().library.open(video, span), span)
 
 
 @lru_cache(maxsize=256)
