@@ -13,7 +13,7 @@ from app.api import openapi as api_openapi
 from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
-from app.delivery import archive
+from app.delivery import archive, playback
 from app.delivery import blueprint as delivery
 from app.http import context, origins, problems
 from app.http.proxy import ConnectionMiddleware
@@ -62,7 +62,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, delivery, archive, upload, batch, tus, ietf):
+    for module in (pages, delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
     for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
         app.register_blueprint(module.blueprint)

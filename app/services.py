@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.ingest.copy import BodyLimits
+from app.media.folder import MediaFolder
+from app.media.library import MediaLibrary
 from app.records.engine import Database
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
@@ -44,6 +46,7 @@ class Services:
     library: VideoLibrary
     housekeeping: Housekeeping
     inspection: Inspection
+    media: MediaLibrary
     records: UploadRecords
     database: Database
 
@@ -97,6 +100,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
+        media=MediaLibrary(records, store, MediaFolder(settings.media_dir)),
         records=records,
         database=database,
     )

@@ -9,6 +9,7 @@
     |   |-- DigestMismatch      400  retryable
     |   `-- BodyTruncated       400  retryable
     |-- UploadNotFound          404
+    |   `-- NotMade             404
     |-- BodyStalled             408  retryable
     |-- UploadConflict          409
     |   |-- OffsetMismatch      409
@@ -107,6 +108,13 @@ class UploadNotFound(UploadError):
     code = "upload_not_found"
     title = "There is no such upload"
     status_hint = 404
+
+
+class NotMade(UploadNotFound):
+    """The video exists, and this has not been made of it, or cannot be."""
+
+    code = "not_made"
+    title = "The video does not have this"
 
 
 class BodyStalled(UploadError):

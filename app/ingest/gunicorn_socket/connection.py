@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
+from io import BufferedIOBase, RawIOBase
+from typing import Any, cast
 
 from gunicorn.http.body import Body, ChunkedReader, LengthReader
 from gunicorn.http.wsgi import Response
 
 from app.domain.errors import UploadError
+from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.gunicorn_socket.take_over import take_over
 from app.ingest.source import SOURCE_KEY, BodySource, Readable, StreamSource
@@ -92,6 +95,31 @@ def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
     connection = environ.get("gunicorn.socket")
     if type(connection) is socket.socket:
         connection.settimeout(idle_seconds)
+
+
+KernelSender = Callable[[RawIOBase, ByteRange], None]
+"""Sends a range of a file as part of a body; raises `OSError` if the file is shorter, or the client
+is gone."""
+
+
+def kernel_sender(environ: dict[str, Any]) -> KernelSender | None:
+    """A way past the server for long ranges of files, or None if the connection has none.
+
+    The server must have sent the headers, and all of the body up to there: it does so with each
+    block that the application yields. It does not count what is sent past it, so the response needs
+    a Content-Length. Only on a plain socket: over TLS and HTTP/2 bytes are framed.
+    """
+    connection = environ.get("gunicorn.socket")
+    if type(connection) is not socket.socket or environ.get("HTTP_VERSION") == "2":
+        return None
+
+    def send(file: RawIOBase, span: ByteRange) -> None:
+        sent = connection.sendfile(cast(BufferedIOBase, file), span.start, span.length)
+        if sent < span.length:
+            # Anything sent now would be taken for the missing bytes.
+            raise OSError(errno.EIO, "the file is shorter than its index says")
+
+    return send
 
 
 def drain_or_close(environ: dict[str, Any], start_response: Any) -> None:

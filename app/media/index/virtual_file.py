@@ -118,9 +118,9 @@ class StoredVirtualFile:
 
     def __init__(self, path: Path) -> None:
         """Open it; raises `FileNotFoundError`, and `ValueError` if the file is not one."""
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            self.length, self._count, self._table = _layout(self._descriptor)
+            self.length, self._count, self._table = _layout(self.descriptor)
         except ValueError:
             self.close()
             raise
@@ -138,7 +138,7 @@ class StoredVirtualFile:
 
     def close(self) -> None:
         """Close the stored form."""
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     def pieces(self, span: ByteRange) -> Iterator[Piece]:
         """The pieces of `span`, which must be inside the file, in order.
@@ -149,7 +149,7 @@ class StoredVirtualFile:
             raise ValueError(f"{span} is not within {self.length} bytes")
         if span.length == 0:
             return
-        starts = _Starts(self._descriptor, self._table, self._count)
+        starts = _Starts(self.descriptor, self._table, self._count)
         first = bisect_right(starts, span.start) - 1
         for (start, where), end in self._entries(first):
             if start >= span.end:
@@ -167,7 +167,7 @@ class StoredVirtualFile:
         for number in range(first, self._count, _ENTRIES_AT_ONCE):
             count = min(_ENTRIES_AT_ONCE, self._count - number)
             place = self._table + number * _ENTRY.size
-            for entry in _ENTRY.iter_unpack(os.pread(self._descriptor, count * _ENTRY.size, place)):
+            for entry in _ENTRY.iter_unpack(os.pread(self.descriptor, count * _ENTRY.size, place)):
                 if before is not None:
                     yield before, entry[0]
                 before = entry
@@ -176,7 +176,7 @@ class StoredVirtualFile:
 
     def _piece(self, where: int, length: int) -> Piece:
         if where & _IS_LITERAL:
-            return os.pread(self._descriptor, length, where ^ _IS_LITERAL)
+            return os.pread(self.descriptor, length, where ^ _IS_LITERAL)
         return ByteRange(where, where + length)
 
 

@@ -1,0 +1,114 @@
+"""GET and HEAD of what players ask for: /media/{id}/play.mp4, its HLS, pictures and subtitles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+from flask import Blueprint, request
+from werkzeug.http import http_date, quote_etag
+from werkzeug.wrappers import Response
+
+from app.delivery.answers import Stored, answer, send_span
+from app.delivery.conditional import Validators
+from app.delivery.pieces import pieces_body
+from app.delivery.sendfile import span_body
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, parse_upload_id
+from app.http.context import current_owner, current_services, note_upload
+from app.media.library import MadeFile, VirtualPart
+
+blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
+
+SANDBOX = "default-src 'none'; sandbox"
+"""In case a browser shows one of these by itself."""
+
+CHECKED_EACH_TIME = "private, no-cache"
+
+NEVER_CHANGES = "private, max-age=31536000, immutable"
+"""For a year, the longest that caches keep anything. Playlists name a segment that was made in
+another way differently."""
+
+
+@blueprint.get("/play.mp4")
+def play(upload_id: str) -> Response:
+    """The film as an MP4 file that starts to play at once."""
+    video = _video(upload_id)
+    return _send_virtual(current_services().media.play_file(video), "video/mp4", CHECKED_EACH_TIME)
+
+
+@blueprint.get("/hls/<stream>/<int:number>.m4s")
+def segment(upload_id: str, stream: str, number: int) -> Response:
+    """One segment; they are counted from 1."""
+    found = current_services().media.segment(_video(upload_id), stream, number)
+    return _send_virtual(found, "video/iso.segment", NEVER_CHANGES)
+
+
+@blueprint.get("/hls/<stream>/init.mp4")
+def initialization(upload_id: str, stream: str) -> Response:
+    """What a player needs before the first segment of a stream."""
+    found = current_services().media.initialization(_video(upload_id), stream)
+    return _send_made(found, "video/mp4", NEVER_CHANGES)
+
+
+@blueprint.get("/<name>")
+def made(upload_id: str, name: str) -> Response:
+    """A picture, subtitles, or the like."""
+    found = current_services().media.made(_video(upload_id), name)
+    return _send_made(found, found.content_type, CHECKED_EACH_TIME)
+
+
+def _video(upload_id: str) -> Upload:
+    return note_upload(
+        current_services().media.watched(current_owner(), parse_upload_id(upload_id))
+    )
+
+
+def _send_virtual(part: VirtualPart, content_type: str, caching: str) -> Response:
+    with ExitStack() as resources:
+        resources.callback(part.file.close)
+        length = part.span.length
+        stored = _stored(length, content_type, os.fstat(part.file.descriptor), caching)
+
+        def body(span: ByteRange) -> Iterable[bytes]:
+            resources.callback((source := part.open_source()).close)
+            return pieces_body(request.environ, part.pieces(span), source, resources.pop_all())
+
+        return answer(stored, lambda spans, headers: send_span(_only(spans), length, headers, body))
+
+
+def _send_made(found: MadeFile, content_type: str, caching: str) -> Response:
+    with ExitStack() as resources:
+        file = resources.enter_context(found.open())
+        facts = os.fstat(file.fileno())
+        stored = _stored(facts.st_size, content_type, facts, caching)
+
+        def body(span: ByteRange) -> Iterable[bytes]:
+            resources.pop_all()
+            file.seek(span.start)
+            return span_body(request.environ, file, span)
+
+        length = stored.length
+        return answer(stored, lambda spans, headers: send_span(_only(spans), length, headers, body))
+
+
+def _only(spans: list[ByteRange]) -> list[ByteRange]:
+    """Players ask for one range; who asks for several gets everything (RFC 9110, 14.2)."""
+    return spans if len(spans) == 1 else []
+
+
+def _stored(length: int, content_type: str, facts: os.stat_result, caching: str) -> Stored:
+    """A made file never changes in place: a new one has another time."""
+    changed_at = datetime.fromtimestamp(facts.st_mtime, UTC).replace(microsecond=0)
+    tag = f"{facts.st_mtime_ns:x}-{facts.st_size:x}"
+    headers = {
+        "Accept-Ranges": "bytes",
+        "ETag": quote_etag(tag),
+        "Last-Modified": http_date(changed_at),
+        "Cache-Control": caching,
+        "Content-Security-Policy": SANDBOX,
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+    return Stored(length, content_type, Validators(tag, changed_at), headers)

@@ -1,0 +1,76 @@
+"""The streams that the index made of a film, as they are kept for those who play it."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from app.domain.ranges import ByteRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One track of the film, cut into segments.
+
+    For each segment: `ends` is where it ends in its virtual file, `durations` how long it lasts in
+    seconds, and `reaches` where the bytes end that it, or one before it, takes from the source.
+    Rates are bits per second.
+    """
+
+    name: str
+    kind: str
+    codecs: str
+    peak_rate: int
+    mean_rate: int
+    ends: tuple[int, ...]
+    durations: tuple[float, ...]
+    reaches: tuple[int, ...]
+    language: str = "und"
+    width: int | None = None
+    height: int | None = None
+    frame_rate: float | None = None
+    video_range: str = "SDR"
+    channels: int | None = None
+
+    def available(self, arrived: int) -> int:
+        """How many segments can be played with the first `arrived` bytes of the source."""
+        return bisect_right(self.reaches, arrived)
+
+    def span(self, number: int) -> ByteRange | None:
+        """Where a segment is in the virtual file, counted from 1; None if there is no such one."""
+        if not 1 <= number <= len(self.ends):
+            return None
+        return ByteRange(self.ends[number - 2] if number > 1 else 0, self.ends[number - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All streams of a film: its picture, if it has one, first."""
+
+    streams: Sequence[Stream]
+
+    def stream(self, name: str) -> Stream | None:
+        """The stream of that name."""
+        return next((stream for stream in self.streams if stream.name == name), None)
+
+    @property
+    def video(self) -> Stream | None:
+        """The picture."""
+        return next((stream for stream in self.streams if stream.kind == "video"), None)
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return json.dumps([asdict(stream) for stream in self.streams]).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The manifest that `to_json` has written."""
+        return cls([_stream(values) for values in json.loads(data)])
+
+
+def _stream(values: dict[str, Any]) -> Stream:
+    columns = {name: tuple(values[name]) for name in ("ends", "durations", "reaches")}
+    return Stream(**{**values, **columns})
