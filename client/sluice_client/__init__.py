@@ -9,7 +9,7 @@
 `client.py` is the library, `cli/` the command line. Below them: `uploader.py` and
 `chunk_sender.py` (one file up), `many.py` and `bundle_sender.py`
 (many), `downloader.py` (one file down), `transport.py` (requests and their errors), `retry.py` and
-`pace.py` (when, how much, on how many connections), `spans.py` (which bytes).
+`pace.py` (when, how much, on how many connections), `spans.py` and `play_order.py` (which bytes).
 """
 
 from sluice_client.client import Client, ServerFacts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from sluice_client.errors import ConnectionFailed, Refused, SluiceError
 from sluice_client.hashing import BackgroundHash
 from sluice_client.local_file import FileSlice, LocalFile, content_digest
 from sluice_client.pace import Pace
+from sluice_client.play_order import needed_first, next_missing
 from sluice_client.progress import Meter
 from sluice_client.retry import Patience
 from sluice_client.spans import Chunk, Span, Spans
@@ -28,7 +30,10 @@ class OpenedFile:
 
 
 class ChunkSender:
-    """One pass over the missing ranges. A chunk that fails becomes a missing range again."""
+    """One pass over the missing ranges. A chunk that fails becomes a missing range again.
+
+    Of a film, those go first without which none of it can be played.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class ChunkSender:
         self._pace = pace
         self._meter = meter
         self._missing = Spans()
+        self._first: list[Span] = []
         self._in_flight = 0
         self._changed = threading.Condition()
         self._patience: Patience = transport.patience()
@@ -58,7 +64,11 @@ class ChunkSender:
             self._transport.patiently(lambda: self._post(chunk, b""), self._patience)
             return
         self._missing = missing
+        self._first = needed_first(self._read_at, self._opened.file.size)
         self._crew.run()
+
+    def _read_at(self, position: int, count: int) -> bytes:
+        return os.pread(self._opened.descriptor, count, position)
 
     def _work(self) -> None:
         failures = 0
@@ -86,14 +96,19 @@ class ChunkSender:
         return None
 
     def _cut(self) -> Chunk:
-        gap = next(iter(self._missing))
+        position, gap = next_missing(self._missing, self._first)
         chunk = self._pace.ladder.chunk(
-            gap, at_most=self._pace.chunk_bytes, length=self._opened.file.size
+            position, gap, at_most=self._pace.chunk_bytes, length=self._opened.file.size
         )
         self._missing.remove(chunk.span.start, chunk.span.end)
         self._in_flight += 1
-        self._opened.hash.allow(chunk.span.end)
+        self._opened.hash.allow(self._all_cut_before)
         return chunk
+
+    @property
+    def _all_cut_before(self) -> int:
+        """The first byte that has not been taken yet."""
+        return next((gap.start for gap in self._missing), self._opened.file.size)
 
     def _finish(self, chunk: Chunk, *, is_sent: bool) -> None:
         with self._changed:

@@ -114,14 +114,23 @@ class ChunkLadder:
             step <<= 1
         return step
 
-    def chunk(self, gap: Span, *, at_most: int, length: int) -> Chunk:
-        """The largest chunk that starts where `gap` does and stays within it.
+    def chunk(self, position: int, gap: Span, *, at_most: int, length: int) -> Chunk:
+        """The largest chunk that holds the byte at `position` and stays within the gap around it.
 
         It extends beyond the gap, by less than a unit, only if the gap starts or ends between the
         finest grid lines.
         """
         size = self.at_most(at_most)
-        while size > self.unit and (gap.start % size or min(gap.start + size, length) > gap.end):
+        while size > self.unit and not _fits(_cell(position, size, length), gap):
             size >>= 1
-        index = gap.start // size
-        return Chunk(index, size, Span(index * size, min((index + 1) * size, length)))
+        return Chunk(position // size, size, _cell(position, size, length))
+
+
+def _cell(position: int, size: int, length: int) -> Span:
+    """The cell around `position` in the grid of `size`, cut at the end of the file."""
+    start = position - position % size
+    return Span(start, min(start + size, length))
+
+
+def _fits(span: Span, gap: Span) -> bool:
+    return gap.start <= span.start and span.end <= gap.end

@@ -47,6 +47,13 @@ def repeat(source: Path, target: Path, times: int) -> None:
     _ffmpeg(*loop, "-c", "copy", "-movflags", "+faststart", str(target))
 
 
+def index_last(source: Path, target: Path) -> None:
+    """The same film with its index, the `moov` box, at the end, as cameras write it."""
+    _ffmpeg("-i", str(source), "-c", "copy", str(target))
+    content = target.read_bytes()
+    assert content.rindex(b"moov") > content.index(b"mdat") + len(content) // 2
+
+
 def _ffmpeg(*arguments: str) -> None:
     command = [find_program("ffmpeg"), "-nostdin", "-v", "error", "-y", *arguments]
     subprocess.run(command, check=True)

@@ -55,7 +55,7 @@ def test_changing_chunk_sizes_cover_a_file_without_sending_a_byte_twice(
     missing, sent, turn = Spans([(0, length)]), 0, 0
     while missing:
         gap = next(iter(missing))
-        chunk = ladder.chunk(gap, at_most=sizes[turn % len(sizes)], length=length)
+        chunk = ladder.chunk(gap.start, gap, at_most=sizes[turn % len(sizes)], length=length)
         assert chunk.span.start == chunk.index * chunk.size
         assert chunk.span.end == min(chunk.span.start + chunk.size, length)
         missing.remove(*chunk.span)
@@ -69,7 +69,7 @@ def test_changing_chunk_sizes_cover_a_file_without_sending_a_byte_twice(
 def test_a_gap_left_by_another_client_is_covered_with_little_overlap(start: int, size: int) -> None:
     ladder = ChunkLadder.around(1024, smallest=64, largest=4096)
     gap = Span(start, min(LENGTH, start + size))
-    chunk = ladder.chunk(gap, at_most=4096, length=LENGTH)
+    chunk = ladder.chunk(gap.start, gap, at_most=4096, length=LENGTH)
     assert chunk.span.start <= gap.start < chunk.span.end
     assert gap.start - chunk.span.start < ladder.unit
     assert chunk.span.end - gap.end < ladder.unit

@@ -87,6 +87,61 @@ test("small chunks that are put back beside each other make a large one", () => 
   assert.deepEqual(taken(plan), [[0, MIB]]);
 });
 
+test("what is needed first is taken first, in the grid of the others", () => {
+  const size = 7.5 * MIB;
+  const first = [[0, 32], [5 * MIB + 100, 6 * MIB + 100]];
+  const plan = new ChunkPlan({ sizes, size, missing: [[0, size]], first });
+  const starts = taken(plan).map(([start]) => start / MIB);
+  assert.deepEqual(starts, [0, 5, 6, 1, 2, 3, 4, 7]);
+});
+
+test("of what is needed first only what is missing is taken", () => {
+  const plan = new ChunkPlan({ sizes, size: 4 * MIB, missing: [[0, MIB], [3.5 * MIB, 4 * MIB]], first: [[3 * MIB, 4 * MIB]] });
+  assert.deepEqual(taken(plan), [[3.5 * MIB, 4 * MIB], [0, MIB]]);
+});
+
+test("a lost chunk of what is needed first is taken again before the others", () => {
+  const plan = new ChunkPlan({ sizes, size: 4 * MIB, missing: [[0, 4 * MIB]], first: [[0, 1], [3 * MIB, 4 * MIB]] });
+  const [, index] = [plan.take(MIB), plan.take(MIB)];
+  plan.putBack(index);
+  assert.deepEqual([plan.take(64 * KIB).start, plan.take(MIB).start], [3 * MIB, 3 * MIB + 64 * KIB]);
+});
+
+test("whatever is needed first, each byte is taken once, in hardly more chunks than in order", () => {
+  const random = randomNumbers(20);
+  const sizeOfTurn = (turn) => Math.min(1024, 64 * 2 ** turn) * KIB;
+  for (let round = 0; round < 300; round += 1) {
+    const size = 1 + random(20 * MIB);
+    const first = Array.from({ length: random(4) }, () => span(random, size));
+    const ordered = chunksOf(planOf(size, [[0, size]]), sizeOfTurn);
+    const chunks = chunksOf(new ChunkPlan({ sizes, size, missing: [[0, size]], first }), sizeOfTurn);
+    chunks.sort((one, other) => one.start - other.start);
+    assert.deepEqual(chunks.map(({ end }) => end).slice(0, -1), chunks.map(({ start }) => start).slice(1));
+    assert.deepEqual([chunks[0].start, chunks.at(-1).end], [0, size]);
+    assert.ok(chunks.length <= ordered.length + 8 * first.length, `${chunks.length} chunks`);
+  }
+});
+
+function chunksOf(plan, sizeOfTurn) {
+  const chunks = [];
+  for (let turn = 0; !plan.isEmpty; turn += 1) chunks.push(plan.take(sizeOfTurn(turn)));
+  return chunks;
+}
+
+/** Whole numbers below a limit, the same in every run (a linear congruential generator). */
+function randomNumbers(seed) {
+  let state = seed;
+  return (limit) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * limit);
+  };
+}
+
+function span(random, size) {
+  const start = random(size);
+  return [start, start + 1 + random(size - start)];
+}
+
 test("covered bytes are counted over half-open ranges", () => {
   assert.equal(coveredBytes([[0, 10], [20, 25]]), 15);
   assert.equal(coveredBytes([]), 0);

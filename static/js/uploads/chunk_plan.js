@@ -50,12 +50,17 @@ export class ChunkSizes {
 export class ChunkPlan {
   #sizes;
   #size;
+  #first;
   #missing;
 
-  /** A file of `size` bytes of which the server lacks the `missing` ranges. */
-  constructor({ sizes, size, missing }) {
+  /**
+   * A file of `size` bytes of which the server lacks the `missing` ranges. Those of them that lie in the ranges `first`
+   * are taken before the others, in the order of `first`.
+   */
+  constructor({ sizes, size, missing, first = [] }) {
     this.#sizes = sizes;
     this.#size = size;
+    this.#first = first;
     this.#missing = size === 0 ? [[0, 0]] : joined(missing);
   }
 
@@ -70,9 +75,9 @@ export class ChunkPlan {
    */
   take(bytes) {
     if (this.isEmpty) return null;
-    const [gapStart, gapEnd] = this.#missing[0];
-    const chunkBytes = this.#fittingSize(gapStart, gapEnd, bytes);
-    const start = gapStart - (gapStart % chunkBytes);
+    const { position, gap } = this.#next();
+    const chunkBytes = this.#fittingSize(position, gap, bytes);
+    const start = position - (position % chunkBytes);
     const end = Math.min(start + chunkBytes, this.#size);
     const missing = this.#missing.map((range) => overlap(range, [start, end])).filter(Boolean);
     this.#missing = this.#missing.flatMap((range) => without(range, [start, end]));
@@ -84,9 +89,20 @@ export class ChunkPlan {
     this.#missing = joined([...this.#missing, ...missing]);
   }
 
-  #fittingSize(gapStart, gapEnd, bytes) {
+  /** The missing byte that is wanted most, and the gap it is in. */
+  #next() {
+    for (const range of this.#first) {
+      const gap = this.#missing.find(([start, end]) => start < range[1] && range[0] < end);
+      if (gap) return { position: Math.max(gap[0], range[0]), gap };
+    }
+    return { position: this.#missing[0][0], gap: this.#missing[0] };
+  }
+
+  /** The size of the largest chunk around `position` that stays within the gap. */
+  #fittingSize(position, [gapStart, gapEnd], bytes) {
     let size = this.#sizes.fitting(bytes);
-    const fits = () => gapStart % size === 0 && Math.min(gapStart + size, this.#size) <= gapEnd;
+    const start = () => position - (position % size);
+    const fits = () => start() >= gapStart && Math.min(start() + size, this.#size) <= gapEnd;
     while (size > this.#sizes.smallest && !fits()) size /= 2;
     return size;
   }

@@ -2,6 +2,7 @@
 
 import { ChunkPlan, coveredBytes } from "./chunk_plan.js";
 import { checkReadable } from "./local_file.js";
+import { neededFirst } from "./play_order.js";
 import { Problem } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 
@@ -20,14 +21,16 @@ export class ChunkSender {
   }
 
   /**
-   * Sends the `missing` ranges of an upload `{ id, file, size, received }`. Resolves to the answer that tells of the
-   * finished file, or to the first one; rejects with a Problem, or with the signal's reason.
+   * Sends the `missing` ranges of an upload `{ id, file, size, received }`, of a film those first without which none of
+   * it can be played. Resolves to the answer that tells of the finished file, or to the first one; rejects with a
+   * Problem, or with the signal's reason.
    *
    * `onProgress({ received, inFlight })` gets bytes that are safe, and bytes that have left without an answer yet;
    * `onWait(problem)` tells that nothing moves, `onProceed()` that something does again.
    */
-  send(upload, { missing, signal, onProgress, onWait, onProceed }) {
-    const plan = new ChunkPlan({ sizes: this.#tools.sizes, size: upload.size, missing });
+  async send(upload, { missing, signal, onProgress, onWait, onProceed }) {
+    const first = await neededFirst(upload.file);
+    const plan = new ChunkPlan({ sizes: this.#tools.sizes, size: upload.size, missing, first });
     return new Transfer(upload, plan, this.#tools, { onProgress, onWait, onProceed }).run(signal);
   }
 }

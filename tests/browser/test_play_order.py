@@ -1,0 +1,62 @@
+"""A film with its index at the end is sent so that it can be played while it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.browser.films import Films, index_last, sha256_of
+from tests.browser.stored import digests_of, open_uploads_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.live_server import Server
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., UploadPage]
+
+
+@pytest.fixture(scope="module")
+def camera_film(films: Films, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The film of 26 MB as a camera would have written it."""
+    path = tmp_path_factory.mktemp("camera") / "camera.mp4"
+    index_last(films.middle, path)
+    return path
+
+
+def test_the_first_ranges_that_the_server_has_are_the_head_and_the_index(
+    site: Server, open_page: OpenPage, camera_film: Path
+) -> None:
+    size = camera_film.stat().st_size
+    page = open_page(site)
+    page.throttle(2 * MIB)
+    page.choose(camera_film)
+    page.wait_until(lambda: has_head_and_end(site, size), "the head and the index have arrived")
+    (upload,) = open_uploads_of(site)
+    assert upload["offset"] < size / 4
+    page.throttle(-1)
+    page.wait_for_success(camera_film)
+    assert page.chunk_bytes == size
+    head, index, *rest = [start for start, _ in page.chunks]
+    assert (head, index) == (0, max(start for start, _ in page.chunks))
+    assert rest == sorted(rest)
+    assert digests_of(site) == {"camera.mp4": sha256_of(camera_film)}
+
+
+def has_head_and_end(server: Server, size: int) -> bool:
+    received = [u["received"] for u in open_uploads_of(server)]
+    return any(ranges and ranges[0][0] == 0 and ranges[-1][1] == size for ranges in received)
+
+
+def test_sending_the_index_first_costs_hardly_any_requests(
+    site: Server, open_page: OpenPage, films: Films, camera_film: Path
+) -> None:
+    counts = []
+    for film in (films.middle, camera_film):
+        page = open_page(site)
+        page.choose(film)
+        page.wait_for_success(film)
+        counts.append(len(page.chunks))
+    in_front, at_end = counts
+    assert at_end <= in_front + 4

@@ -1,0 +1,216 @@
+"""The order in which a film is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice_client import Client, ServerUnreachable
+from sluice_client.play_order import MOST_BOXES, needed_first, next_missing
+from sluice_client.spans import ChunkLadder, Span, Spans
+from tests.browser.films import encode, index_last
+from tests.client.bad_line import BadLine, Line, Request
+from tests.dropzone_client import stored_sha256
+from tests.live_server import Server
+
+MIB = 1024 * 1024
+
+
+def box(kind: str, size: int, *, stated: int | None = None, is_64: bool = False) -> bytes:
+    """A box of `size` bytes; `stated` is what its header says, with `is_64` in 64 bits."""
+    stated = size if stated is None else stated
+    header = (1 if is_64 else stated).to_bytes(4) + kind.encode()
+    return (header + stated.to_bytes(8) * is_64).ljust(size, b"\0")
+
+
+def needed(*boxes: bytes) -> list[tuple[int, int]]:
+    content = b"".join(boxes)
+    spans = needed_first(lambda at, count: content[at : at + count], len(content))
+    return [(span.start, span.end) for span in spans]
+
+
+def test_a_film_with_its_index_at_the_end_needs_its_head_and_the_index() -> None:
+    film = (box("ftyp", 32), box("free", 8), box("mdat", 5000), box("moov", 700))
+    assert needed(*film) == [(0, 32), (32, 40), (40, 56), (5040, 5740)]
+
+
+def test_a_film_with_its_index_in_front_needs_nothing_out_of_order() -> None:
+    assert needed(box("ftyp", 32), box("moov", 700), box("mdat", 5000)) == [(0, 32), (32, 732)]
+
+
+def test_sizes_of_64_bits_and_boxes_to_the_end_of_the_file_are_understood() -> None:
+    film = (box("wide", 8), box("mdat", 5000, is_64=True), box("moov", 700, stated=0))
+    assert needed(*film) == [(0, 8), (8, 24), (5008, 5708)]
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        (),
+        (b"\0\0\0",),
+        (b"ftyp is a box, and so is moov. " * 9,),
+        (box("RIFF", 100), box("moov", 100)),
+        (box("ftyp", 32), box("mdat", 5000)),
+        (box("ftyp", 32), box("mdat", 5000, stated=0)),
+        (box("ftyp", 32), box("mdat", 5000, stated=6000), box("moov", 700)),
+        (box("ftyp", 32), box("mdat", 100, stated=2**64 - 1, is_64=True)),
+        (box("ftyp", 32), box("mdat", 100, stated=7)),
+        (box("ftyp", 32), box("mdat", 12, stated=1)),
+        (box("ftyp", 32), *[box("free", 50)] * MOST_BOXES, box("moov", 700)),
+    ],
+)
+def test_what_is_no_film_or_a_damaged_one_is_sent_in_order(boxes: tuple[bytes, ...]) -> None:
+    assert needed(*boxes) == []
+
+
+def test_a_file_that_cannot_be_read_is_sent_in_order() -> None:
+    def fail(_at: int, _count: int) -> bytes:
+        raise OSError
+
+    assert needed_first(fail, 5000) == []
+
+
+@given(st.binary(max_size=300))
+def test_whatever_a_file_contains_few_headers_are_read(content: bytes) -> None:
+    reads = []
+
+    def read_at(at: int, count: int) -> bytes:
+        reads.append(count)
+        return content[at : at + count]
+
+    spans = needed_first(read_at, len(content))
+    assert len(reads) <= MOST_BOXES
+    assert set(reads) <= {16}
+    assert all(0 <= span.start < span.end <= len(content) for span in spans)
+
+
+@settings(deadline=None)
+@given(
+    length=st.integers(1, 5000),
+    wanted=st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 900)), max_size=4),
+    sizes=st.lists(st.integers(1, 2000), min_size=1),
+    base=st.integers(1, 1000),
+    lost=st.sets(st.integers(0, 30)),
+)
+def test_whatever_is_needed_first_each_byte_is_stored_once(
+    length: int, wanted: list[tuple[int, int]], sizes: list[int], base: int, lost: set[int]
+) -> None:
+    first = [Span(start, min(length, start + size)) for start, size in wanted if start < length]
+    ladder = ChunkLadder.around(base, smallest=64, largest=4000)
+    missing, stored, is_first_over = Spans([(0, length)]), Spans(), False
+    for turn, at_most in enumerate(cycle(sizes)):
+        if not missing:
+            break
+        position, gap = next_missing(missing, first)
+        is_wanted = any(span.start <= position < span.end for span in first)
+        assert is_wanted or not any(gap.start < s.end and s.start < gap.end for s in first)
+        assert not (is_wanted and is_first_over)
+        chunk = ladder.chunk(position, gap, at_most=at_most, length=length)
+        assert chunk.span.start == chunk.index * chunk.size <= position < chunk.span.end
+        if turn in lost:
+            continue
+        is_first_over = not is_wanted
+        missing.remove(*chunk.span)
+        assert stored.total + chunk.span.length == Spans([*stored, chunk.span]).total
+        stored.add(*chunk.span)
+    assert list(stored) == [Span(0, length)]
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A film of 7 MB with its index in front."""
+    path = tmp_path_factory.mktemp("films") / "front.mp4"
+    encode(path, size="640x360", seconds=4, bits_per_second="12M")
+    return path
+
+
+@pytest.fixture
+def camera_film(film: Path, tmp_path: Path) -> Path:
+    """The same film with its index at the end."""
+    path = tmp_path / f"{tmp_path.name}.mp4"
+    index_last(film, path)
+    return path
+
+
+def chunks_of(line: BadLine) -> list[Span]:
+    """The chunks on a line, in the order of their requests."""
+    return [_chunk(request) for request in line.requests if request.path.startswith("/upload?")]
+
+
+def _chunk(request: Request) -> Span:
+    fields = parse_qs(urlsplit(request.path).query)
+    start = int(fields["dzchunkbyteoffset"][0])
+    return Span(start, start + request.length)
+
+
+def index_of(film: Path) -> Span:
+    """Where the film's last box is, its index."""
+    content = film.read_bytes()
+    return Span(content.rindex(b"moov") - 4, len(content))
+
+
+@pytest.mark.e2e
+def test_the_first_ranges_that_the_server_has_are_the_head_and_the_index(
+    server: Server, line: BadLine, make_client: Callable[..., Client], camera_film: Path
+) -> None:
+    snapshots: list[Spans] = []
+
+    def look(_line: Line, request: Request) -> None:
+        if request.path.startswith("/upload?"):
+            upload_id = parse_qs(urlsplit(request.path).query)["dzuuid"][0]
+            received = server.get(f"/api/uploads/{upload_id}").json()["received"]
+            snapshots.append(Spans((start, end) for start, end in received))
+
+    line.on_answer = look
+    uploaded = make_client(line.url, chunk_bytes=MIB).upload(camera_film)
+    assert stored_sha256(server, uploaded.id) == uploaded.sha256
+    index = index_of(camera_film)
+    playable = next(spans for spans in snapshots if spans.prefix_end and holds(spans, index))
+    assert playable.total < camera_film.stat().st_size / 10
+
+
+def holds(spans: Spans, wanted: Span) -> bool:
+    return any(span.start <= wanted.start and wanted.end <= span.end for span in spans)
+
+
+@pytest.mark.e2e
+def test_after_the_index_a_film_is_sent_in_order_and_in_hardly_more_requests(
+    line: BadLine, make_client: Callable[..., Client], film: Path, camera_film: Path
+) -> None:
+    counts = []
+    for path in (film, camera_film):
+        line.heal()
+        uploaded = make_client(line.url, chunk_bytes=MIB, parallel=1).upload(path)
+        assert uploaded.sent == line.sent() == path.stat().st_size
+        counts.append(len(chunks_of(line)))
+    in_front, at_end = counts
+    assert at_end <= in_front + 4
+    head, index, *rest = [chunk.start for chunk in chunks_of(line)]
+    assert (head, index, rest) == (0, max(index, *rest), sorted(rest))
+
+
+@pytest.mark.e2e
+def test_an_interrupted_film_goes_on_with_its_index(
+    line: BadLine, make_client: Callable[..., Client], camera_film: Path
+) -> None:
+    index = index_of(camera_film)
+    line.on_head = _lose_all_but_the_head
+    with pytest.raises(ServerUnreachable):
+        make_client(line.url, chunk_bytes=MIB, give_up_seconds=1.0).upload(camera_film)
+    line.heal()
+    make_client(line.url, chunk_bytes=MIB, parallel=1).upload(camera_film)
+    chunks = chunks_of(line)
+    assert chunks[0].start <= index.start < chunks[0].end
+    assert min(chunk.start for chunk in chunks) > 0
+    assert line.sent() == camera_film.stat().st_size - min(chunk.start for chunk in chunks)
+
+
+def _lose_all_but_the_head(line: Line, request: Request) -> None:
+    if request.path.startswith("/upload?") and _chunk(request).start > 0:
+        line.cut()
