@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.live_server import Server, running_server
+from tests.media.films import FilmStore
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +25,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that all tests share; a test that changes its processes starts its own."""
     with running_server(tmp_path_factory.mktemp("server")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def film(tmp_path_factory: pytest.TempPathFactory) -> FilmStore:
+    """Films by name, as `tests.media.films` lists them, for all processes of this run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "films"
+    folder.mkdir(exist_ok=True)
+    return FilmStore(folder)
 
 
 @pytest.fixture
