@@ -27,7 +27,9 @@ def _digest_bytes(text: str, size: int) -> bytes:
     try:
         if len(text) < 2 or text[0] != ":" or text[-1] != ":":
             raise ValueError("not a byte sequence")
-        digest = b64decode(text[1:-1], validate=True)
+        # RFC 9651 section 4.2.7: missing padding and non-zero pad bits are no errors.
+        encoded = text[1:-1]
+        digest = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (ValueError, binascii.Error) as error:
         raise InvalidRequest("The Content-Digest header is malformed.") from error
     if len(digest) != size:

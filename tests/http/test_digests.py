@@ -61,6 +61,12 @@ def test_a_known_algorithm_with_a_malformed_value_is_refused(value: str) -> None
         parse_content_digest(f"sha-256={value}")
 
 
+@pytest.mark.parametrize("encoded", [f"{'A' * 21}B==", f"{'A' * 22}=", "A" * 22])
+def test_pad_bits_may_have_any_value_and_padding_may_be_missing(encoded: str) -> None:
+    """RFC 9651 section 4.2.7."""
+    assert parse_content_digest(f"md5=:{encoded}:") == ("md5", bytes(16))
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
