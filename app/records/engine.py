@@ -103,11 +103,14 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close all connections: idle ones now, the others when they are returned to the pool."""
-        pool = self._engine.pool
+        """Close all connections: idle ones now, the others when they are returned to the pool.
+
+        A thread may still be at work, and connect again: that connection is closed likewise.
+        """
+        # SQLAlchemy 2.0 returns those in use to the old pool, which would keep them open; the new
+        # pool has the listeners that the old one had when it was replaced.
+        event.listen(self._engine.pool, "checkin", lambda _, record: record.invalidate())
         self._engine.dispose()
-        # SQLAlchemy 2.0 returns those to the old pool, which would keep them open.
-        event.listen(pool, "checkin", lambda _, record: record.invalidate())
 
     def checkpoint(self) -> None:
         """Write the write-ahead log back to the database, once all processes have ended.

@@ -102,6 +102,15 @@ def test_a_connection_in_use_is_closed_when_returned(
         driver.execute("SELECT 1")
 
 
+def test_a_connection_opened_after_closing_is_closed_when_returned(database: Database) -> None:
+    """By a thread that publishes a file while its process ends."""
+    database.close()
+    with database.read() as connection:
+        driver: Any = connection.connection.dbapi_connection
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        driver.execute("SELECT 1")
+
+
 def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
     records = UploadRecords(database)
     upload, _ = records.add(new_upload())
