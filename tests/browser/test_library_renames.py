@@ -142,12 +142,39 @@ def test_a_renamed_video_moves_with_the_focus_to_its_place(
 ) -> None:
     page = open_page(clips)
     page.page.get_by_label("Sort").select_option("Name, A to Z")
-    expect(page.videos.first).to_contain_text("clip 1.mov")
+    expect_names(page, "clip 1.mov", "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm")
     page.videos.first.locator(".video-row__name").press("F2")
     page.page.keyboard.type("later")
     page.page.keyboard.press("Enter")
     expect_names(page, "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm", "later.mov")
     expect(page.videos.last.locator(".video-row__name")).to_be_focused()
+
+
+def test_a_name_that_is_being_typed_survives_another_order_of_the_list(
+    clips: Server, open_page: OpenPage
+) -> None:
+    page = open_page(clips)
+    hold(page, "GET")
+    page.page.get_by_label("Sort").select_option("Name, A to Z")
+    page.videos.first.locator(".video-row__name").press("F2")
+    page.page.keyboard.type("lr")
+    page.page.keyboard.press("ArrowLeft")
+    release(page)
+    expect(page.videos.last).to_contain_text("film.webm")
+    page.page.keyboard.type("ate")
+    page.page.keyboard.press("Enter")
+    expect_names(page, "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm", "later.mov")
+    expect(page.videos.last.locator(".video-row__name")).to_be_focused()
+
+
+def test_the_focus_is_not_lost_with_the_list_it_was_in(clips: Server, open_page: OpenPage) -> None:
+    page = open_page(clips)
+    hold(page, "GET")
+    search_field(page).fill("clip")
+    page.videos.nth(1).locator(".video-row__name").focus()
+    release(page)
+    expect(page.videos).to_have_count(3)
+    expect(page.page.get_by_role("heading", name="Library")).to_be_focused()
 
 
 def test_a_renamed_video_that_no_longer_matches_leaves_the_search(

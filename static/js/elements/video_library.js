@@ -7,7 +7,7 @@ import { localiseDates, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
 import { rangeBetween } from "../library/selection.js";
 import { openRenameForm } from "./rename_form.js";
-import { showNewName, videoRow } from "./video_row.js";
+import { isInUse, showNewName, videoRow } from "./video_row.js";
 
 /** The next page is loaded when its button is this close. */
 const LOAD_AHEAD = "600px";
@@ -57,12 +57,7 @@ export class VideoLibrary extends HTMLElement {
 
   #followLibrary() {
     const { library } = this;
-    library.addEventListener("replaced", ({ detail }) => {
-      this.selection.clear();
-      this.#groups.clear();
-      detail.forEach((video) => this.#groups.append(this.#newRow(video)));
-      this.#showState();
-    });
+    library.addEventListener("replaced", ({ detail }) => this.#replace(detail));
     library.addEventListener("appended", ({ detail }) => {
       detail.forEach((video) => this.#groups.append(this.#newRow(video)));
       this.#showState();
@@ -84,6 +79,23 @@ export class VideoLibrary extends HTMLElement {
     return this.querySelector(`[data-id="${CSS.escape(id)}"]`);
   }
 
+  /** While a list loads, people go on in the old one: a row in use moves to the new list if its video is there. */
+  #replace(videos) {
+    const inUse = new Map(this.#rows.filter(isInUse).map((row) => [row.dataset.id, row]));
+    const rowOf = (video) => {
+      const row = inUse.get(video.id);
+      if (row) showNewName(row, video);
+      return row ?? this.#newRow(video);
+    };
+    const draw = () => {
+      this.#groups.clear();
+      for (const video of videos) this.#groups.append(rowOf(video));
+    };
+    this.selection.clear();
+    keepFocus(this.#parts.list, draw, [this.querySelector("h2")]);
+    this.#showState();
+  }
+
   #insert(places) {
     for (const { video, before } of places) {
       const row = this.#newRow(video);
@@ -96,10 +108,10 @@ export class VideoLibrary extends HTMLElement {
   /** The focus stays in the row, and the page follows it. */
   #move({ id, before }) {
     const row = this.#rowOf(id);
-    const { activeElement } = document;
-    this.#groups.remove(row);
-    this.#groups.insert(row, before && this.#rowOf(before));
-    if (row.contains(activeElement)) activeElement.focus();
+    keepFocus(row, () => {
+      this.#groups.remove(row);
+      this.#groups.insert(row, before && this.#rowOf(before));
+    });
   }
 
   #remove(id) {

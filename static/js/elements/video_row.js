@@ -16,10 +16,15 @@ export function videoRow(video, isSelected) {
   row.textContent = video.filename;
   row.fill = () => row.childElementCount === 0 && fill(row, video, isSelected(id));
   row.empty = () => {
-    if (!row.contains(document.activeElement) && !row.querySelector("form")) row.textContent = video.filename;
+    if (!isInUse(row)) row.textContent = video.filename;
   };
   row.rename = (renamed) => Object.assign(video, renamed);
   return row;
+}
+
+/** Whether somebody is in the row: the focus is there, or a new name that is not saved yet. */
+export function isInUse(row) {
+  return row.contains(document.activeElement) || row.querySelector("form") !== null;
 }
 
 /** Writes a video's new name into its row, whether the server drew it or this page. */
