@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from app.http.context import current_owner, current_services
+from app.media.ffmpeg import Ffmpeg
 from app.monitoring.instruments import Instruments
 from app.monitoring.reading import Snapshot, all_counts, start_time
 from app.storage.local.folder import free_bytes
@@ -34,10 +35,10 @@ def alive() -> Response:
 
 @health.get("/readyz")
 def ready() -> tuple[Response, int]:
-    """Whether the server can take uploads, and what is wrong with its folders."""
+    """Whether the server can take uploads, and what is wrong with its folders and with ffmpeg."""
     services = current_services()
     services.uploads.active(current_owner(), 1)
-    problems = services.inspection.problems()
+    problems = [*services.inspection.problems(), *Ffmpeg.find().problems()]
     is_ready = not any(problem.is_fatal for problem in problems)
     document = {
         "status": "ready" if is_ready else "not ready",

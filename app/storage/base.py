@@ -150,7 +150,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a folder. A fatal one means that no upload can be taken."""
+    """Something wrong with this machine. A fatal one means that no upload can be taken."""
 
     code: str
     detail: str
