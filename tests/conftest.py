@@ -8,9 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
+
+settings.register_profile("loaded machine", deadline=None)
+settings.load_profile("loaded machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

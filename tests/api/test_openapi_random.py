@@ -87,7 +87,7 @@ def check_answers(described: Described, path: str, method: str, mode: Generation
     operation = described.schema[path][method]
     excluded = EXCLUDED.get(path, [])
 
-    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None)
     @given(operation.as_strategy(generation_mode=mode), st.sampled_from([None, *described.ids]))
     def check(case: Case[Any], existing: str | None) -> None:
         if mode is GenerationMode.POSITIVE and existing and "{" in path and method != "delete":

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice_client import FileProblem, Options, find_files, load_options
@@ -22,7 +22,6 @@ from sluice_client.sources import Left
 RECORD = UploadRecord("http://a", "print", "0a1b", "/film.mp4", 10)
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_name_from_a_server_stays_in_its_folder(name: str) -> None:
     safe = safe_name(name, "fallback.bin")

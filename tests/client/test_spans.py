@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sluice_client.spans import ChunkLadder, Span, Spans
@@ -17,7 +17,6 @@ def bytes_of(spans: Spans) -> set[int]:
     return {position for span in spans for position in range(*span)}
 
 
-@settings(deadline=None)
 @given(spans, spans)
 @example([(0, 2)], [(1, 1)])
 def test_spans_are_sets_of_bytes(
@@ -42,7 +41,6 @@ def test_the_prefix_ends_where_the_first_gap_begins() -> None:
     assert Spans().prefix_end == 0
 
 
-@settings(deadline=None)
 @given(
     length=st.integers(1, LENGTH),
     sizes=st.lists(st.integers(1, 2000), min_size=1),
@@ -64,7 +62,6 @@ def test_changing_chunk_sizes_cover_a_file_without_sending_a_byte_twice(
     assert sent == length
 
 
-@settings(deadline=None)
 @given(st.integers(0, LENGTH - 1), st.integers(1, 500))
 def test_a_gap_left_by_another_client_is_covered_with_little_overlap(start: int, size: int) -> None:
     ladder = ChunkLadder.around(1024, smallest=64, largest=4096)

@@ -173,7 +173,7 @@ def test_an_empty_range_reads_nothing(descriptor: int) -> None:
     assert source.position == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.integers(0, 3000),
     st.lists(st.one_of(st.none(), st.integers(1, 900)), max_size=4),

@@ -65,7 +65,7 @@ def test_parts_are_the_same_whatever_pieces_they_arrive_in(size: int, is_told: b
     assert read_whole(reader_of(FORM + END, size, None, is_told=is_told)) == EXPECTED
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.binary(max_size=200).map(lambda data: data.replace(b"--the-boundary", b"")),
     st.lists(st.one_of(st.none(), st.integers(1, 60)), max_size=5),

@@ -61,7 +61,7 @@ def pieces_of(body: bytes, cuts: list[int]) -> list[bytes]:
     return [body[start:end] for start, end in itertools.pairwise(positions)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(bodies, st.lists(st.integers(min_value=0), max_size=20))
 def test_any_body_survives_any_splitting(parts: list[Part], cuts: list[int]) -> None:
     parts = [p for p in parts if isinstance(p, Field) or DELIMITER not in p[1]]
@@ -69,14 +69,14 @@ def test_any_body_survives_any_splitting(parts: list[Part], cuts: list[int]) -> 
     assert scan(*pieces_of(body, cuts)) == parts
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(bodies, st.integers(min_value=1, max_value=300))
 def test_any_payload_survives_reading_by_length(parts: list[Part], block: int) -> None:
     lengths = [len(payload) for _, payload in files_of(parts)]
     assert scan_taking(body_of(*map(wire_of, parts)), lengths, block=block) == parts
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(payloads, st.lists(st.integers(min_value=0), max_size=20))
 def test_any_bytes_have_the_same_outcome_however_they_are_split(
     junk: bytes, cuts: list[int]

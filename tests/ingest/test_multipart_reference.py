@@ -68,13 +68,13 @@ def scanned(body: bytes, cuts: list[int]) -> list[Part] | str:
         return REFUSED
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(bodies, st.lists(st.integers(min_value=0), max_size=30))
 def test_a_streamed_body_is_parsed_like_a_whole_one(body: bytes, cuts: list[int]) -> None:
     assert scanned(body, cuts) == parts_of(body)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(carriage_returns, st.lists(st.integers(min_value=0), max_size=30))
 @example(b"\r" * 200, list(range(250)))
 def test_a_payload_of_line_ends_arrives_unchanged(payload: bytes, cuts: list[int]) -> None:
@@ -83,7 +83,6 @@ def test_a_payload_of_line_ends_arrives_unchanged(payload: bytes, cuts: list[int
     assert scanned(body, cuts) == parts_of(body) == [expected]
 
 
-@settings(deadline=None)
 @given(carriage_returns)
 def test_a_body_may_arrive_byte_by_byte(payload: bytes) -> None:
     body = DELIMITER + FILE_HEADERS + payload + CLOSING

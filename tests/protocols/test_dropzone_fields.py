@@ -1,7 +1,7 @@
 """What Dropzone's fields say about a chunk, and when they contradict each other."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
@@ -85,7 +85,6 @@ def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[st
         parse_chunk(contradiction)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 600))
 def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -> None:
     count = max(1, -(-total // size))
@@ -98,7 +97,6 @@ def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -
     assert end == total
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("0123456789", min_size=1, max_size=3), min_size=5, max_size=5))
 def test_a_chunk_never_reaches_beyond_its_file(numbers: list[str]) -> None:
     index, total, size, count, offset = numbers

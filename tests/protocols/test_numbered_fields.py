@@ -1,7 +1,7 @@
 """What the fields of Resumable.js and Flow.js say about a chunk, and contradictions in them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.errors import ChunkMismatch, InvalidRequest
@@ -88,7 +88,6 @@ def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[st
         parse_numbered("flow", contradiction)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2000), st.integers(1, 600), st.booleans())
 def test_the_chunks_of_a_file_are_adjacent_and_cover_it(
     total: int, size: int, is_forced: bool
@@ -103,7 +102,6 @@ def test_the_chunks_of_a_file_are_adjacent_and_cover_it(
     assert end == total
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
 def test_any_identifier_makes_a_valid_key(identifier: str) -> None:
     chunk = parse({**fields(1, 10, 10, 25), "flowIdentifier": identifier})

@@ -52,7 +52,7 @@ def attempt(
             assert world.staged_bytes(upload.id, item.start, item.end) == right
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(attempts, max_size=8), st.lists(st.tuples(offsets, pieces), max_size=4))
 def test_random_requests_and_a_resume_make_the_file(
     requests: list[tuple[int, int, int | None, list[int | None]]],

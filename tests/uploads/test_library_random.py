@@ -16,7 +16,7 @@ numbers = st.text("0123456789+-_ ٣e", max_size=25)
 cursors = st.text(max_size=40) | st.tuples(numbers, st.just("." + "0" * 32)).map("".join)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(steps, st.integers(1, 5))
 def test_pages_of_any_size_show_every_video_once(seconds: list[int], limit: int) -> None:
     with TemporaryDirectory() as folder:
@@ -36,7 +36,6 @@ def test_pages_of_any_size_show_every_video_once(seconds: list[int], limit: int)
         assert [video.id for video in seen] == [video.id for video in order]
 
 
-@settings(deadline=None)
 @given(cursors)
 def test_a_forged_cursor_is_refused_or_yields_a_page(text: str) -> None:
     with TemporaryDirectory() as folder:
