@@ -41,10 +41,32 @@ test("a line that becomes slow halves the size once for the chunks that were in 
   assert.equal(pace.chunkBytes, MAXIMUM / 2);
 });
 
-test("a lost connection halves the size, down to the smallest", () => {
+test("after a lost connection the first chunk is small again, whatever the sizes of those that were lost", () => {
+  const pace = paceOf();
+  sizesOn(100 * MIB, 10, pace);
+  for (const size of [MAXIMUM, MAXIMUM / 4, MAXIMUM / 4]) pace.failed(chunkOf(size));
+  const [first, , , fourth] = sizesOn(100 * MIB, 4, pace);
+  assert.ok(first <= 512 * KIB);
+  assert.equal(fourth, MAXIMUM);
+});
+
+test("after a lost connection one chunk is sent at a time until the first answer", async () => {
+  const pace = paceOf();
+  sizesOn(100 * MIB, 10, pace);
+  pace.failed(chunkOf(MAXIMUM));
+  await pace.enter();
+  const second = pace.enter();
+  assert.equal(await Promise.race([second, "waits"]), "waits");
+  pace.sent(chunkOf(pace.chunkBytes), 1_000);
+});
+
+test("each size that is lost again is half as large, down to the smallest", () => {
   const pace = paceOf(MIB);
-  for (let time = 0; time < 10; time += 1) pace.failed(chunkOf(pace.chunkBytes));
-  assert.equal(pace.chunkBytes, 64 * KIB);
+  for (const size of [512, 256, 128, 64, 64]) {
+    pace.failed(chunkOf(MIB));
+    assert.equal(pace.chunkBytes, size * KIB);
+    pace.failed(chunkOf(pace.chunkBytes));
+  }
 });
 
 test("the short end of a file is no proof of a fast line", () => {

@@ -27,8 +27,12 @@ export class ChunkPace {
   constructor(sizes) {
     this.#sizes = sizes;
     this.#limit = sizes.largest;
-    this.#chunkBytes = sizes.fitting(FIRST_CHUNK);
-    this.#isKnown = this.#chunkBytes === sizes.largest;
+    this.#begin(FIRST_CHUNK);
+  }
+
+  #begin(bytes) {
+    this.#chunkBytes = this.#sizes.fitting(bytes);
+    this.#isKnown = this.#chunkBytes === this.#sizes.largest;
   }
 
   /**
@@ -62,9 +66,9 @@ export class ChunkPace {
     this.#move(Math.max(this.#chunkBytes, bytes));
   }
 
-  /** A chunk was lost with its connection. */
+  /** A chunk was lost with its connection: the next line may be another one, and slower, so this begins again. */
   failed({ chunkBytes }) {
-    this.#halve(chunkBytes);
+    this.#begin(Math.min(FIRST_CHUNK, this.#chunkBytes, chunkBytes / 2));
   }
 
   /** A proxy refuses requests of this size. Returns whether there is a smaller size to try. */
@@ -75,7 +79,7 @@ export class ChunkPace {
     return true;
   }
 
-  /** Chunks in flight together are slow, or lost, together: that counts once. */
+  /** Chunks in flight together are slow together: that counts once. */
   #halve(chunkBytes) {
     if (chunkBytes === this.#chunkBytes) this.#move(chunkBytes / 2);
   }
