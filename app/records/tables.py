@@ -7,7 +7,9 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -112,3 +114,55 @@ parts = Table(
     Column("reference", Text, nullable=False),
 )
 """The parts of concatenations, in order; a part may be deleted before the whole."""
+
+
+media = Table(
+    "media",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("facts", Text),
+    Column("problem_code", String(64)),
+    Column("problem_detail", Text),
+    Column("is_planned", Boolean, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+"""How far each video can be played. `is_planned` says that the jobs of the complete file were
+queued: a film that is watched while it arrives has a row before that."""
+
+IS_UNFINISHED = text("state IN ('queued', 'running')")
+IS_SHOWN = text("state IN ('queued', 'running', 'failed')")
+"""SQLite uses a partial index only for a query with the same words."""
+
+media_jobs = Table(
+    "media_jobs",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("step", String(32), primary_key=True),
+    Column("argument", String(200), primary_key=True),
+    Column("lane", String(16), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("is_renewed", Boolean, nullable=False),
+    Column("progress", Float, nullable=False),
+    Column("worker", String(64)),
+    Column("problem_code", String(64)),
+    Column("problem_detail", Text),
+    Column("queued_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Column("due_at", Instant, nullable=False),
+    Index(
+        "media_jobs_unfinished",
+        *("lane", "priority", "queued_at"),
+        sqlite_where=IS_UNFINISHED,
+        postgresql_where=IS_UNFINISHED,
+    ),
+    Index(
+        "media_jobs_shown",
+        *("state", "lane"),
+        sqlite_where=IS_SHOWN,
+        postgresql_where=IS_SHOWN,
+    ),
+)
+"""The queue of the media worker. Jobs that are done cost its indexes nothing."""

@@ -12,10 +12,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 import app.records
+from app.domain.jobs import Lane
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadKind
 from app.records.engine import Database
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
 from app.records.tables import metadata
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload, sqlite
@@ -119,6 +122,25 @@ def test_the_first_version_does_not_show_parts_as_files(database: Database) -> N
     assert "parts" not in table_names(database)
     database.migrate()
     assert records.parts(whole.id) == []
+
+
+def test_an_update_finds_the_films_there_are_and_going_back_keeps_them(database: Database) -> None:
+    """From a filled database of the version before there were jobs, and back to it."""
+    records, media = UploadRecords(database), MediaRecords(database)
+    films = [replace(new_upload(), state=UploadState.COMPLETE) for _ in range(3)]
+    for upload in (*films, new_upload()):
+        records.add(upload)
+    step(database, command.downgrade, "0004")
+    assert table_names(database) == {"alembic_version", "parts", "uploads"}
+    database.migrate()
+    assert set(media.unplanned(10)) == {film.id for film in films}
+    media.add(films[0].id, NOW, is_planned=True)
+    JobRecords(database).enqueue(films[0].id, "index", lane=Lane.QUICK, priority=0, now=NOW)
+    step(database, command.downgrade, "0004")
+    assert [records.get(film.id) for film in films] == films
+    database.migrate()
+    assert media.get(films[0].id) is None
+    assert JobRecords(database).of(films[0].id) == []
 
 
 def test_migrations_are_linear() -> None:

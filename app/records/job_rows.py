@@ -1,0 +1,129 @@
+"""A job as a row: the conditions under which it may change, and the values that it then gets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+
+from app.domain.jobs import ENDED, Job, JobState, Lane
+from app.domain.lifecycle import GONE
+from app.domain.playback import Problem
+from app.domain.upload import UploadId
+from app.records.tables import media_jobs, uploads
+
+LONGEST_WAIT = timedelta(hours=1)
+"""A job that is due later than this was written before the clock was set back: it is due now."""
+
+Values = Mapping[str, Any]
+Condition = ColumnElement[bool]
+
+
+def key_of(upload_id: UploadId, step: str, argument: str) -> dict[str, Any]:
+    """The columns that identify a job."""
+    return {"upload_id": upload_id, "step": step, "argument": argument}
+
+
+def is_job(key: Values) -> Condition:
+    """Whether a row is that of the key."""
+    return and_(*(media_jobs.c[name] == value for name, value in key.items()))
+
+
+def is_in(states: Collection[JobState]) -> Condition:
+    """Whether a job is in one of these states."""
+    return media_jobs.c.state.in_(sorted(states))
+
+
+def is_due(now: datetime) -> Condition:
+    """Whether a job may be claimed: its pause is over, or its lease."""
+    return or_(media_jobs.c.due_at <= now, media_jobs.c.due_at > now + LONGEST_WAIT)
+
+
+def is_held(job: Job) -> Condition:
+    """Whether the claim of `job` is still the one in the row, and its video exists."""
+    is_present = (
+        select(uploads.c.id)
+        .where(uploads.c.id == media_jobs.c.upload_id, uploads.c.state.not_in(sorted(GONE)))
+        .exists()
+    )
+    return and_(
+        is_job(key_of(job.upload_id, job.step, job.argument)),
+        is_in([JobState.RUNNING]),
+        media_jobs.c.worker == job.worker,
+        media_jobs.c.attempts == job.attempts,
+        is_present,
+    )
+
+
+def as_new(now: datetime) -> dict[str, Any]:
+    """Values of a job that was just asked for."""
+    return {
+        **as_waiting(None, now, now),
+        "attempts": 0,
+        "is_renewed": False,
+        "progress": 0.0,
+        "queued_at": now,
+    }
+
+
+def as_waiting(problem: Problem | None, now: datetime, due_at: datetime) -> dict[str, Any]:
+    """Values of a job that no worker has."""
+    return as_ended(JobState.QUEUED, now, problem) | {"due_at": due_at}
+
+
+def as_claimed(job: Job, worker: str, now: datetime, lease: timedelta) -> dict[str, Any]:
+    """Values of a job that a worker begins."""
+    return {
+        "state": JobState.RUNNING,
+        "worker": worker,
+        "attempts": job.attempts + 1,
+        "is_renewed": False,
+        "progress": 0.0,
+        "updated_at": now,
+        "due_at": now + lease,
+    }
+
+
+def as_ended(state: JobState, now: datetime, problem: Problem | None = None) -> dict[str, Any]:
+    """Values of a job that no worker has, and that none will take."""
+    return {
+        "state": state,
+        "worker": None,
+        "problem_code": problem and problem.code,
+        "problem_detail": problem and problem.detail,
+        "updated_at": now,
+    }
+
+
+def asked_again(known: Job, wanted: Values, *, renew: bool) -> Values:
+    """What a second request changes in a job; see `JobRecords.enqueue`."""
+    if known.state in ENDED:
+        return wanted if renew else {}
+    if known.state is JobState.RUNNING:
+        return {"is_renewed": True} if renew and not known.is_renewed else {}
+    if known.is_less_urgent_than(wanted["lane"], wanted["priority"]):
+        return {"lane": wanted["lane"], "priority": wanted["priority"]}
+    return {}
+
+
+def get(connection: Connection, key: Values, *, for_update: bool = False) -> Job | None:
+    """The job of the key."""
+    query = select(media_jobs).where(is_job(key))
+    row = connection.execute(query.with_for_update() if for_update else query).first()
+    return None if row is None else from_row(row)
+
+
+def change(connection: Connection, condition: Condition, values: Values) -> int:
+    """Change the rows that meet the condition; how many did."""
+    return connection.execute(update(media_jobs).where(condition).values(**values)).rowcount
+
+
+def from_row(row: Any) -> Job:
+    """The job in a row of the table."""
+    values = dict(row._mapping)
+    code, detail = values.pop("problem_code"), values.pop("problem_detail")
+    values["problem"] = None if code is None else Problem(code, detail)
+    values["lane"], values["state"] = Lane(values["lane"]), JobState(values["state"])
+    return Job(**values)

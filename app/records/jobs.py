@@ -1,0 +1,277 @@
+"""The queue of the media worker: a table whose jobs are claimed for a limited time, the lease.
+
+A claim can be renewed, and ends by itself when its worker dies: nothing has to be repaired. Every
+change names in its condition the states from which it is legal, and the claim it belongs to, so a
+worker that has lost its job changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, case, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.jobs import SHOWN, Job, JobState, Lane, sources
+from app.domain.lifecycle import GONE, UploadState
+from app.domain.playback import Problem
+from app.domain.upload import UploadId
+from app.records import job_rows as rows
+from app.records.engine import Database
+from app.records.job_rows import Values, is_held, is_in, is_job, key_of
+from app.records.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
+
+WORKER_ENDED = Problem(
+    "worker_ended",
+    "The media worker was killed each time it tried this; perhaps this file is what kills it.",
+)
+
+_HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
+
+_URGENCY = case({lane: lane.urgency for lane in Lane}, value=media_jobs.c.lane)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job and the name of its video, for lists."""
+
+    job: Job
+    filename: str
+
+
+class JobRecords:
+    """Every call is one transaction. `wake` is called after each that queues a job."""
+
+    def __init__(self, database: Database, wake: Callable[[], None] = lambda: None) -> None:
+        self._database = database
+        self._wake = wake
+
+    def enqueue(  # noqa: PLR0913 - a job has that many sides; most have names here
+        self,
+        upload_id: UploadId,
+        step: str,
+        argument: str = "",
+        *,
+        lane: Lane,
+        priority: int,
+        now: datetime,
+        renew: bool = False,
+    ) -> Job:
+        """The job of that step and argument: a new one, or the one there is.
+
+        Lower priorities come first. A job that still waits gets the lane and priority of whoever
+        is in more of a hurry. With `renew`, one that has ended is queued again, and a running one
+        runs once more afterwards. Raises `UploadNotFound`, and `UploadGone` for an upload that was
+        cancelled, expired or deleted.
+        """
+        key = key_of(upload_id, step, argument)
+        wanted = {**key, **rows.as_new(now), "lane": lane, "priority": priority}
+        known = self.find(upload_id, step, argument)
+        if known is not None and not rows.asked_again(known, wanted, renew=renew):
+            return known
+        try:
+            job = self._enqueue(key, wanted, renew=renew)
+        except IntegrityError:  # Another process has just inserted it.
+            job = self._enqueue(key, wanted, renew=renew)
+        self._wake()
+        return job
+
+    def _enqueue(self, key: Values, wanted: Values, *, renew: bool) -> Job:
+        with self._database.write() as connection:
+            _require_present(connection, key["upload_id"])
+            known = rows.get(connection, key, for_update=True)
+            if known is None:
+                connection.execute(insert(media_jobs).values(**wanted))
+            elif changes := rows.asked_again(known, wanted, renew=renew):
+                rows.change(connection, is_job(key), changes)
+            return _require(rows.get(connection, key))
+
+    def claim(
+        self, lane: Lane, worker: str, now: datetime, lease: timedelta, steps: Collection[str]
+    ) -> Job | None:
+        """The next job of a lane, if it is one of `steps`, for this worker until `now + lease`.
+
+        Lowest priority first, then the one that waits longest. Jobs whose lease has ended are
+        taken over; one that has used up its attempts fails instead. A worker may have one job of
+        each lane at a time.
+        """
+        next_job = _next_of(lane, now, steps)
+        with self._database.read() as connection:  # Mostly there is none.
+            if connection.execute(next_job).first() is None:
+                return None
+        with self._database.write() as connection:
+            while (row := connection.execute(next_job).first()) is not None:
+                job = rows.from_row(row)
+                key = key_of(job.upload_id, job.step, job.argument)
+                if not job.is_last_attempt:
+                    rows.change(connection, is_job(key), rows.as_claimed(job, worker, now, lease))
+                    return _require(rows.get(connection, key))
+                failed = rows.as_ended(JobState.FAILED, now, WORKER_ENDED)
+                rows.change(connection, is_job(key), failed)
+        return None
+
+    def lanes_due(self, now: datetime) -> set[Lane]:
+        """The lanes in which a job may be claimed."""
+        query = select(media_jobs.c.lane).distinct().where(IS_UNFINISHED, rows.is_due(now))
+        with self._database.read() as connection:
+            return {Lane(lane) for lane in connection.scalars(query)}
+
+    def is_held(self, job: Job) -> bool:
+        """Whether the worker that claimed `job` still has it, and the video exists."""
+        query = select(media_jobs.c.step).where(is_held(job))
+        with self._database.read() as connection:
+            return connection.execute(query).first() is not None
+
+    def heartbeat(self, job: Job, progress: float, now: datetime, lease: timedelta) -> bool:
+        """Renew the lease and note the progress; False if the job is lost: stop it now.
+
+        It is lost if it was cancelled, if another worker has taken it over, or with its video.
+        """
+        return self._change(job, {"progress": progress, "updated_at": now, "due_at": now + lease})
+
+    def finish(self, job: Job, now: datetime) -> bool:
+        """Note that a claimed job is done; False if it is lost, as for `heartbeat`.
+
+        One that was renewed meanwhile is queued again.
+        """
+        return self._end(job, {**rows.as_ended(JobState.DONE, now), "progress": 1.0}, now)
+
+    def fail(
+        self, job: Job, problem: Problem, now: datetime, *, retry_after: timedelta | None
+    ) -> bool:
+        """Note that an attempt failed; False if the job is lost, as for `heartbeat`.
+
+        The next attempt comes after that pause. If that is None, or this was the last attempt,
+        the job has failed, unless it was renewed meanwhile.
+        """
+        if retry_after is None or job.is_last_attempt:
+            return self._end(job, rows.as_ended(JobState.FAILED, now, problem), now)
+        return self._change(job, rows.as_waiting(problem, now, now + retry_after))
+
+    def postpone(self, job: Job, problem: Problem, now: datetime, pause: timedelta) -> bool:
+        """Put a claimed job back for a reason that is not its own, such as a full disk.
+
+        The attempt does not count. False if the job is lost, as for `heartbeat`.
+        """
+        values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
+        return self._change(job, values)
+
+    def release(self, worker: str, now: datetime) -> int:
+        """Put back what a worker that stops has claimed; how many jobs. Attempts do not count."""
+        values = rows.as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
+        is_its_own = and_(IS_UNFINISHED, media_jobs.c.worker == worker)
+        with self._database.write() as connection:
+            return rows.change(connection, is_its_own, values)
+
+    def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
+        """End a job that waits or runs; False if there is none. Its worker notices soon."""
+        may_end = is_in(sources(JobState.CANCELLED))
+        condition = and_(is_job(key_of(upload_id, step, argument)), may_end)
+        with self._database.write() as connection:
+            return rows.change(connection, condition, rows.as_ended(JobState.CANCELLED, now)) > 0
+
+    def retry(
+        self, now: datetime, *, upload_id: UploadId | None = None, code: str | None = None
+    ) -> int:
+        """Queue failed jobs again, of all videos or of one, with any problem or one; how many."""
+        condition = _HAS_FAILED
+        if upload_id is not None:
+            condition &= media_jobs.c.upload_id == upload_id
+        if code is not None:
+            condition &= media_jobs.c.problem_code == code
+        with self._database.write() as connection:
+            count = rows.change(connection, condition, rows.as_new(now))
+        if count:
+            self._wake()
+        return count
+
+    def forget(self, upload_id: UploadId) -> None:
+        """Drop all jobs of a video; workers that run one notice soon."""
+        with self._database.write() as connection:
+            connection.execute(delete(media_jobs).where(media_jobs.c.upload_id == upload_id))
+
+    def find(self, upload_id: UploadId, step: str, argument: str = "") -> Job | None:
+        """The job of that step and argument."""
+        with self._database.read() as connection:
+            return rows.get(connection, key_of(upload_id, step, argument))
+
+    def of(self, upload_id: UploadId) -> list[Job]:
+        """All jobs of a video, by step and argument."""
+        query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)
+        with self._database.read() as connection:
+            found = connection.execute(query.order_by(media_jobs.c.step, media_jobs.c.argument))
+            return [rows.from_row(row) for row in found]
+
+    def counts(self) -> dict[tuple[Lane, JobState], int]:
+        """The number of queued, running and failed jobs in each lane, zeros included."""
+        columns = (media_jobs.c.lane, media_jobs.c.state)
+        query = select(*columns, func.count().label("number")).where(IS_SHOWN).group_by(*columns)
+        with self._database.read() as connection:
+            found = {(row.lane, row.state): row.number for row in connection.execute(query)}
+        return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
+
+    def unfinished(self, limit: int) -> list[ListedJob]:
+        """The jobs that run, then those that wait, the most urgent first."""
+        is_waiting = media_jobs.c.state == JobState.QUEUED
+        order = (is_waiting, _URGENCY, media_jobs.c.priority, media_jobs.c.queued_at)
+        return self._listed(select(media_jobs).where(IS_UNFINISHED).order_by(*order).limit(limit))
+
+    def failures(self, limit: int) -> list[ListedJob]:
+        """The jobs that have failed for good, the latest first."""
+        failed = select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
+        return self._listed(failed.limit(limit))
+
+    def _listed(self, query: Select[Any]) -> list[ListedJob]:
+        with self._database.read() as connection:
+            jobs = [rows.from_row(row) for row in connection.execute(query)]
+            ids = {job.upload_id for job in jobs}
+            named = select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
+            names = {row.id: row.filename for row in connection.execute(named)}
+        # A video may be removed between the two queries.
+        return [ListedJob(job, names.get(job.upload_id, "")) for job in jobs]
+
+    def _change(self, job: Job, values: Values) -> bool:
+        with self._database.write() as connection:
+            return rows.change(connection, is_held(job), values) > 0
+
+    def _end(self, job: Job, values: Values, now: datetime) -> bool:
+        """End a job, or queue it again if somebody has renewed it since it was claimed."""
+        is_renewed = and_(is_held(job), media_jobs.c.is_renewed)
+        with self._database.write() as connection:
+            return (
+                rows.change(connection, is_renewed, rows.as_new(now)) > 0
+                or rows.change(connection, is_held(job), values) > 0
+            )
+
+
+def _next_of(lane: Lane, now: datetime, steps: Collection[str]) -> Select[Any]:
+    return (
+        select(media_jobs)
+        .where(
+            IS_UNFINISHED,
+            media_jobs.c.lane == lane,
+            media_jobs.c.step.in_(sorted(steps)),
+            rows.is_due(now),
+        )
+        .order_by(media_jobs.c.priority, media_jobs.c.queued_at)
+        .limit(1)
+        .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
+    )
+
+
+def _require_present(connection: Connection, upload_id: UploadId) -> None:
+    state = connection.scalar(select(uploads.c.state).where(uploads.c.id == upload_id))
+    if state is None:
+        raise UploadNotFound("No upload has this id.")
+    if UploadState(state) in GONE:
+        raise UploadGone(f"The upload was {state}.")
+
+
+def _require(job: Job | None) -> Job:
+    if job is None:
+        raise UploadGone("The jobs of the video were dropped.")
+    return job

@@ -1,0 +1,155 @@
+"""How far each video can be played: one row a video, in the table `media`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists, insert, not_, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.domain.errors import UploadGone
+from app.domain.lifecycle import GONE, UploadState
+from app.domain.playback import Playback, PlaybackState, Problem, check_transition
+from app.domain.upload import UploadId
+from app.records.engine import Database
+from app.records.tables import media, media_jobs, uploads
+
+
+class MediaRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
+        """Note that a video waits to be looked at, unless there is a row of it already.
+
+        `is_planned` says that the jobs of the complete file are queued; it is never taken back.
+        Raises `UploadGone` if there is no such upload.
+        """
+        try:
+            self._add(upload_id, now, is_planned=is_planned)
+        except IntegrityError:  # Another process has just inserted it, or the upload is gone.
+            try:
+                self._add(upload_id, now, is_planned=is_planned)
+            except IntegrityError as error:
+                raise UploadGone("The upload no longer exists.") from error
+
+    def _add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
+        is_row = media.c.upload_id == upload_id
+        with self._database.write() as connection:
+            known = connection.execute(select(media.c.is_planned).where(is_row)).first()
+            if known is None:
+                row = _row(upload_id, PlaybackState.WAITING, now)
+                connection.execute(insert(media).values(**row, is_planned=is_planned))
+            elif is_planned and not known.is_planned:
+                connection.execute(update(media).where(is_row).values(is_planned=True))
+
+    def get(self, upload_id: UploadId) -> Playback | None:
+        """What is known about playing a video."""
+        return self.of([upload_id]).get(upload_id)
+
+    def of(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Playback]:
+        """The same for several videos, as far as they have rows."""
+        with self._database.read() as connection:
+            query = select(media).where(media.c.upload_id.in_(upload_ids))
+            return {row.upload_id: _from_row(row) for row in connection.execute(query)}
+
+    def move(self, upload_id: UploadId, target: PlaybackState, now: datetime) -> Playback:
+        """Take a step; facts and problem stay.
+
+        Raises `IllegalPlaybackStep`, and `UploadGone` if there is no row.
+        """
+        return self._step(upload_id, target, {"updated_at": now})
+
+    def describe(
+        self,
+        upload_id: UploadId,
+        target: PlaybackState,
+        now: datetime,
+        *,
+        facts: Mapping[str, Any] | None,
+        problem: Problem | None = None,
+    ) -> Playback:
+        """Take a step, with what was found in the file; it replaces what was found before.
+
+        Raises as `move` does.
+        """
+        values = {
+            "facts": None if facts is None else json.dumps(facts, separators=(",", ":")),
+            "problem_code": problem and problem.code,
+            "problem_detail": problem and problem.detail,
+            "updated_at": now,
+        }
+        return self._step(upload_id, target, values)
+
+    def _step(
+        self, upload_id: UploadId, target: PlaybackState, values: Mapping[str, Any]
+    ) -> Playback:
+        with self._database.write() as connection:
+            before = _get(connection, upload_id)
+            check_transition(before.state, target)
+            is_row = media.c.upload_id == upload_id
+            connection.execute(update(media).where(is_row).values(state=target, **values))
+            return _get(connection, upload_id)
+
+    def unplanned(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
+        """Complete uploads whose jobs were not queued yet, newest first.
+
+        With `since`, only those that were completed since: an index leads there, so it costs
+        nothing where there are none.
+        """
+        is_planned = exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
+        query = select(uploads.c.id).where(
+            uploads.c.state == UploadState.COMPLETE, not_(is_planned)
+        )
+        if since is not None:
+            query = query.where(uploads.c.active_at >= since)
+        with self._database.read() as connection:
+            found = connection.scalars(query.order_by(uploads.c.active_at.desc()).limit(limit))
+            return [UploadId(upload_id) for upload_id in found]
+
+    def gone(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
+        """Uploads that were cancelled, expired or deleted and still have rows here or jobs.
+
+        `since` as in `unplanned`.
+        """
+        has_rows = or_(
+            exists().where(media.c.upload_id == uploads.c.id),
+            exists().where(media_jobs.c.upload_id == uploads.c.id),
+        )
+        query = select(uploads.c.id).where(uploads.c.state.in_(sorted(GONE)), has_rows)
+        if since is not None:
+            query = query.where(uploads.c.active_at >= since)
+        with self._database.read() as connection:
+            return [UploadId(upload_id) for upload_id in connection.scalars(query.limit(limit))]
+
+    def forget(self, upload_id: UploadId) -> None:
+        """Drop the row of a video."""
+        with self._database.write() as connection:
+            connection.execute(delete(media).where(media.c.upload_id == upload_id))
+
+
+def _get(connection: Connection, upload_id: UploadId) -> Playback:
+    query = select(media).where(media.c.upload_id == upload_id).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        raise UploadGone("The video no longer exists.")
+    return _from_row(row)
+
+
+def _row(upload_id: UploadId, state: PlaybackState, now: datetime) -> dict[str, Any]:
+    return {"upload_id": upload_id, "state": state, "updated_at": now}
+
+
+def _from_row(row: Any) -> Playback:
+    return Playback(
+        upload_id=UploadId(row.upload_id),
+        state=PlaybackState(row.state),
+        facts=None if row.facts is None else json.loads(row.facts),
+        problem=None if row.problem_code is None else Problem(row.problem_code, row.problem_detail),
+        updated_at=row.updated_at,
+    )

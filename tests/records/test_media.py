@@ -1,0 +1,146 @@
+"""How far videos can be played, as the records keep it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from app.domain.errors import UploadGone
+from app.domain.jobs import Lane
+from app.domain.lifecycle import UploadState
+from app.domain.playback import IllegalPlaybackStep, PlaybackState, Problem
+from app.domain.upload import Upload, UploadId
+from app.records.engine import Database
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
+from app.records.uploads import UploadRecords
+from tests.records.making import NOW, at, new_upload
+
+
+@pytest.fixture
+def media(database: Database) -> MediaRecords:
+    return MediaRecords(database)
+
+
+@pytest.fixture
+def uploads(database: Database) -> UploadRecords:
+    return UploadRecords(database)
+
+
+def video(uploads: UploadRecords, seconds: float = 0) -> Upload:
+    complete = replace(new_upload(), state=UploadState.COMPLETE, active_at=at(seconds))
+    return uploads.add(complete)[0]
+
+
+def test_a_video_waits_and_then_has_what_was_found(
+    media: MediaRecords, uploads: UploadRecords
+) -> None:
+    film = video(uploads).id
+    assert media.get(film) is None
+    media.add(film, NOW, is_planned=True)
+    waiting = media.get(film)
+    assert waiting is not None
+    assert (waiting.state, waiting.facts, waiting.problem) == (PlaybackState.WAITING, None, None)
+    facts = {"duration": 61.5, "tracks": [{"kind": "audio", "language": "fr"}], "title": "été"}
+    problem = Problem("truncated", "The file ends after 40 of 61 seconds.")
+    media.describe(film, PlaybackState.PLAYABLE, at(1), facts=facts, problem=problem)
+    after = media.move(film, PlaybackState.READY, at(2))
+    assert (after.state, after.facts, after.problem) == (PlaybackState.READY, facts, problem)
+    assert after.updated_at == at(2)
+    assert media.of([film, UploadId("0" * 32)]) == {film: after}
+
+
+def test_adding_again_changes_nothing_but_the_plan(
+    media: MediaRecords, uploads: UploadRecords
+) -> None:
+    film = video(uploads).id
+    media.add(film, NOW, is_planned=False)
+    media.move(film, PlaybackState.PLAYABLE, at(1))
+    assert media.unplanned(10) == [film]
+    media.add(film, at(2), is_planned=True)
+    media.add(film, at(3), is_planned=False)
+    assert media.unplanned(10) == []
+    found = media.get(film)
+    assert found is not None
+    assert (found.state, found.updated_at) == (PlaybackState.PLAYABLE, at(1))
+
+
+def test_an_illegal_step_changes_nothing(media: MediaRecords, uploads: UploadRecords) -> None:
+    film = video(uploads).id
+    media.add(film, NOW, is_planned=True)
+    problem = Problem("no_film", "This file is no film.")
+    before = media.describe(film, PlaybackState.UNPLAYABLE, at(1), facts=None, problem=problem)
+    with pytest.raises(IllegalPlaybackStep):
+        media.describe(film, PlaybackState.READY, at(2), facts={"duration": 1})
+    assert media.get(film) == before
+
+
+def test_without_a_row_or_an_upload_the_video_is_gone(
+    media: MediaRecords, uploads: UploadRecords
+) -> None:
+    with pytest.raises(UploadGone):
+        media.add(UploadId("f" * 32), NOW, is_planned=True)
+    film = video(uploads).id
+    with pytest.raises(UploadGone):
+        media.move(film, PlaybackState.PROBED, NOW)
+    media.add(film, NOW, is_planned=True)
+    uploads.remove(film)
+    assert media.get(film) is None
+
+
+def test_only_complete_uploads_without_a_plan_are_found_the_newest_first(
+    media: MediaRecords, uploads: UploadRecords
+) -> None:
+    uploads.add(new_upload())
+    films = [video(uploads, seconds).id for seconds in (10, 30, 20)]
+    media.add(video(uploads, 40).id, NOW, is_planned=True)
+    assert media.unplanned(10) == [films[1], films[2], films[0]]
+    assert media.unplanned(1) == [films[1]]
+    assert media.unplanned(10, since=at(15)) == [films[1], films[2]]
+
+
+def test_deleted_uploads_are_found_as_long_as_they_have_rows(
+    media: MediaRecords, uploads: UploadRecords, database: Database
+) -> None:
+    jobs = JobRecords(database)
+    films = [video(uploads).id for _ in range(3)]
+    media.add(films[0], NOW, is_planned=True)
+    jobs.enqueue(films[1], "index", lane=Lane.QUICK, priority=0, now=NOW)
+    assert media.gone(10) == []
+    for number, film in enumerate(films):
+        uploads.move(film, UploadState.DELETED, at(number))
+    assert set(media.gone(10)) == set(films[:2])
+    assert media.gone(10, since=at(1)) == [films[1]]
+    media.forget(films[0])
+    jobs.forget(films[1])
+    assert media.gone(10) == []
+
+
+def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
+    media: MediaRecords, database: Database
+) -> None:
+    jobs = JobRecords(database)
+    asked: list[tuple[str, Any]] = []
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def note(*call: Any) -> None:
+        asked.append((call[2], call[3]))
+
+    try:
+        media.unplanned(10, since=NOW)
+        media.gone(10, since=NOW)
+        jobs.lanes_due(NOW)
+        jobs.claim(Lane.QUICK, "a", NOW, timedelta(seconds=1), {"index"})
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert len(asked) == 4
+    with database.read() as connection:
+        for statement, values in asked:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+            steps = [str(row[3]) for row in plan]
+            assert not [step for step in steps if step.startswith("SCAN") and "INDEX" not in step]
+            assert "USING" in steps[0]
