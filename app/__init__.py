@@ -2,7 +2,7 @@
 
 Each package imports only those listed below it:
 
-    server      the processes: supervisor, gunicorn's settings and worker class, background worker
+    server      the processes: supervisor, gunicorn's settings and worker class, two workers
     factory     puts the web application together
     pages, api, delivery, protocols    Flask blueprints: HTML, JSON, stored bytes, uploads
     monitoring  metrics, Server-Timing, /status, health checks

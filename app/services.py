@@ -6,13 +6,21 @@ Nothing is opened here: gunicorn's workers build their own services after forkin
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from app.domain.lifecycle import UploadState
 from app.ingest.copy import BodyLimits
 from app.media.folder import MediaFolder
 from app.media.library import MediaLibrary
+from app.media.sweep import MediaSweep
+from app.media.waking import Bell, Waker
+from app.media.worker import Listener as JobListener
+from app.media.worker import MediaWorker, Step
 from app.records.engine import Database
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Store
@@ -36,7 +44,7 @@ ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the web application and the background worker run on."""
+    """What the web application and the workers run on."""
 
     settings: Settings
     uploads: UploadService
@@ -48,6 +56,8 @@ class Services:
     inspection: Inspection
     media: MediaLibrary
     records: UploadRecords
+    jobs: JobRecords
+    media_records: MediaRecords
     database: Database
 
     def prepare(self) -> None:
@@ -67,7 +77,8 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     policy = settings.policy
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     database = _database(settings)
-    records = UploadRecords(database, on_upload)
+    waker = Waker(settings.data_dir)
+    records = UploadRecords(database, _and_wake(waker, on_upload))
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
     uploads = UploadService(
@@ -102,8 +113,41 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         inspection=store.inspection,
         media=MediaLibrary(records, store, MediaFolder(settings.media_dir)),
         records=records,
+        jobs=JobRecords(database, waker.wake),
+        media_records=MediaRecords(database),
         database=database,
     )
+
+
+def build_media_worker(services: Services, *, name: str, tell: JobListener) -> MediaWorker:
+    """The worker that makes what players need; `name` is that of its process alone."""
+    folder = MediaFolder(services.settings.media_dir)
+    return MediaWorker(
+        services.jobs,
+        _media_steps(services),
+        sweep=MediaSweep(
+            services.jobs, services.media_records, services.records, folder=folder, clock=_now
+        ),
+        bell=Bell(services.settings.data_dir),
+        name=name,
+        clock=_now,
+        tell=tell,
+    )
+
+
+def _media_steps(_services: Services) -> Mapping[str, Step]:
+    return {}
+
+
+def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
+    """Also wake the media worker when a file was published."""
+
+    def tell(step: str) -> None:
+        on_upload(step)
+        if step == UploadState.COMPLETE:
+            waker.wake()
+
+    return tell
 
 
 def _database(settings: Settings) -> Database:

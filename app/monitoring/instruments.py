@@ -44,6 +44,7 @@ class Instruments:
             reserve_files(Path(os.environ[VARIABLE]))
         self._make_for_requests()
         self._make_for_uploads()
+        self._make_for_jobs()
 
     def _make_for_requests(self) -> None:
         # An instrument with labels is a function from label values to a counter: looking one up
@@ -83,6 +84,23 @@ class Instruments:
         self.uploads = cache(
             self._counter("sluice_uploads", "Uploads by what became of them.", "event").labels
         )
+
+    def _make_for_jobs(self) -> None:
+        self.job_seconds = cache(
+            self._histogram(
+                "sluice_job_seconds", "Time that an attempt of a media job took.", "step"
+            ).labels
+        )
+        self.job_attempts = cache(
+            self._counter(
+                "sluice_job_attempts", "Attempts of media jobs.", "step", "outcome"
+            ).labels
+        )
+
+    def count_job(self, step: str, outcome: str, seconds: float) -> None:
+        """Count an attempt of a media job; the outcome is one of `media.worker.OUTCOMES`."""
+        self.job_seconds(step).observe(seconds)
+        self.job_attempts(step, outcome).inc()
 
     def count_stages(self, seconds: Mapping[Stage, float]) -> None:
         """Count what one request spent."""

@@ -80,3 +80,9 @@ class _Everything:
         free.add_metric(["staging"], free_bytes(services.settings.staging_dir))
         free.add_metric(["library"], free_bytes(services.settings.library_dir))
         yield free
+        jobs = GaugeMetricFamily(
+            "sluice_jobs", "Media jobs that wait, run or have failed.", labels=["lane", "state"]
+        )
+        for (lane, standing), number in services.jobs.counts().items():
+            jobs.add_metric([lane.value, standing.value], number)
+        yield jobs

@@ -1,6 +1,7 @@
-"""The processes: a supervisor, gunicorn with its workers, and the background worker.
+"""The processes: a supervisor, gunicorn with its workers, a background and a media worker.
 
 `python -m app.server.supervisor` runs all of them; start there. `gunicorn_conf.py` and
 `gunicorn_worker.py` are gunicorn's settings and worker class, `background_worker.py` expires,
-recovers and hashes; the other modules are tools of these. May import everything but the factory.
+recovers and hashes, `media_worker.py` makes what players need; the other modules are tools of
+these. May import everything but the factory.
 """

@@ -16,7 +16,7 @@ from app.domain.errors import UploadError
 from app.monitoring.folder import name_process
 from app.monitoring.instruments import Instruments
 from app.server.access_log import configure_logging
-from app.server.child_processes import end_with_supervisor
+from app.server.child_processes import END_SIGNALS, end_with_supervisor
 from app.services import Services, build_services
 from app.settings import SettingsError, from_env
 from app.storage.machine import COUNTED_GAP
@@ -34,8 +34,6 @@ was computed for nothing."""
 
 BACKGROUND_NICENESS = 19
 """Hashing one file takes a core for seconds: uploads go first."""
-
-END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 log = logging.getLogger(__name__)
 

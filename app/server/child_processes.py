@@ -15,6 +15,9 @@ LONGEST_PAUSE_SECONDS = 60.0
 """Pauses before a worker that ended is restarted. They double from the first to the longest; a
 worker that has lived as long as the longest begins with the first again."""
 
+END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+"""A worker blocks these in all of its threads, and waits for one."""
+
 SUPERVISOR_VARIABLE = "SLUICE_SUPERVISOR_PID"
 """Where the supervisor leaves its process id for the processes it starts."""
 
@@ -24,17 +27,19 @@ log = logging.getLogger(__name__)
 
 
 class KeptRunning:
-    """A process that is restarted whenever it ends."""
+    """A process that is restarted whenever it ends; `name` is what the log calls it."""
 
     def __init__(
         self,
         command: Sequence[str],
         *,
+        name: str,
         first_pause_seconds: float = FIRST_PAUSE_SECONDS,
         longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
         settled_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
         self._command = command
+        self._name = name
         self._first_pause_seconds = self._pause_seconds = first_pause_seconds
         self._longest_pause_seconds = longest_pause_seconds
         self._settled_seconds = settled_seconds
@@ -66,7 +71,8 @@ class KeptRunning:
         if time.monotonic() - self._started_at >= self._settled_seconds:
             self._pause_seconds = self._first_pause_seconds
         log.error(
-            "the background worker ended with %s; restarting in %g s",
+            "the %s ended with %s; restarting in %g s",
+            self._name,
             describe_status(status),
             self._pause_seconds,
         )

@@ -1,4 +1,4 @@
-"""Serves until it is stopped: gunicorn and the background worker side by side.
+"""Serves until it is stopped: gunicorn and two workers side by side.
 
 python -m app.server.supervisor
 """
@@ -31,13 +31,16 @@ from app.settings import PREFIX, Settings, SettingsError, from_env
 POLL_SECONDS = 0.2
 
 WEB = [sys.executable, "-m", "gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
-WORKER = [sys.executable, "-m", "app.server.background_worker"]
+WORKERS = {
+    "background worker": [sys.executable, "-m", "app.server.background_worker"],
+    "media worker": [sys.executable, "-m", "app.server.media_worker"],
+}
 
 log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs both processes, until gunicorn ends or a signal arrives."""
+    """Runs all processes, until gunicorn ends or a signal arrives."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -47,18 +50,22 @@ class Supervisor:
         """Serve; gunicorn's exit status, 0 after a signal."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        web, worker = subprocess.Popen(WEB), KeptRunning(WORKER)
+        web = subprocess.Popen(WEB)
+        workers = [KeptRunning(command, name=name) for name, command in WORKERS.items()]
         while not self._is_stopping and web.poll() is None:
-            worker.look_after()
+            for worker in workers:
+                worker.look_after()
             time.sleep(POLL_SECONDS)
         if self._is_stopping:
             say_stopping(self._settings)
         else:
             log.error("the web server ended with %s", describe_status(web.wait()))
         web.terminate()
-        worker.stop()
+        for worker in workers:
+            worker.stop()
         status = web.wait()
-        worker.wait()
+        for worker in workers:
+            worker.wait()
         return 0 if self._is_stopping else status
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:

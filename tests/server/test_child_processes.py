@@ -1,4 +1,4 @@
-"""The background worker is restarted, ever more slowly, and never silently."""
+"""A worker is restarted, ever more slowly, and never silently."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def kept_running(command: list[str], settled_seconds: float) -> KeptRunning:
     """With short pauses. 0 or infinite `settled_seconds` make the speed of a start irrelevant."""
     return KeptRunning(
         command,
+        name="media worker",
         first_pause_seconds=0.25,
         longest_pause_seconds=1.0,
         settled_seconds=settled_seconds,
@@ -35,7 +36,7 @@ def test_a_process_that_keeps_failing_is_logged_and_restarted_ever_more_slowly(
         return len(caplog.messages) >= times
 
     wait_until(lambda: has_failed(4), "it has failed four times")
-    ended = "the background worker ended with status 3; restarting in"
+    ended = "the media worker ended with status 3; restarting in"
     assert caplog.messages[:4] == [f"{ended} {pause} s" for pause in ("0.25", "0.5", "1", "1")]
 
 
@@ -49,7 +50,7 @@ def test_a_process_that_ran_long_is_restarted_soon_and_the_log_names_the_signal(
         return len(caplog.messages) >= times
 
     wait_until(lambda: has_ended(3), "it has ended three times")
-    line = "the background worker ended with SIGKILL; restarting in 0.25 s"
+    line = "the media worker ended with SIGKILL; restarting in 0.25 s"
     assert caplog.messages[:3] == [line] * 3
 
 

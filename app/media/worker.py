@@ -1,0 +1,192 @@
+"""The media worker: claims jobs, runs their steps, keeps their claims. No step is known here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+
+from app.domain.errors import UploadError, UploadGone, UploadNotFound
+from app.domain.jobs import Job, JobCancelled, JobFailed, Lane
+from app.domain.playback import Problem
+from app.media.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
+from app.media.sweep import MediaSweep
+from app.media.waking import Bell
+from app.records.jobs import JobRecords
+
+Step = Callable[[Job, Heartbeat], None]
+"""Does one job. It raises `JobFailed` if that is impossible, and lets `JobCancelled` pass.
+
+It may run again after it has ended, or beside another one whose lease has ended: it makes files in
+a folder of its own and renames them into their place."""
+
+Listener = Callable[[str, str, float], None]
+"""Called with the step, one of `OUTCOMES` and the seconds, when an attempt has ended."""
+
+OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
+
+CRASHED = "The server made a mistake with this file ({}); its log has the details."
+
+log = logging.getLogger(__name__)
+
+
+class MediaWorker:
+    """One thread for each lane, one that looks for work, one that keeps the claims.
+
+    `name` is this process's alone, and names it in the claims. Without a step nothing happens.
+    """
+
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+        self,
+        jobs: JobRecords,
+        steps: Mapping[str, Step],
+        *,
+        sweep: MediaSweep,
+        bell: Bell,
+        name: str,
+        clock: Callable[[], datetime],
+        pace: Pace = SERVER_PACE,
+        tell: Listener = lambda _step, _outcome, _seconds: None,
+    ) -> None:
+        self._jobs = jobs
+        self._steps = steps
+        self._sweep = sweep
+        self._bell = bell
+        self._name = name
+        self._clock = clock
+        self._pace = pace
+        self._tell = tell
+        self._keeper = LeaseKeeper(jobs, clock=clock, pace=pace)
+        self._stop = threading.Event()
+        self._has_work = {lane: threading.Event() for lane in Lane}
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to work; returns at once."""
+        self._bell.open()
+        self._begin("look", self._look_for_work)
+        self._begin("leases", lambda: self._keeper.run(self._stop))
+        for lane in Lane:
+            self._begin(lane, lambda lane=lane: self._work(lane))  # type: ignore[misc]
+
+    def stop(self, seconds: float) -> None:
+        """End within about this time. Jobs that run are put back; their attempts do not count."""
+        deadline = time.monotonic() + seconds
+        self._stop.set()
+        self._keeper.stop_all()
+        self._bell.ring()
+        for has_work in self._has_work.values():
+            has_work.set()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        with suppress(UploadError):  # Their leases end by themselves.
+            self._jobs.release(self._name, self._clock())
+        if not self._threads[0].is_alive():
+            self._bell.close()
+
+    def _begin(self, name: str, work: Callable[[], None]) -> None:
+        # A daemon: a step that does not stop in time ends with the process.
+        thread = threading.Thread(target=self._persist, args=(work,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _persist(self, work: Callable[[], None]) -> None:
+        """Run `work` until it returns; a locked database or a full disk only delays it."""
+        while not self._stop.is_set():
+            try:
+                return work()
+            except Exception as error:
+                is_known = isinstance(error, UploadError)
+                log.error("media worker: %s", error, exc_info=None if is_known else error)
+                self._stop.wait(self._pace.failed_seconds)
+        return None
+
+    # ---- the thread that looks ----
+
+    def _look_for_work(self) -> None:
+        sweep_at = 0.0
+        if self._steps:
+            self._sweep.remove_strays()
+        while not self._stop.is_set():
+            has_more = False
+            if self._steps:
+                has_more = self._sweep.look()
+                if time.monotonic() >= sweep_at:
+                    is_behind = self._sweep.look_everywhere()
+                    sweep_at = 0.0 if is_behind else time.monotonic() + self._pace.sweep_seconds
+                    has_more = has_more or is_behind
+            for lane in self._jobs.lanes_due(self._clock()):
+                self._has_work[lane].set()
+            self._bell.wait(0.0 if has_more else self._pace.look_seconds)
+
+    # ---- the thread of a lane ----
+
+    def _work(self, lane: Lane) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
+        while not self._stop.is_set():
+            self._has_work[lane].clear()  # Before the claim: a job queued after it counts.
+            job = self._jobs.claim(lane, self._name, self._clock(), self._pace.lease, self._steps)
+            if job is None:
+                self._has_work[lane].wait()
+            else:
+                self._attempt(job)
+
+    def _attempt(self, job: Job) -> None:
+        began = time.monotonic()
+        with self._keeper.keeping(job) as beat:
+            outcome = self._run_step(job, beat)
+        seconds = time.monotonic() - began
+        self._tell(job.step, outcome, seconds)
+        log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
+        if outcome == "cancelled":
+            self._sweep.remove_if_gone(job.upload_id)
+
+    def _run_step(self, job: Job, beat: Heartbeat) -> str:
+        """Run the step and record how it ended; one of `OUTCOMES`."""
+        try:
+            self._steps[job.step](job, beat)
+        except JobCancelled:
+            return "postponed" if self._stop.is_set() else "cancelled"
+        except JobFailed as error:
+            return self._failed(job, error.problem, is_final=error.is_final)
+        except (UploadGone, UploadNotFound) as error:
+            return self._failed(job, Problem(error.code, str(error)), is_final=True)
+        except UploadError as error:
+            return self._postponed(job, Problem(error.code, str(error)))
+        except Exception as error:
+            log.exception("%s crashed", job, extra={"upload_id": job.upload_id})
+            return self._failed(
+                job, Problem("internal_error", CRASHED.format(type(error).__name__)), is_final=False
+            )
+        is_held = self._record(lambda: self._jobs.finish(job, self._clock()))
+        return "done" if is_held else "cancelled"
+
+    def _failed(self, job: Job, problem: Problem, *, is_final: bool) -> str:
+        after = None if is_final else job.retry_after(self._pace.first_retry)
+        is_held = self._record(
+            lambda: self._jobs.fail(job, problem, self._clock(), retry_after=after)
+        )
+        if not is_held:
+            return "cancelled"
+        log.warning("%s failed: %s", job, problem.detail, extra={"upload_id": job.upload_id})
+        return "failed" if is_final or job.is_last_attempt else "retried"
+
+    def _postponed(self, job: Job, problem: Problem) -> str:
+        log.warning("%s must wait: %s", job, problem.detail, extra={"upload_id": job.upload_id})
+        pause = self._pace.postponed
+        is_held = self._record(lambda: self._jobs.postpone(job, problem, self._clock(), pause))
+        return "postponed" if is_held else "cancelled"
+
+    def _record(self, write: Callable[[], bool]) -> bool:
+        """Repeat a write until it succeeds: a full disk must not cost the work that was done."""
+        while True:
+            try:
+                return write()
+            except UploadError as error:
+                log.error("the end of a job cannot be recorded: %s", error)
+                if self._stop.wait(self._pace.failed_seconds):
+                    return False

@@ -1,0 +1,101 @@
+"""Killed media workers: every job is done once in effect, none is stuck, nothing is left."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+
+from app.domain.jobs import JobState, Lane
+from app.domain.upload import UploadId
+from tests.hostile.conftest import Scaled
+from tests.media.world import World, wall_clock, work_until_killed
+from tests.waiting import wait_until
+
+STEP_SECONDS = 0.1
+FILMS = 12
+WORKERS = 2
+
+spawning = get_context("spawn")
+
+
+class Workers:
+    """Processes, each replaced as soon as it is killed."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._started = 0
+        self._running = [self._start() for _ in range(WORKERS)]
+
+    def _start(self) -> BaseProcess:
+        self._started += 1
+        arguments = (self._data, f"worker {self._started}", STEP_SECONDS)
+        process = spawning.Process(target=work_until_killed, args=arguments, daemon=True)
+        process.start()
+        return process
+
+    def kill_one(self, rng: Random) -> None:
+        place = rng.randrange(WORKERS)
+        self._running[place].kill()
+        self._running[place].join()
+        self._running[place] = self._start()
+
+    def kill_all(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.join()
+
+
+def test_jobs_survive_whatever_kills_their_workers(tmp_path: Path, scaled: Scaled) -> None:
+    rng = Random(14)
+    world = World(tmp_path / "data")
+    with closing(world):
+        films = [world.publish() for _ in range(FILMS)]
+        workers = Workers(world.data)
+        try:
+            for number in range(scaled(short=15, long=200)):
+                work_for(world, rng.choice(films), number)
+                wait_until(lambda: has_running(world), "a job runs")
+                time.sleep(rng.uniform(0.0, 2 * STEP_SECONDS))
+                workers.kill_one(rng)
+            wait_until(lambda: not world.jobs.unfinished(1), "no job is stuck")
+            retry_those_that_were_hit_three_times(world)
+            wait_until(lambda: not world.jobs.unfinished(1), "no job is left")
+            wait_until(lambda: not world.half_made(), "nothing half-made is left")
+        finally:
+            workers.kill_all()
+        for film in films:
+            check(world, film)
+
+
+def work_for(world: World, film: UploadId, number: int) -> None:
+    """One job in each lane."""
+    for lane in Lane:
+        world.enqueue(film, "pictures", f"{number}-{lane}", lane=lane)
+
+
+def has_running(world: World) -> bool:
+    """Whether a worker has a job."""
+    return any(world.jobs.counts()[lane, JobState.RUNNING] for lane in Lane)
+
+
+def retry_those_that_were_hit_three_times(world: World) -> None:
+    """They look like poison. An operator would do this."""
+    failures = world.jobs.failures(1000)
+    codes = [listed.job.problem and listed.job.problem.code for listed in failures]
+    assert set(codes) <= {"worker_ended"}
+    assert world.jobs.retry(wall_clock(), code="worker_ended") == len(failures)
+
+
+def check(world: World, film: UploadId) -> None:
+    """Each job is done, with its file, and there is no other file."""
+    assert world.media.get(film) is not None
+    jobs = world.jobs.of(film)
+    assert "index" in {job.step for job in jobs}
+    assert {job.state for job in jobs} == {JobState.DONE}
+    expected = {"-".join(filter(None, (job.step, job.argument))): str(job) for job in jobs}
+    made = {path.name: path.read_text().strip() for path in world.folder.path(film).iterdir()}
+    assert made == expected
