@@ -7,9 +7,10 @@
         client.fetch(film.id, "copy.mp4")
 
 `client.py` is the library, `cli/` the command line. Below them: `uploader.py` and
-`chunk_sender.py` (one file up), `many.py` and `bundle_sender.py`
-(many), `downloader.py` (one file down), `transport.py` (requests and their errors), `retry.py` and
-`pace.py` (when, how much, on how many connections), `spans.py` and `play_order.py` (which bytes).
+`chunk_sender.py` (one file up), `many.py` and `bundle_sender.py` (many), `downloader.py` (one file
+down), `renditions.py` (which are made first), `transport.py` (requests and their errors),
+`retry.py` and `pace.py` (when, how much, on how many connections), `spans.py` and `play_order.py`
+(which bytes).
 """
 
 from sluice_client.client import Client, ServerFacts
@@ -21,6 +22,7 @@ from sluice_client.errors import (
     FileProblem,
     Interrupted,
     Refused,
+    RenditionFailed,
     ServerUnreachable,
     SluiceError,
 )
@@ -43,6 +45,7 @@ __all__ = [
     "Phase",
     "Progress",
     "Refused",
+    "RenditionFailed",
     "ServerFacts",
     "ServerUnreachable",
     "SluiceError",

@@ -22,6 +22,7 @@ from sluice_client.many import upload_many
 from sluice_client.options import Options, load_options, server_url, state_folder
 from sluice_client.pace import LARGEST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, Pace
 from sluice_client.progress import ProgressListener
+from sluice_client.renditions import ProgressOfMaking, make_rendition
 from sluice_client.resume_store import ResumeStore, UploadRecord
 from sluice_client.spans import ChunkLadder
 from sluice_client.transport import Transport
@@ -155,6 +156,7 @@ class Client:
         video: str,
         target: str | Path | None = None,
         *,
+        rendition: int | None = None,
         on_progress: ProgressListener | None = None,
     ) -> Fetched:
         """Fetch a file, or the rest of it; returns once its SHA-256 matches the server's.
@@ -162,8 +164,11 @@ class Client:
         `video` is an id or a URL of this server. Without a `target` the file gets the
         server's name for it in the current folder; with a folder, in there. Raises
         `ContentMismatch` if the bytes are wrong even after a second try.
+
+        With a height as `rendition`, fetches that one, which `make_rendition` has to have made;
+        the server knows no checksum of it.
         """
-        remote = self._look(video)
+        remote = self._look(video, rendition)
         path = Path(remote.name) if target is None else Path(target)
         if path.is_dir():
             path = path / remote.name
@@ -172,13 +177,32 @@ class Client:
         return Downloader(self._transport).fetch(remote, path, on_progress)
 
     def copy_to(
-        self, video: str, output: BinaryIO, *, on_progress: ProgressListener | None = None
+        self,
+        video: str,
+        output: BinaryIO,
+        *,
+        rendition: int | None = None,
+        on_progress: ProgressListener | None = None,
     ) -> str:
-        """Write a file in order, as to a pipe; its SHA-256, compared at the end."""
-        return Downloader(self._transport).copy_to(self._look(video), output, on_progress)
+        """Write a file in order, as to a pipe; its SHA-256, compared at the end as by `fetch`."""
+        remote = self._look(video, rendition)
+        return Downloader(self._transport).copy_to(remote, output, on_progress)
 
-    def _look(self, video: str) -> RemoteFile:
-        return Downloader(self._questions).look(self.id_of(video))
+    def _look(self, video: str, rendition: int | None) -> RemoteFile:
+        return Downloader(self._questions).look(self.id_of(video), rendition)
+
+    def make_rendition(
+        self, video: str, height: int, *, on_progress: ProgressOfMaking = lambda _share: None
+    ) -> None:
+        """Have the server make a rendition of that height; returns once it is ready.
+
+        `on_progress` gets how much of it is made, from 0 to 1. Raises `RenditionFailed`.
+        """
+        make_rendition(self._transport, self.id_of(video), height, on_progress)
+
+    def watch_url(self, video: str) -> str:
+        """The address of the page that plays a film; raises `Refused` for an unknown one."""
+        return f"{self.options.server}/watch/{self.video(video)['id']}"
 
     def videos(self, search: str = "", sort: str = "newest") -> Iterator[dict[str, Any]]:
         """Every stored file with the words of `search` in its name, as the server describes it.

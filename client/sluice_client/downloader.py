@@ -60,12 +60,21 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """What the server says about a file before it is fetched."""
+    """What the server says about a file before it is fetched.
+
+    `rendition` is the height of a rendition, None for the original.
+    """
 
     id: str
     length: int
     etag: str
     name: str
+    rendition: int | None = None
+
+    @property
+    def path(self) -> str:
+        """Of its URL."""
+        return _media_path(self.id, self.rendition)
 
 
 class Downloader:
@@ -74,17 +83,17 @@ class Downloader:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def look(self, video_id: str) -> RemoteFile:
+    def look(self, video_id: str, rendition: int | None = None) -> RemoteFile:
         """Size, version and name; raises `Refused` for an unknown id."""
-        answer = self._transport.patiently(
-            lambda: self._transport.request("HEAD", f"/media/{video_id}")
-        )
+        path = _media_path(video_id, rendition)
+        answer = self._transport.patiently(lambda: self._transport.request("HEAD", path))
         headers = answer.headers
         length = headers.get("Content-Length", "")
         if not length.isdecimal():
             raise ConnectionFailed("The server does not say how large the file is.")
-        name = safe_name(name_in(headers.get("Content-Disposition", "")), f"{video_id}.bin")
-        return RemoteFile(video_id, int(length), headers.get("ETag", ""), name)
+        unnamed = f"{video_id}.bin" if rendition is None else f"{video_id} {rendition}p.mp4"
+        name = safe_name(name_in(headers.get("Content-Disposition", "")), unnamed)
+        return RemoteFile(video_id, int(length), headers.get("ETag", ""), name, rendition)
 
     def fetch(
         self, remote: RemoteFile, target: Path, listener: ProgressListener | None = None
@@ -96,7 +105,7 @@ class Downloader:
         try:
             return self._fetch_once(remote, target, listener)
         except ContentMismatch:
-            return self._fetch_once(self.look(remote.id), target, listener)
+            return self._fetch_once(self.look(remote.id, remote.rendition), target, listener)
 
     def copy_to(
         self, remote: RemoteFile, output: BinaryIO, listener: ProgressListener | None = None
@@ -129,7 +138,7 @@ class Downloader:
         self, remote: RemoteFile, target: Path, listener: ProgressListener | None
     ) -> Fetched:
         meter = Meter(remote.name, remote.length, listener)
-        source = f"{self._transport.base_url}/media/{remote.id}"
+        source = f"{self._transport.base_url}{remote.path}"
         part = PartFile(target, source=source, etag=remote.etag, length=remote.length)
         part.open()
         try:
@@ -168,9 +177,8 @@ class Downloader:
         headers = {"Range": f"bytes={step.start}-{step.end - 1}"}
         if remote.etag and not remote.etag.startswith("W/"):
             headers["If-Range"] = remote.etag
-        path = f"/media/{remote.id}"
         try:
-            with self._transport.stream("GET", path, headers=headers) as response:
+            with self._transport.stream("GET", remote.path, headers=headers) as response:
                 _check_range(response, step, remote)
                 yield from self._read(response, step.length)
         except Refused as error:
@@ -191,6 +199,8 @@ class Downloader:
 
     def _compare(self, remote: RemoteFile, sha256: str) -> bool:
         """Whether there was a checksum to compare with; raises `ContentMismatch`."""
+        if remote.rendition is not None:
+            return False
         deadline = time.monotonic() + DIGEST_SECONDS + remote.length / DIGEST_BYTES_PER_SECOND
         seconds = 0.1
         while time.monotonic() < deadline:
@@ -205,6 +215,11 @@ class Downloader:
                 raise Interrupted("Stopped while the server computed its checksum.")
             seconds = min(2.0, seconds * 1.5)
         return False
+
+
+def _media_path(video_id: str, rendition: int | None) -> str:
+    original = f"/media/{video_id}"
+    return original if rendition is None else f"{original}/renditions/{rendition}.mp4"
 
 
 def _check_range(response: requests.Response, step: Span, remote: RemoteFile) -> None:

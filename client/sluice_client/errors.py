@@ -6,6 +6,7 @@
     |   `-- ServerUnreachable     3   given up; a transfer can be resumed
     |-- Interrupted               4   Ctrl-C or `Client.stop`; a transfer can be resumed
     |-- FileProblem               1   a local file cannot be used
+    |-- RenditionFailed           1   the server could not make a rendition of a film
     `-- ContentMismatch           5   the bytes here and on the server differ
         `-- FileChanged           5   the local file changed while it was sent
 
@@ -75,6 +76,10 @@ class Interrupted(SluiceError):
 
 class FileProblem(SluiceError):
     """A local file is missing, unreadable or not a regular file, or the disk is full."""
+
+
+class RenditionFailed(SluiceError):
+    """The server could not make a rendition, or somebody cancelled it."""
 
 
 class ContentMismatch(SluiceError):

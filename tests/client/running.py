@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SLUICE = Path(sys.executable).with_name("sluice")
 """The command that set-up installs beside the interpreter."""
+
+SOON_SECONDS = 30.0
+"""A loaded machine needs some of it to start Python; the retries go on for 15 minutes."""
 
 
 @dataclass
@@ -83,3 +88,14 @@ def finish(process: subprocess.Popen[str]) -> Finished:
     process.stdout.close()
     process.stderr.close()
     return Finished(process.wait(), out, err)
+
+
+def read_until(terminal: int, expected: bytes) -> bytes:
+    """What appears on a terminal, until it has shown something."""
+    shown = b""
+    deadline = time.monotonic() + SOON_SECONDS
+    while expected not in shown:
+        left = deadline - time.monotonic()
+        assert select.select([terminal], [], [], max(0.0, left))[0], shown
+        shown += os.read(terminal, 65536)
+    return shown

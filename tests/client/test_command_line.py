@@ -204,7 +204,9 @@ def test_a_redirect_is_reported_and_not_followed(line: BadLine, slow_command: Co
     assert "redirects to https://videos.example.org/" in ended.err
 
 
-@pytest.mark.parametrize("name", ["upload", "fetch", "ls", "show", "rm", "status", "doctor"])
+@pytest.mark.parametrize(
+    "name", ["upload", "fetch", "ls", "show", "watch", "rm", "status", "doctor"]
+)
 def test_every_command_has_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -15,13 +15,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.conftest import MakeFile
-from tests.client.running import SLUICE, CommandLine, finish
+from tests.client.running import SLUICE, SOON_SECONDS, CommandLine, finish, read_until
 from tests.live_server import free_port
 
 pytestmark = pytest.mark.e2e
-
-SOON_SECONDS = 30.0
-"""A loaded machine needs some of it to start Python; the retries go on for 15 minutes."""
 
 
 @pytest.fixture
@@ -89,16 +86,6 @@ def test_on_a_terminal_the_wait_is_shown_above_the_bars(
     os.close(ours)
     assert b"connection refused" in shown
     assert process.returncode == 4
-
-
-def read_until(descriptor: int, expected: bytes) -> bytes:
-    shown = b""
-    deadline = time.monotonic() + SOON_SECONDS
-    while expected not in shown:
-        left = deadline - time.monotonic()
-        assert select.select([descriptor], [], [], max(0.0, left))[0], shown
-        shown += os.read(descriptor, 65536)
-    return shown
 
 
 @pytest.mark.parametrize("words", [["ls"], ["show", "0a"], ["rm", "0a"], ["fetch", "0a"]])

@@ -42,6 +42,39 @@ def terminal_bars(*, as_json: bool = False) -> Iterator[TerminalBars]:
         yield TerminalBars(bars, as_json=as_json)
 
 
+@contextmanager
+def making_bar(name: str, *, as_json: bool = False) -> Iterator[MakingBar]:
+    """A bar, on standard error, of something that the server makes."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as bars:
+        yield MakingBar(bars, f"{name} is being made", as_json=as_json)
+
+
+class MakingBar:
+    """How much is made."""
+
+    def __init__(self, bars: Bars, text: str, *, as_json: bool = False) -> None:
+        self._bars = bars
+        self._text = text
+        self._task: TaskID | None = None
+        self.waiting = Notices(self._note, as_json=as_json)
+
+    def __call__(self, share: float) -> None:
+        """Draw the bar, which appears with the first call."""
+        if self._task is None:
+            self._task = self._bars.add_task(self._text, total=1.0)
+        self._bars.update(self._task, completed=share)
+
+    def _note(self, text: str) -> None:
+        self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 class TerminalBars:
     """One bar per file, removed when the file is done."""
 

@@ -47,6 +47,45 @@ def progress_display(*, as_json: bool = False) -> Iterator[Display]:
         yield bars
 
 
+class MakingDisplay(Protocol):
+    """Shows how much of something is made, from 0 to 1."""
+
+    def __call__(self, share: float) -> None:
+        """Show it."""
+
+    @property
+    def waiting(self) -> Notices:
+        """Where notices of waiting go."""
+
+
+@contextmanager
+def making_display(name: str, *, as_json: bool = False) -> Iterator[MakingDisplay]:
+    """The display, for this terminal or log, of something that the server makes."""
+    if not sys.stderr.isatty():
+        yield MakingLines(name, as_json=as_json)
+        return
+    from sluice_client.cli.bars import making_bar  # noqa: PLC0415 - as above
+
+    with making_bar(name, as_json=as_json) as bar:
+        yield bar
+
+
+class MakingLines:
+    """How much is made, every few seconds."""
+
+    def __init__(self, name: str, *, as_json: bool = False) -> None:
+        self._name = name
+        self._told_at = -LINE_SECONDS
+        self.waiting = Notices(say, as_json=as_json)
+
+    def __call__(self, share: float) -> None:
+        """Write, if it is time."""
+        now = time.monotonic()
+        if now - self._told_at >= LINE_SECONDS:
+            self._told_at = now
+            say(f"{self._name} is being made: {100 * share:.0f} %")
+
+
 class PlainLines:
     """The progress of each file, every few seconds."""
 

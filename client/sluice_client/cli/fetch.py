@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from sluice_client.cli.connection import connected, transfer_options
-from sluice_client.cli.display import progress_display
+from sluice_client.cli.display import making_display, progress_display
 from sluice_client.cli.output import OK, plain, print_json, say, size_text
 from sluice_client.client import Client
 from sluice_client.downloader import Fetched
@@ -25,11 +25,19 @@ from sluice_client.downloader import Fetched
     help="File or folder to write to.",
 )
 @click.option("--stdout", "to_stdout", is_flag=True, help="Write the bytes, in order, to a pipe.")
+@click.option(
+    "--rendition",
+    metavar="HEIGHT",
+    type=click.IntRange(1),
+    help="Fetch the MP4 of this height, such as 720, which the server makes if need be.",
+)
 @transfer_options
 def fetch(
+    *,
     video: str,
     output: Path | None,
     to_stdout: bool,
+    rendition: int | None,
     as_json: bool,
     config: Path | None,
     **given: str | None,
@@ -44,17 +52,26 @@ def fetch(
       sluice fetch 3f2a9c… -o film.mp4
       sluice fetch https://videos.example.org/media/3f2a9c…
       sluice fetch 3f2a9c… --stdout | ffplay -
+      sluice fetch 3f2a9c… --rendition 720 -o small.mp4
     """  # noqa: D301
     if to_stdout and (output is not None or as_json):
         raise click.UsageError("--stdout cannot be combined with --output or --json.")
     with connected(config=config, address=video, as_json=as_json, **given) as client:
+        if rendition is not None:
+            _make(client, video, rendition, as_json)
         if to_stdout:
-            return _to_stdout(client, video)
+            return _to_stdout(client, video, rendition)
         with progress_display(as_json=as_json) as display:
             client.on_wait = display.waiting
-            fetched = client.fetch(video, output, on_progress=display)
+            fetched = client.fetch(video, output, rendition=rendition, on_progress=display)
     _print(fetched, as_json)
     return OK
+
+
+def _make(client: Client, video: str, height: int, as_json: bool) -> None:
+    with making_display(f"{height}p", as_json=as_json) as display:
+        client.on_wait = display.waiting
+        client.make_rendition(video, height, on_progress=display)
 
 
 def _print(fetched: Fetched, as_json: bool) -> None:
@@ -68,10 +85,10 @@ def _print(fetched: Fetched, as_json: bool) -> None:
         say("The server had no checksum to compare with.")
 
 
-def _to_stdout(client: Client, video: str) -> int:
+def _to_stdout(client: Client, video: str, rendition: int | None) -> int:
     if sys.stdout.isatty():
         raise click.UsageError("--stdout is for pipes; a terminal cannot show a video.")
     with progress_display() as display:
         client.on_wait = display.waiting
-        client.copy_to(video, sys.stdout.buffer, on_progress=display)
+        client.copy_to(video, sys.stdout.buffer, rendition=rendition, on_progress=display)
     return OK

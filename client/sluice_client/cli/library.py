@@ -18,6 +18,7 @@ from sluice_client.cli.output import (
     say,
     size_text,
 )
+from sluice_client.cli.playback import playback_lines
 from sluice_client.client import Client
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
 from sluice_client.spans import Spans
@@ -55,7 +56,7 @@ def list_videos(
 @click.argument("video", metavar="ID|URL")
 @server_options
 def show(video: str, as_json: bool, config: Path | None, server: str | None) -> int:
-    """Show the details of a stored file."""
+    """Show the details of a stored file, and how it can be played."""
     with connected(server, config, address=video, as_json=as_json) as client:
         _print(client.video(video), as_json)
     return OK
@@ -146,6 +147,8 @@ def _print(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    width = max(map(len, document))
-    for name, value in document.items():
+    facts = {name: value for name, value in document.items() if name != "playback"}
+    facts.update(playback_lines(document.get("playback") or {}))
+    width = max(map(len, facts))
+    for name, value in facts.items():
         click.echo(f"{name:<{width}}  {plain('' if value is None else str(value))}")

@@ -14,6 +14,7 @@ from sluice_client.cli.doctor import doctor
 from sluice_client.cli.fetch import fetch
 from sluice_client.cli.library import list_videos, remove, rename, show, status
 from sluice_client.cli.output import INTERRUPTED, PROGRAM, SOME_FAILED, plain, say, this_command
+from sluice_client.cli.playback import watch
 from sluice_client.cli.signals import run_until_signalled
 from sluice_client.cli.upload import upload
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
@@ -65,7 +66,18 @@ def completion(context: click.Context, shell: str) -> int:
     return 0
 
 
-for command in (upload, fetch, list_videos, show, rename, remove, status, doctor, completion):
+for command in (
+    upload,
+    fetch,
+    list_videos,
+    show,
+    watch,
+    rename,
+    remove,
+    status,
+    doctor,
+    completion,
+):
     cli.add_command(command)
 
 
