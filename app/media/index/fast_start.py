@@ -1,0 +1,159 @@
+"""A movie as players want it, `play.mp4`: the index first, then the media, which is not copied."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import add
+
+from app.domain.ranges import ByteRange
+from app.media.index.boxes import (
+    LARGEST_32_BIT,
+    box,
+    boxes_in,
+    children,
+    media_header,
+    rewritten,
+)
+from app.media.index.edits import fitted
+from app.media.index.movie import Movie
+from app.media.index.movie_boxes import (
+    Chunk,
+    chunk_table,
+    movie_box,
+    sample_tables,
+    track_box,
+)
+from app.media.index.samples import Samples
+from app.media.index.tables import chunk_offsets
+from app.media.index.tracks import Track
+from app.media.index.virtual_file import Piece
+
+_LONGEST_HEAD = 1 << 30
+"""Bytes; above all that the limits of `read_movie` allow."""
+
+_DESCRIPTIONS = frozenset((b"tref", b"udta", b"tapt", b"meta"))
+_TO_TABLES = frozenset((b"mdia", b"minf", b"stbl"))
+
+
+def fast_start(movie: Movie) -> Iterator[Piece]:
+    """The movie with its index first: the original itself where that is so already.
+
+    A fragmented movie becomes a plain one. Samples that the file does not have any more and tracks
+    too damaged to be used are left out.
+    """
+    needs_tables = movie.is_truncated or movie.is_fragmented
+    if movie.starts_with_index and not needs_tables:
+        yield ByteRange(0, movie.length)
+        return
+    media = _Media.of(movie)
+    make_index = _new_index if needs_tables else _moved_index
+    index = make_index(movie, media)
+    header = media_header(media.length)
+    start = len(movie.file_type) + len(index) + len(header)
+    yield movie.file_type + make_index(movie, replace(media, start=start)) + header
+    yield from media.extents
+
+
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """Which parts of the file become the media of the new one, and where in it they begin."""
+
+    extents: Sequence[ByteRange]
+    """Ascending."""
+    start: int = 0
+
+    @classmethod
+    def of(cls, movie: Movie) -> _Media:
+        """What samples use of each `mdat` box; the whole file if one is elsewhere."""
+        used = _used(movie.media, [track.samples for track in movie.tracks])
+        return cls(used or (ByteRange(0, movie.length),))
+
+    @property
+    def length(self) -> int:
+        return sum(extent.length for extent in self.extents)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether offsets in the new file need 64 bits."""
+        return self.length > LARGEST_32_BIT - _LONGEST_HEAD
+
+    def moved(self, offsets: Sequence[int]) -> Iterator[int]:
+        """Where bytes of the file are in the new one; somewhere for bytes that are not in it."""
+        starts = [extent.start for extent in self.extents]
+        lengths = (extent.length for extent in self.extents)
+        new_starts = accumulate(lengths, initial=self.start)
+        shifts = [new - old for new, old in zip(new_starts, starts, strict=False)]
+        last = self.extents[-1].end
+        if len(shifts) == 1 and starts[0] <= min(offsets, default=0) and max(offsets) <= last:
+            return map(shifts[0].__add__, offsets)
+        known = (min(max(offset, starts[0]), last) for offset in offsets)
+        return (offset + shifts[bisect_right(starts, offset) - 1] for offset in known)
+
+
+def _used(media: Sequence[ByteRange], columns: Sequence[Samples]) -> list[ByteRange]:
+    """What samples use of each `mdat` box; nothing if one is elsewhere."""
+    starts = [extent.start for extent in media]
+    used: dict[int, ByteRange] = {}
+    for samples in columns:
+        for first, last in _stretches(samples, media):
+            ends = map(add, samples.offsets[first:last], samples.sizes[first:last])
+            span = ByteRange(min(samples.offsets[first:last]), max(ends))
+            number = bisect_right(starts, span.start) - 1
+            if number < 0 or media[number].end < span.end:
+                return []
+            known = used.get(number, span)
+            used[number] = ByteRange(min(known.start, span.start), max(known.end, span.end))
+    return [used[number] for number in sorted(used)]
+
+
+def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[int, int]]:
+    """Samples that are in the same `mdat` box; all of them where there is one."""
+    if len(media) == 1:
+        return iter([(0, len(samples))] if samples else [])
+    return samples.contiguous(0, len(samples))
+
+
+def _moved_index(movie: Movie, media: _Media) -> bytes:
+    """The original `moov` with other offsets and without unusable tracks."""
+    boxes = [each for each in boxes_in(movie.box.payload) if each.kind != b"trak"]
+    tracks = (_moved_track(track, media) for track in movie.tracks)
+    return box(b"moov", *(each.raw for each in boxes), *tracks)
+
+
+def _moved_track(track: Track, media: _Media) -> bytes:
+    offsets = media.moved(chunk_offsets(children(track.tables)))
+    table = chunk_table(offsets, is_wide=media.is_wide)
+    return rewritten(track.box, {b"stco": table, b"co64": table}, inside=_TO_TABLES)
+
+
+def _new_index(movie: Movie, media: _Media) -> bytes:
+    """A `moov` with tables of the samples that were found."""
+    descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
+    tracks = (_new_track(track, media, movie.timescale) for track in movie.tracks)
+    duration = max(_duration(track, movie.timescale) for track in movie.tracks)
+    return movie_box(movie.timescale, duration, *tracks, *descriptions)
+
+
+def _new_track(track: Track, media: _Media, timescale: int) -> bytes:
+    samples = track.samples
+    runs = list(samples.contiguous(0, len(samples)))
+    offsets = media.moved([samples.offsets[first] for first, _ in runs])
+    chunks = [
+        Chunk(offset, last - first) for offset, (first, last) in zip(offsets, runs, strict=True)
+    ]
+    duration = _duration(track, timescale)
+    return track_box(
+        track,
+        sample_tables(track.description, samples, chunks, is_wide=media.is_wide),
+        duration=duration,
+        edits=fitted(track.edits, duration),
+        kept=_DESCRIPTIONS,
+    )
+
+
+def _duration(track: Track, timescale: int) -> int:
+    return math.ceil(track.duration * timescale)

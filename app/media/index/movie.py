@@ -1,0 +1,149 @@
+"""What an MP4 or MOV file contains, from its index alone: `read_movie`. Its media is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from app.domain.ranges import ByteRange
+from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
+from app.media.index.errors import NotIndexable
+from app.media.index.samples import MAX_SAMPLES
+from app.media.index.tracks import Track, read_track
+
+MAX_MOOV_BYTES = 256 << 20
+"""A larger `moov` box is not read; 2 hours need 5 MiB."""
+
+MAX_TRACKS = 32
+"""Further tracks are ignored, and left out of what is made of the file."""
+
+_MAX_FILE_TYPE_BYTES = 4096
+_FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Movie:
+    """An MP4 or MOV file."""
+
+    brand: str
+    """Four characters, such as "isom", or "qt  " for QuickTime; empty in old files."""
+    timescale: int
+    """Ticks a second of the durations in edit lists."""
+    tracks: tuple[Track, ...]
+    is_truncated: bool
+    """Whether the file ends before its last samples, or a track is too damaged to be used."""
+    length: int
+    """Bytes in the file."""
+    file_type: bytes
+    """The `ftyp` box; empty in old files."""
+    box: Box
+    """The `moov` box."""
+    starts_with_index: bool
+    """Whether `moov` comes before the media."""
+    is_fragmented: bool
+    """Whether samples are described in `moof` boxes."""
+    media: tuple[ByteRange, ...]
+    """What is in the `mdat` boxes."""
+
+    @property
+    def duration(self) -> Fraction:
+        """Seconds until the last picture and the last sound have ended."""
+        played = [track for track in self.tracks if track.kind in {"video", "audio"}]
+        return max((track.duration for track in played or self.tracks), default=Fraction())
+
+
+def read_movie(read_at: ReadAt, length: int) -> Movie:
+    """The file of `length` bytes that `read_at` reads from; raises `NotIndexable`."""
+    layout = _Layout.of(file_boxes(read_at, length))
+    moov = _load(read_at, layout.index)
+    timescale = _timescale(moov)
+    tracks, is_damaged = _tracks(moov, length=length, movie_timescale=timescale)
+    file_type = _load(read_at, layout.file_type) if layout.file_type else None
+    return Movie(
+        bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
+        timescale,
+        tracks,
+        is_damaged or any(track.is_truncated for track in tracks),
+        length,
+        bytes(file_type.raw) if file_type else b"",
+        moov,
+        not layout.media or layout.index.start < layout.media[0].start,
+        False,
+        tuple(ByteRange(box.payload_start, box.end) for box in layout.media),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the boxes of a file are."""
+
+    file_type: FileBox | None
+    index: FileBox
+    media: tuple[FileBox, ...]
+
+    @classmethod
+    def of(cls, boxes: Iterable[FileBox]) -> _Layout:
+        found: dict[bytes, list[FileBox]] = {b"ftyp": [], b"moov": [], b"mdat": []}
+        for number, box in enumerate(boxes):
+            if number == 0 and box.kind not in _FIRST_BOXES:
+                break
+            if box.kind in found:
+                found[box.kind].append(box)
+        if not any(found.values()):
+            raise NotIndexable("not_mp4", "The file is not an MP4 or MOV video.")
+        return cls(next(iter(found[b"ftyp"]), None), _index(found[b"moov"]), tuple(found[b"mdat"]))
+
+
+def _index(boxes: Sequence[FileBox]) -> FileBox:
+    """The `moov` box, which must be there as a whole."""
+    if not boxes:
+        raise NotIndexable(
+            "no_moov",
+            "The video has no index (moov box), without which nothing in it can be found: its "
+            "recording or export was interrupted.",
+        )
+    if not boxes[0].is_whole:
+        raise NotIndexable("moov_cut", "The file ends within the index of the video.")
+    if boxes[0].end - boxes[0].start > MAX_MOOV_BYTES:
+        raise NotIndexable("moov_too_large", "The index of the video is too large.")
+    return boxes[0]
+
+
+def _load(read_at: ReadAt, place: FileBox) -> Box:
+    """A box of the top level, in memory."""
+    raw = memoryview(read_at(place.start, place.end - place.start))
+    return Box(place.kind, raw[place.payload_start - place.start :], raw)
+
+
+def _timescale(moov: Box) -> int:
+    """Ticks a second, from the header of the movie (section 8.2.2)."""
+    header = descend(moov.payload, b"mvhd")
+    if header is None:
+        return 1000
+    fields = Fields(header)
+    version, _ = fields.version_and_flags()
+    fields.take(16 if version == 1 else 8)  # when it was made and changed
+    return fields.unsigned(4) or 1000
+
+
+def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Track, ...], bool]:
+    """The tracks that can be used, and whether another is damaged."""
+    tracks: list[Track] = []
+    problem: NotIndexable | None = None
+    left = MAX_SAMPLES
+    boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
+    for trak in islice(boxes, MAX_TRACKS):
+        try:
+            track = read_track(
+                trak, movie_timescale=movie_timescale, length=length, most_samples=left
+            )
+        except NotIndexable as error:
+            problem = problem or error
+        else:
+            left -= len(track.samples)
+            tracks.append(track)
+    if not tracks:
+        raise problem or NotIndexable("no_tracks", "The file contains neither video nor sound.")
+    return tuple(tracks), problem is not None

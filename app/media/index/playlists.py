@@ -1,0 +1,133 @@
+"""HLS playlists (RFC 8216) as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+VERSION = 7
+"""The protocol version that fragmented MP4 with separate sound needs (RFC 8216, section 7)."""
+
+MediaType = Literal["AUDIO", "SUBTITLES"]
+AUDIO_GROUP, SUBTITLES_GROUP = "audio", "subtitles"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A rendition of the pictures, together with sound."""
+
+    uri: str
+    bandwidth: int
+    """Bits a second at most, over any segment."""
+    average_bandwidth: int
+    codecs: Sequence[str]
+    """Of the pictures and of the sound."""
+    width: int = 0
+    height: int = 0
+    frame_rate: Fraction = Fraction()
+    video_range: Literal["SDR", "PQ", "HLG"] = "SDR"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Sound or subtitles that a viewer may choose."""
+
+    media_type: MediaType
+    uri: str
+    name: str
+    language: str
+    is_default: bool
+    channels: int = 0
+
+
+def master_playlist(variants: Iterable[Variant], alternatives: Sequence[Alternative] = ()) -> str:
+    """The playlist that lists all others."""
+    groups = {alternative.media_type for alternative in alternatives}
+    lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}"]
+    lines += [_alternative(each, name) for each, name in _named(alternatives)]
+    for variant in variants:
+        lines += [_variant(variant, groups), variant.uri]
+    return "\n".join((*lines, ""))
+
+
+def media_playlist(durations: Sequence[Fraction], *, available: int | None = None) -> str:
+    """The playlist of a rendition whose segments last so many seconds.
+
+    While a film still arrives, only the first `available` segments are listed, and players come
+    back for more. Segments are `1.m4s`, `2.m4s` and so on, beside `init.mp4`.
+    """
+    is_growing = available is not None
+    lines = [
+        "#EXTM3U",
+        f"#EXT-X-VERSION:{VERSION}",
+        f"#EXT-X-TARGETDURATION:{max(math.ceil(max(durations, default=1)), 1)}",
+        "#EXT-X-MEDIA-SEQUENCE:1",
+        f"#EXT-X-PLAYLIST-TYPE:{'EVENT' if is_growing else 'VOD'}",
+        # Players else begin near the end of what is still growing.
+        *(("#EXT-X-START:TIME-OFFSET=0",) if is_growing else ()),
+        '#EXT-X-MAP:URI="init.mp4"',
+    ]
+    end = Fraction()
+    for number, duration in enumerate(durations[:available], 1):
+        # The difference of rounded times: the sum of all has no error that grows.
+        shown = round(end + duration, 6) - round(end, 6)
+        lines += [f"#EXTINF:{float(shown):.6f},", f"{number}.m4s"]
+        end += duration
+    return "\n".join((*lines, *(() if is_growing else ("#EXT-X-ENDLIST",)), ""))
+
+
+def _variant(variant: Variant, groups: set[MediaType]) -> str:
+    attributes = [
+        f"BANDWIDTH={variant.bandwidth}",
+        f"AVERAGE-BANDWIDTH={variant.average_bandwidth}",
+        f'CODECS="{",".join(dict.fromkeys(variant.codecs))}"',
+    ]
+    if variant.height:
+        attributes.append(f"RESOLUTION={variant.width}x{variant.height}")
+    if variant.frame_rate:
+        attributes.append(f"FRAME-RATE={float(variant.frame_rate):.3f}")
+    if variant.height:
+        attributes.append(f"VIDEO-RANGE={variant.video_range}")
+    if "AUDIO" in groups:
+        attributes.append(f'AUDIO="{AUDIO_GROUP}"')
+    if "SUBTITLES" in groups:
+        attributes.append(f'SUBTITLES="{SUBTITLES_GROUP}"')
+    return "#EXT-X-STREAM-INF:" + ",".join((*attributes, "CLOSED-CAPTIONS=NONE"))
+
+
+def _alternative(alternative: Alternative, name: str) -> str:
+    group = AUDIO_GROUP if alternative.media_type == "AUDIO" else SUBTITLES_GROUP
+    attributes = [
+        f"TYPE={alternative.media_type}",
+        f'GROUP-ID="{group}"',
+        f'NAME="{name}"',
+        f"DEFAULT={'YES' if alternative.is_default else 'NO'}",
+        "AUTOSELECT=YES",
+    ]
+    if alternative.language and alternative.language != "und":
+        attributes.append(f'LANGUAGE="{_quotable(alternative.language)}"')
+    if alternative.channels:
+        attributes.append(f'CHANNELS="{alternative.channels}"')
+    return "#EXT-X-MEDIA:" + ",".join((*attributes, f'URI="{alternative.uri}"'))
+
+
+def _named(alternatives: Sequence[Alternative]) -> list[tuple[Alternative, str]]:
+    """Each with a name that no other of its group has (RFC 8216, section 4.3.4.1.1)."""
+    taken: set[tuple[str, str]] = set()
+    named = []
+    for each in alternatives:
+        base = _quotable(each.name or each.language) or each.media_type.capitalize()
+        name, number = base, 2
+        while (each.media_type, name) in taken:
+            name, number = f"{base} {number}", number + 1
+        taken.add((each.media_type, name))
+        named.append((each, name))
+    return named
+
+
+def _quotable(text: str) -> str:
+    """Text as a quoted string may contain it (RFC 8216, section 4.2)."""
+    return "".join("'" if character == '"' else character for character in text if character >= " ")

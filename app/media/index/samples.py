@@ -1,0 +1,89 @@
+"""The samples of a track in columns.
+
+A sample is what a decoder takes at once: a frame of video, a packet of audio, a subtitle.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress, pairwise, repeat
+from operator import add, gt, ne, sub
+
+from app.domain.ranges import ByteRange
+
+MAX_SAMPLES = 10_000_000
+"""Of all tracks together: 40 hours at 24 bytes of memory each. A film with more is not indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of a track in decode order, one column per property, all of the same length.
+
+    Times are in ticks of the track's timescale, before its edits.
+    """
+
+    offsets: array[int]
+    """Type Q: where each begins in the file."""
+    sizes: array[int]
+    """Type I: bytes."""
+    decode_times: array[int]
+    """Type q, never descending."""
+    composition_offsets: array[int]
+    """Type i: what to add to the decode time for the time at which the sample is shown."""
+    key_frames: Sequence[int]
+    """Ascending numbers of the samples at which decoding can begin."""
+    end: int
+    """Decode time at which the last one ends."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def composition_times(self, first: int, last: int) -> Iterator[int]:
+        """When the samples from `first` up to, not including, `last` are shown."""
+        return map(add, self.decode_times[first:last], self.composition_offsets[first:last])
+
+    def durations(self, first: int, last: int) -> Iterator[int]:
+        """Ticks from each decode time to the next."""
+        after = self.decode_times[first + 1 : last + 1]
+        if last >= len(self):
+            after.append(self.end)
+        return map(sub, after, self.decode_times[first:last])
+
+    def contiguous(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The samples from `first` up to `last`, as runs of those that follow each other."""
+        if first >= last:
+            return iter(())
+        ends = map(add, self.offsets[first : last - 1], self.sizes[first : last - 1])
+        are_apart = map(ne, self.offsets[first + 1 : last], ends)
+        return pairwise(chain((first,), compress(range(first + 1, last), are_apart), (last,)))
+
+    def extents(self, first: int, last: int) -> Iterator[ByteRange]:
+        """The bytes of the samples from `first` up to `last`, in their order."""
+        for begin, end in self.contiguous(first, last):
+            yield ByteRange(self.offsets[begin], self.offsets[end - 1] + self.sizes[end - 1])
+
+    def up_to(self, count: int) -> Samples:
+        """The first `count` samples."""
+        if count >= len(self):
+            return self
+        return Samples(
+            self.offsets[:count],
+            self.sizes[:count],
+            self.decode_times[:count],
+            self.composition_offsets[:count],
+            self.key_frames[: bisect_left(self.key_frames, count)],
+            self.decode_times[count],
+        )
+
+    def count_within(self, length: int) -> int:
+        """How many samples come before the first that reaches beyond a file of `length` bytes."""
+        are_beyond = map(gt, map(add, self.offsets, self.sizes), repeat(length))
+        return next(compress(range(len(self)), are_beyond), len(self))
+
+
+def no_samples() -> Samples:
+    """The samples of a track that has none."""
+    return Samples(array("Q"), array("I"), array("q"), array("i"), range(0), 0)

@@ -1,0 +1,191 @@
+"""A track as fragmented MP4 for HLS: an initialization segment, and segments that name the media.
+
+Segments are cut at key frames. What is decoded after a key frame is in its segment: the leading
+pictures of an open group, shown before it, too. Decode times begin at 0, which players take for the
+time of the first segment, and composition offsets are never negative: ffmpeg would show the others
+too late. Where pictures are reordered, and where sound begins before time 0 as that of every AAC
+encoder does, an edit list says which time is 0.
+
+ISO/IEC 14496-12, section 8.8; ISO/IEC 23000-19 (CMAF), section 7.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+from app.media.index.boxes import LARGEST_32_BIT, box, damaged, full_box
+from app.media.index.edits import Edit
+from app.media.index.errors import NotIndexable
+from app.media.index.fragment_boxes import Fragment
+from app.media.index.movie_boxes import movie_box, no_sample_tables, track_box
+from app.media.index.samples import Samples
+from app.media.index.tracks import Track
+from app.media.index.virtual_file import Piece
+
+TARGET_SECONDS = 4
+"""A segment ends at the first key frame after this long."""
+
+MOST_SEGMENTS = 20_000
+"""Films that would have more, of 22 hours, have longer ones."""
+
+PREROLL_SECONDS = Fraction(1, 10)
+"""Sound before time 0 that is kept for its decoder; Opus needs most, 80 ms (RFC 7845, 4.6)."""
+
+_FILE_TYPE = box(b"ftyp", b"iso6", bytes(4), b"iso6cmfcmp41")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment; times are in seconds of the film."""
+
+    start: Fraction
+    duration: Fraction
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentedTrack:
+    """A track cut into segments. All times are in its ticks."""
+
+    track: Track
+    cuts: Sequence[int]
+    """The first sample of each segment, and the end of the last."""
+    starts: Sequence[int]
+    """When each segment begins to be shown, and when the last one ends; the film's time."""
+    lead: int
+    """What to add to decode times; they then begin at 0, or when the track does."""
+    media_time: int
+    """What is at time 0, by decode times so moved."""
+    stretch: int
+    """How much longer the first picture is shown, so that there is one at time 0."""
+
+    @property
+    def initialization(self) -> bytes:
+        """The file that a player loads before the segments."""
+        track = self.track
+        edits = (Edit(0, self.media_time),) if self.media_time else ()
+        tables = no_sample_tables(track.description)
+        trak = track_box(track, tables, duration=0, edits=edits, kept=frozenset())
+        defaults = (track.id, 1, 0, 0, 0)
+        trex = full_box(b"trex", 0, 0, *(number.to_bytes(4, "big") for number in defaults))
+        return _FILE_TYPE + movie_box(track.timescale, 0, trak, box(b"mvex", trex))
+
+    def segments(self) -> Iterator[Segment]:
+        """The segments, in order."""
+        timescale = self.track.timescale
+        for number, (start, end) in enumerate(pairwise(self.starts)):
+            head = self._fragment(number).head(self.track.id, number + 1)
+            extents = self.track.samples.extents(self.cuts[number], self.cuts[number + 1])
+            yield Segment(
+                Fraction(start, timescale), Fraction(end - start, timescale), (head, *extents)
+            )
+
+    def _fragment(self, number: int) -> Fragment:
+        samples, first, last = self.track.samples, self.cuts[number], self.cuts[number + 1]
+        durations = array("I", samples.durations(first, last))
+        shift = self.track.timeline.shift - self.lead + self.media_time
+        offsets = array("I", map(shift.__add__, samples.composition_offsets[first:last]))
+        decode_time = samples.decode_times[first] + self.lead
+        if number == 0 and self.stretch:
+            decode_time -= self.stretch
+            durations[0] = min(durations[0] + self.stretch, LARGEST_32_BIT)
+        keys = samples.key_frames
+        within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
+        return Fragment(
+            decode_time,
+            durations,
+            samples.sizes[first:last],
+            offsets,
+            [key - first for key in within],
+        )
+
+
+def segmented_video(track: Track) -> SegmentedTrack:
+    """A video track cut at key frames; raises `NotIndexable` if HLS cannot express it."""
+    samples = _usable(track)
+    first = samples.key_frames[0] if samples.key_frames else 0
+    cuts = _cuts_at_key_frames(samples, first, len(samples), _target(track))
+    shown = [
+        min(samples.composition_times(*span)) + track.timeline.shift for span in pairwise(cuts)
+    ]
+    begin = max(shown[0], 0)
+    first_shown = next(samples.composition_times(first, first + 1)) + track.timeline.shift
+    stretch = begin if first_shown == begin else 0
+    shown[0] = begin - stretch
+    lead = begin - samples.decode_times[first]
+    media_time = _media_time(track, lead)
+    return SegmentedTrack(track, cuts, _ascending((*shown, track.end)), lead, media_time, stretch)
+
+
+def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTrack:
+    """Another track cut near `times`, those at which the segments of the video begin.
+
+    Where they end, or without any, segments have their usual length.
+    """
+    samples, shift = _usable(track), track.timeline.shift
+    times_of = samples.decode_times
+    first = max(bisect_right(times_of, -shift - int(PREROLL_SECONDS * track.timescale)) - 1, 0)
+    end = track.timeline.end
+    last = len(samples) if end is None else max(bisect_left(times_of, end - shift), first + 1)
+    cuts = [first]
+    for time in _grid(times, until=track.duration, step=Fraction(_target(track), track.timescale)):
+        cut = bisect_left(times_of, time * track.timescale - shift)
+        if cuts[-1] < cut < last:
+            cuts.append(cut)
+    shown = [max(times_of[cut] + shift, 0) for cut in cuts]
+    lead = max(shift, -times_of[first])
+    starts = _ascending((*shown, track.end))
+    return SegmentedTrack(track, [*cuts, last], starts, lead, _media_time(track, lead), 0)
+
+
+def _usable(track: Track) -> Samples:
+    if not len(track.samples):
+        raise NotIndexable("no_samples", "A track of the video is empty.")
+    if not track.timeline.is_simple:
+        raise NotIndexable("several_edits", "The video is cut from parts by its edit list.")
+    return track.samples
+
+
+def _target(track: Track) -> int:
+    """How long a segment is at least, in ticks."""
+    samples = track.samples
+    return max(
+        TARGET_SECONDS * track.timescale, (samples.end - samples.decode_times[0]) // MOST_SEGMENTS
+    )
+
+
+def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) -> list[int]:
+    cuts, due = [first], samples.decode_times[first] + target
+    for key in samples.key_frames:
+        if samples.decode_times[key] >= due and key < last:
+            cuts.append(key)
+            due = samples.decode_times[key] + target
+    return [*cuts, last]
+
+
+def _grid(times: Iterable[Fraction], *, until: Fraction, step: Fraction) -> Iterator[Fraction]:
+    """The times, and after the last of them every `step`."""
+    latest = Fraction()
+    for latest in times:
+        yield latest
+    while (latest := latest + step) < until:
+        yield latest
+
+
+def _ascending(times: Iterable[int]) -> array[int]:
+    """The times, none before an earlier one as in damaged files."""
+    return array("q", accumulate(times, max))
+
+
+def _media_time(track: Track, lead: int) -> int:
+    """The smallest one with which no composition offset is negative."""
+    offsets, shift = track.samples.composition_offsets, track.timeline.shift - lead
+    media_time = max(-shift - min(offsets), 0)
+    if max(offsets) + shift + media_time > LARGEST_32_BIT:
+        raise damaged("pictures are decoded too long before they are shown")
+    return media_time

@@ -1,0 +1,41 @@
+"""Makes real files of what the index only describes, so that ffmpeg can read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from app.domain.ranges import ByteRange
+from app.media.index.movie import Movie, read_movie
+from app.media.index.segments import SegmentedTrack
+from app.media.index.virtual_file import Piece
+
+
+def indexed(path: Path) -> Movie:
+    """The movie in a file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return read_movie(
+            lambda offset, count: os.pread(descriptor, count, offset), path.stat().st_size
+        )
+    finally:
+        os.close(descriptor)
+
+
+def write(pieces: Iterable[Piece], source: Path, target: Path) -> Path:
+    """A file of the pieces; the ranges among them are of `source`."""
+    with source.open("rb") as original, target.open("wb") as file:
+        for piece in pieces:
+            if isinstance(piece, ByteRange):
+                original.seek(piece.start)
+                file.write(original.read(piece.length))
+            else:
+                file.write(piece)
+    return target
+
+
+def write_segments(segmented: SegmentedTrack, source: Path, target: Path) -> Path:
+    """The initialization segment and all others, as one file."""
+    pieces = (piece for segment in segmented.segments() for piece in segment.pieces)
+    return write([segmented.initialization, *pieces], source, target)

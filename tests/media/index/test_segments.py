@@ -1,0 +1,63 @@
+"""HLS made of the original: every sample once, at its time, in segments cut at key frames."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from app.media.index.segments import segmented_sound, segmented_video
+from tests.media.films import FilmStore
+from tests.media.frames import packets
+from tests.media.index.making import indexed, write_segments
+
+FILMS = [
+    "moov-last.mp4",
+    "quicktime.mov",
+    "long-gop.mp4",
+    "open-gop.mp4",
+    "hevc-open-gop.mp4",
+    "variable-rate.mp4",
+    "ntsc.mp4",
+    "signed-offsets.mp4",
+    "late-sound.mp4",
+    "av1.mp4",
+    "surround-eac3.mp4",
+]
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_every_packet_is_shown_once_and_at_its_time(
+    film: FilmStore, tmp_path: Path, name: str
+) -> None:
+    movie = indexed(film(name))
+    video = segmented_video(movie.tracks[0])
+    starts = [segment.start for segment in video.segments()]
+    sound = segmented_sound(movie.tracks[1], starts[1:])
+    for stream, segmented in enumerate((video, sound)):
+        shown = packets(write_segments(segmented, film(name), tmp_path / "hls.mp4"), "0")
+        original = packets(film(name), str(stream))
+        assert [packet.digest for packet in shown] == [packet.digest for packet in original]
+        assert [packet.presented for packet in shown] == pytest.approx(
+            [packet.presented for packet in original], abs=0.000002
+        )
+
+
+def test_segments_begin_at_key_frames_and_join_without_a_gap(film: FilmStore) -> None:
+    track = indexed(film("long-gop.mp4")).tracks[0]
+    segments = list(segmented_video(track).segments())
+    assert [(each.start, each.duration) for each in segments] == [
+        (Fraction(0), Fraction(30)),
+        (Fraction(30), Fraction(10)),
+    ]
+
+
+def test_sound_is_cut_where_pictures_are_and_then_in_its_own_steps(film: FilmStore) -> None:
+    track = indexed(film("long-gop.mp4")).tracks[1]
+    segments = list(segmented_sound(track, [Fraction(30)]).segments())
+    assert [float(each.start) for each in segments] == pytest.approx([0, 30, 34, 38], abs=0.022)
+    for before, after in pairwise(segments):
+        assert before.start + before.duration == after.start
+    assert segments[-1].start + segments[-1].duration == track.duration
