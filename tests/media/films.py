@@ -5,7 +5,7 @@ the left, and each audio track beeps for 40 ms in the middle of every second. So
 which it is, whether ffmpeg decoded it or a browser shows it, and picture and sound can be compared
 to the millisecond.
 
-`RECIPES` lists the films by file name. All of them together take about 10 CPU seconds.
+`RECIPES` lists the films by file name. All of them together take about 15 CPU seconds.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ BITS = 10
 BEEP_SECONDS = 0.04
 
 H264 = "-c:v libx264 -preset ultrafast -bf 2 -g 25 -pix_fmt yuv420p"
-HEVC = "-c:v libx265 -preset ultrafast -tag:v hvc1 -x265-params log-level=none:keyint=25:bframes=2"
-OPEN_HEVC = HEVC + ":open-gop=1:min-keyint=25:scenecut=0"
+HEVC = "-c:v libx265 -preset ultrafast -tag:v hvc1 -x265-params log-level=none:bframes=2"
+CLOSED_HEVC = HEVC + ":keyint=25:open-gop=0"
+OPEN_HEVC = HEVC + ":keyint=24:open-gop=1"  # a multiple of 3: key frames have leading pictures
 HDR10 = (
-    HEVC + ":hdr10=1:repeat-headers=1:max-cll=1000,400:master-display="
+    CLOSED_HEVC + ":hdr10=1:repeat-headers=1:max-cll=1000,400:master-display="
     "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
     " -pix_fmt yuv420p10le -color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc"
 )
@@ -46,12 +47,15 @@ SURROUND = "5.1"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Options of ffmpeg for one film; `sounds` has the language of each audio track."""
+    """Options of ffmpeg for one film; `sounds` has the language of each audio track.
+
+    Six seconds make two segments of HLS.
+    """
 
     video: str | None = H264
     audio: str = AAC
     sounds: tuple[str, ...] = ("eng",)
-    seconds: int = 4
+    seconds: int = 6
     rate: str = "25"
     picture: str = ""
     channels: str = "mono"
@@ -73,25 +77,27 @@ TOP_FIELD_FIRST = "-flags +ildct+ilme -top 1 -x264-params tff=1"
 
 RECIPES: dict[str, Recipe] = {
     # H.264 in MP4 and MOV
-    "h264.mp4": Recipe(output=FAST),
+    "h264.mp4": Recipe(seconds=12, output=FAST),
     "moov-last.mp4": Recipe(),
     "fragmented.mp4": Recipe(output=FRAGMENTED),
     "quicktime.mov": Recipe(),
     "intra.mp4": Recipe(video="-c:v libx264 -preset ultrafast -g 1 -pix_fmt yuv420p", output=FAST),
     "open-gop.mp4": Recipe(
-        video="-c:v libx264 -preset veryfast -bf 3 -g 25 -x264-params open-gop=1 -pix_fmt yuv420p"
+        video="-c:v libx264 -preset veryfast -bf 3 -g 25 -x264-params open-gop=1 -pix_fmt yuv420p",
+        seconds=12,
     ),
     "long-gop.mp4": Recipe(video=H264 + " -g 300", rate="10", seconds=40),
-    "variable-rate.mp4": Recipe(picture="select='mod(n,7)*mod(n,5)'", output="-fps_mode vfr"),
+    "variable-rate.mp4": Recipe(
+        seconds=12, picture="select='mod(n,7)*mod(n,5)'", output="-fps_mode vfr"
+    ),
     "ntsc.mp4": Recipe(rate="30000/1001"),
     "signed-offsets.mp4": Recipe(output="-movflags negative_cts_offsets"),
-    "rotated.mp4": Recipe(output="-metadata:s:v rotate=90"),
     "anamorphic.mp4": Recipe(picture="setsar=2"),
     "interlaced.mp4": Recipe(video=f"{H264} {TOP_FIELD_FIRST}", picture="setfield=tff"),
     # other codecs in MP4 and MOV
-    "hevc.mp4": Recipe(video=HEVC),
-    "hevc-open-gop.mp4": Recipe(video=OPEN_HEVC),
-    "hdr10.mp4": Recipe(video=HDR10, seconds=2),
+    "hevc.mp4": Recipe(video=CLOSED_HEVC),
+    "hevc-open-gop.mp4": Recipe(video=OPEN_HEVC, seconds=12),
+    "hdr10.mp4": Recipe(video=HDR10),
     "av1.mp4": Recipe(video=AV1, audio=OPUS),
     "vp9.mp4": Recipe(video=VP9, audio=OPUS),
     "mpeg2.mp4": Recipe(video="-c:v mpeg2video", audio="-c:a mp2"),
@@ -126,6 +132,7 @@ Change = Callable[[Path, Path], None]
 
 REWRITTEN: dict[str, tuple[str, Change]] = {
     "huge.mp4": ("moov-last.mp4", rewritten.beyond_4_gib),
+    "rotated.mp4": ("h264.mp4", rewritten.a_quarter_turn_clockwise),
     "several-edits.mp4": ("silent.mp4", rewritten.with_several_edits),
     "compact-sizes.mp4": ("moov-last.mp4", rewritten.with_compact_sizes),
     "truncated.mp4": ("h264.mp4", rewritten.cut_at_60_percent),

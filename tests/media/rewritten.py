@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 GIB = 1 << 30
+FIXED_ONE = 1 << 16
+"""1 as a fixed-point number with 16 bits for each side of the point."""
+
 CONTAINERS = {b"moov", b"trak", b"edts", b"mdia", b"minf", b"stbl"}
 
 Edit = Callable[[bytes, bytes], tuple[bytes, bytes]]
@@ -41,6 +44,16 @@ def edited(data: bytes, edit: Edit) -> bytes:
     return b"".join(out)
 
 
+def change_moov(source: Path, target: Path, edit: Edit) -> None:
+    """A copy with its `moov` edited, which must keep its length or be the last box."""
+    data = source.read_bytes()
+    at_moov = data.index(b"moov") - 4
+    end = at_moov + struct.unpack_from(">I", data, at_moov)[0]
+    moov = edited(data[at_moov:end], edit)
+    assert at_moov + len(moov) == end or end == len(data)
+    target.write_bytes(data[:at_moov] + moov + data[end:])
+
+
 def beyond_4_gib(source: Path, target: Path) -> None:
     """The same film with 4 GiB of nothing in front of its samples, as a sparse file (8.7.5)."""
     data = source.read_bytes()
@@ -63,26 +76,35 @@ def beyond_4_gib(source: Path, target: Path) -> None:
         file.write(edited(data[at_mdat + length :], move))
 
 
+def a_quarter_turn_clockwise(source: Path, target: Path) -> None:
+    """As a phone that is held upright records it: the matrix of the track turns it (8.3.2)."""
+
+    def turn(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+        if kind != b"tkhd" or not any(content[-8:]):  # sound has no width
+            return kind, content
+        height = struct.unpack(">I", content[-4:])[0]
+        matrix = struct.pack(">9i", 0, FIXED_ONE, 0, -FIXED_ONE, 0, 0, height, 0, 1 << 30)
+        return kind, content[:40] + matrix + content[76:]
+
+    change_moov(source, target, turn)
+
+
 def with_several_edits(source: Path, target: Path) -> None:
-    """The first second, then the third and fourth: two entries in the edit list (8.6.6)."""
-    data = source.read_bytes()
-    at_moov = data.index(b"moov") - 4
+    """The film without its second second: two entries in the edit list (8.6.6)."""
 
     def edit(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
         if kind != b"elst":
             return kind, content
         media_time, rate = struct.unpack_from(">iI", content, 12)  # the source begins with one edit
-        entries = [(1000, media_time, rate), (2000, media_time + 2 * 12_800, rate)]
+        entries = [(1000, media_time, rate), (4000, media_time + 2 * 12_800, rate)]
         packed = b"".join(struct.pack(">IiI", *entry) for entry in entries)
         return kind, content[:4] + struct.pack(">I", len(entries)) + packed
 
-    target.write_bytes(data[:at_moov] + edited(data[at_moov:], edit))
+    change_moov(source, target, edit)
 
 
 def with_compact_sizes(source: Path, target: Path) -> None:
     """Sample sizes in 16 bits each (8.7.3.3)."""
-    data = source.read_bytes()
-    at_moov = data.index(b"moov") - 4
 
     def compact(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
         if kind != b"stsz":
@@ -91,7 +113,7 @@ def with_compact_sizes(source: Path, target: Path) -> None:
         sizes = struct.unpack_from(f">{count}I", content, 12)
         return b"stz2", struct.pack(f">III{count}H", 0, 16, count, *sizes)
 
-    target.write_bytes(data[:at_moov] + edited(data[at_moov:], compact))
+    change_moov(source, target, compact)
 
 
 def cut_at_60_percent(source: Path, target: Path) -> None:
