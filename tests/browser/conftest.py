@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Playwright, expect, sync_playwright
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, make_films
 from tests.browser.library_tools import NAMES, put
-from tests.browser.tools import BROWSER_FLAGS, find_browser
+from tests.browser.tools import BROWSER_FLAGS, find_browser, find_firefox, need_driver
 from tests.browser.upload_page import MIB, UploadPage
 from tests.live_server import Server, running_server
 
@@ -21,14 +21,28 @@ expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """The browser process; it ends with this folder, as its event loop disturbs other tests."""
-    executable = find_browser()
+def driver() -> Iterator[Playwright]:
+    """What drives browsers; it ends with this folder, as its event loop disturbs other tests."""
+    need_driver()
     with sync_playwright() as playwright:
-        flags = list(BROWSER_FLAGS)
-        launched = playwright.chromium.launch(executable_path=executable, args=flags)
-        yield launched
-        launched.close()
+        yield playwright
+
+
+@pytest.fixture(scope="package")
+def browser(driver: Playwright) -> Iterator[Browser]:
+    """Chromium."""
+    flags = list(BROWSER_FLAGS)
+    launched = driver.chromium.launch(executable_path=find_browser(), args=flags)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture(scope="package")
+def firefox(driver: Playwright) -> Iterator[Browser]:
+    """Firefox as distributions have it, driven by WebDriver BiDi."""
+    launched = driver.firefox.launch(executable_path=find_firefox(), channel="moz-firefox")
+    yield launched
+    launched.close()
 
 
 @pytest.fixture(scope="package")

@@ -12,6 +12,7 @@ import pytest
 from playwright._impl._driver import compute_driver_executable
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FIREFOXES = ("firefox-esr", "firefox")
 BROWSER_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -28,10 +29,15 @@ def find_program(name: str) -> str:
     return shutil.which(name) or do_without(name)
 
 
-def find_browser() -> str:
-    """The path of the first browser that runs, and can be driven."""
+def need_driver() -> None:
+    """Check that what drives browsers runs."""
     if not runs(compute_driver_executable()[0], "-e", "0"):
         do_without("libatomic1")
+
+
+def find_browser() -> str:
+    """The path of the first Chromium that runs, and can be driven."""
+    need_driver()
     for name in BROWSERS:
         path = shutil.which(name)
         if path is not None and runs(path, "--version"):  # Ubuntu's is a script that needs a snap
@@ -39,6 +45,17 @@ def find_browser() -> str:
     if platform.freedesktop_os_release()["ID"] == "ubuntu":
         pytest.skip("Ubuntu's chromium is a snap, which cannot be driven; install Google Chrome")
     return do_without("chromium")
+
+
+def find_firefox() -> str:
+    """The path of the first Firefox that runs, and can be driven."""
+    for name in FIREFOXES:
+        path = shutil.which(name)
+        if path is not None and runs(path, "--version"):
+            return path
+    if platform.freedesktop_os_release()["ID"] == "ubuntu":
+        pytest.skip("Ubuntu's firefox is a snap, which cannot be driven; install Mozilla's .deb")
+    return do_without("firefox-esr")
 
 
 def runs(program: str, *arguments: str) -> bool:

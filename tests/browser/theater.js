@@ -1,0 +1,104 @@
+// Plays films of tests/media/films.py in a bare <video> and reports what is shown.
+// Each frame carries its number as ten squares along its upper edge, lowest bit on the left.
+
+const WIDTH = 160;
+const HEIGHT = 96;
+const SQUARE = 16;
+const BITS = 10;
+const PATIENCE_MS = 20_000;
+
+const canvas = document.createElement("canvas");
+canvas.width = WIDTH;
+canvas.height = HEIGHT;
+const context = canvas.getContext("2d", { willReadFrequently: true });
+
+let video;
+let events;
+
+function numberShown(quarterTurns) {
+    context.setTransform(1, 0, 0, 1, WIDTH / 2, HEIGHT / 2);
+    context.rotate((-quarterTurns * Math.PI) / 2);
+    const [width, height] = quarterTurns % 2 ? [HEIGHT, WIDTH] : [WIDTH, HEIGHT];
+    context.drawImage(video, -width / 2, -height / 2, width, height);
+    const { data } = context.getImageData(0, SQUARE / 2, WIDTH, 1);
+    let number = 0;
+    for (let bit = 0; bit < BITS; bit += 1) {
+        if (data[4 * (bit * SQUARE + SQUARE / 2)] > 127) number += 1 << bit;
+    }
+    return number;
+}
+
+function once(target, name) {
+    return new Promise((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`no ${name}: ${describe()}`)), PATIENCE_MS);
+        target.addEventListener(name, () => (clearTimeout(timer), resolve()), { once: true });
+        video.addEventListener("error", () => reject(new Error(describe())), { once: true });
+    });
+}
+
+function describe() {
+    const { error, readyState, currentTime, duration } = video;
+    const state = { error: error?.message, readyState, currentTime, duration, ranges: ranges() };
+    return JSON.stringify({ ...state, events });
+}
+
+function ranges() {
+    const { buffered } = video;
+    return Array.from({ length: buffered.length }, (_, n) => [buffered.start(n), buffered.end(n)]);
+}
+
+async function load(source, hlsModule) {
+    video = document.createElement("video");
+    video.muted = true;
+    video.preload = "auto";
+    events = [];
+    for (const name of ["waiting", "stalled", "error"]) {
+        video.addEventListener(name, () => events.push([name, video.currentTime]));
+    }
+    document.body.replaceChildren(video);
+    const playable = once(video, "canplaythrough");
+    if (hlsModule) await attachHls(source, hlsModule);
+    else video.src = source;
+    await playable;
+    return { duration: video.duration, width: video.videoWidth, height: video.videoHeight };
+}
+
+async function attachHls(source, hlsModule) {
+    const { default: Hls } = await import(hlsModule);
+    const hls = new Hls({ enableWorker: false });
+    hls.on(Hls.Events.ERROR, (_, { type, details, fatal }) => {
+        events.push([`hls ${type} ${details}`, video.currentTime]);
+        if (fatal) video.dispatchEvent(new Event("error"));
+    });
+    hls.loadSource(source);
+    hls.attachMedia(video);
+}
+
+async function playToEnd({ rate, quarterTurns }) {
+    const shown = [];
+    const note = (_, { mediaTime }) => {
+        shown.push([mediaTime, numberShown(quarterTurns)]);
+        video.requestVideoFrameCallback(note);
+    };
+    video.requestVideoFrameCallback(note);
+    events = [];
+    video.playbackRate = rate;
+    const ended = once(video, "ended");
+    await video.play();
+    await ended;
+    return { shown, events, ranges: ranges(), end: video.currentTime };
+}
+
+async function seek({ time, quarterTurns }) {
+    video.pause();
+    const frame = new Promise((resolve) => {
+        video.requestVideoFrameCallback((_, { mediaTime }) => resolve(mediaTime));
+    });
+    const seeked = once(video, "seeked");
+    video.currentTime = time;
+    await seeked;
+    const mediaTime = await frame;
+    return { mediaTime, number: numberShown(quarterTurns) };
+}
+
+globalThis.theater = { load, playToEnd, seek };
