@@ -16,6 +16,7 @@ from app.api import videos as api_videos
 from app.delivery import archive, playback
 from app.delivery import blueprint as delivery
 from app.http import context, origins, problems
+from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
 from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
@@ -29,19 +30,6 @@ from app.services import Services
 from app.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-
-PAGE_POLICY = "; ".join(
-    [
-        "default-src 'self'",
-        "img-src 'self' data: blob:",
-        "media-src 'self' blob:",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    ]
-)
-"""Content-Security-Policy of our pages: nothing inline, nothing from other origins."""
 
 PROTECTION = {
     "Content-Security-Policy": PAGE_POLICY,
