@@ -10,6 +10,7 @@ from flask import Blueprint, render_template, request
 from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.context import current_owner, current_services
+from app.http.page_policy import allow_styles_with_nonce, style_nonce
 
 LIBRARY_PAGE_SIZE = 50
 """Videos a page shows; more follow on request."""
@@ -18,6 +19,8 @@ SIZE_STEP = 1024
 SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
 blueprint = Blueprint("pages", __name__)
+blueprint.context_processor(lambda: {"style_nonce": style_nonce})
+blueprint.after_request(allow_styles_with_nonce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class VideoView:
     published: str
     published_text: str
     sha256: str | None
+    source: str | None
+    """What a <video> of the page without scripts plays."""
+    poster: str | None
+    problem: str | None
 
 
 @blueprint.get("/")
@@ -76,6 +83,9 @@ def view_of(video: Upload) -> VideoView:
         published=published.isoformat() if published else "",
         published_text=date_text(published) if published else "",
         sha256=video.sha256,
+        source=f"/media/{video.id}" if video.is_playable else None,
+        poster=None,
+        problem=None,
     )
 
 

@@ -177,7 +177,7 @@ export class VideoLibrary extends HTMLElement {
     if (action === "delete") this.#delete(row);
     if (action === "play" && isPlainClick(event) && row.dataset.inline === "true") {
       event.preventDefault();
-      this.play({ id: row.dataset.id, media: row.dataset.media, name: nameOf(row) });
+      this.play({ id: row.dataset.id, media: row.dataset.media, filename: nameOf(row), inline: true });
     }
   }
 

@@ -66,6 +66,11 @@ export function listVideos({ limit, cursor, search, sort }, signal) {
   return request(`/api/videos?${query}`, { signal });
 }
 
+/** One video, with all that is known about playing it. */
+export function video(id, signal) {
+  return request(videoPath(id), { signal });
+}
+
 /** Renames a video; resolves to it. */
 export function renameVideo(id, filename, signal) {
   return request(videoPath(id), { method: "PATCH", json: { filename }, signal });

@@ -1,0 +1,181 @@
+/** <video-player>: plays one video, says how it is doing, and shows what is in the file. */
+
+import { partsOf, setText } from "../helpers/template.js";
+import { addControls, drawMenus } from "../player/controls.js";
+import { Film } from "../player/film.js";
+import { isAudioOnly, isChanging, tracksOf } from "../player/playback.js";
+import { Playing } from "../player/playing.js";
+import { Positions } from "../player/positions.js";
+import { addTextTracks } from "../player/text_tracks.js";
+import { drawWaveform } from "../player/waveform.js";
+import { codecName, detailsOf, wordsForState, wordsForUnplayable } from "../player/words.js";
+
+const LOST = "The connection was lost.";
+/** Seconds of watching after which the position is kept. */
+const KEEP_EVERY = 5;
+
+export class VideoPlayer extends HTMLElement {
+  #parts;
+  #controls = null;
+  #film = null;
+  #playing;
+  #positions = new Positions(localStorage);
+  #end = new AbortController();
+  #failure = null;
+  #kept = 0;
+  #hasWaveform = false;
+
+  /** Shows a video, `{ id, filename, media, inline, isArriving }`; `autoplay` if somebody has just asked to watch it. */
+  async show(video, { autoplay = false } = {}) {
+    this.#parts = partsOf(this);
+    this.#film = new Film(video);
+    this.#playing = new Playing(this.#video, this.#film);
+    Object.assign(this.#video, { autoplay });
+    this.#video.setAttribute("aria-label", video.filename);
+    this.#connect();
+    this.#film.follow(this.#end.signal);
+    try {
+      this.#controls = await addControls(this.#video);
+    } catch {
+      return; // The browser's own controls play it too.
+    }
+    this.#connectMenus();
+    this.#draw();
+    if (autoplay) this.#controls.play.focus();
+  }
+
+  disconnectedCallback() {
+    if (!this.#film) return;
+    this.#keepPosition();
+    this.#end.abort();
+    this.#playing.stop();
+  }
+
+  get #video() {
+    return this.#parts.video;
+  }
+
+  #connect() {
+    const { signal } = this.#end;
+    this.#film.addEventListener("change", () => this.#draw());
+    this.#playing.addEventListener("change", () => this.#drawControls());
+    this.#playing.addEventListener("failed", ({ detail }) => this.#fail(detail));
+    this.#video.addEventListener("timeupdate", () => this.#isTimeToKeep && this.#keepPosition());
+    for (const event of ["pause", "seeked", "ended"]) this.#video.addEventListener(event, () => this.#keepPosition());
+    this.#video.addEventListener("playing", () => this.#recover());
+    window.addEventListener("pagehide", () => this.#keepPosition(), { signal });
+    this.#parts.again.addEventListener("click", () => {
+      this.#recover();
+      this.#playing.retry();
+    });
+  }
+
+  #connectMenus() {
+    const { quality, audio, chapters } = this.#controls;
+    quality.addEventListener("change", () => {
+      this.#playing.choose({ quality: quality.value });
+      this.#film.refresh();
+    });
+    audio.addEventListener("change", () => this.#playing.choose({ audio: Number(audio.value) }));
+    chapters.addEventListener("change", () => {
+      if (chapters.value !== "") this.#video.currentTime = Number(chapters.value);
+    });
+  }
+
+  #draw() {
+    if (!this.#film.isKnown) return;
+    const { state } = this.#film;
+    this.#start();
+    this.#drawStage(state);
+    this.#drawNotice(state);
+    this.#drawDetails(state);
+    this.#drawControls();
+  }
+
+  #start() {
+    if (this.#playing.isStarted || !this.#playing.isPossible) return;
+    this.#playing.start(this.#positions.of(this.#film.id));
+  }
+
+  #drawStage({ playback }) {
+    const { stage, none, reason } = this.#parts;
+    const isNone = this.#failure === "undecodable" || !this.#playing.isPossible;
+    stage.hidden = isNone;
+    none.hidden = !isNone;
+    if (isNone) setText(reason, this.#reason);
+    const { width, height, poster } = playback;
+    if (width && height) stage.style.setProperty("--ratio", `${width} / ${height}`);
+    stage.classList.toggle("player--sound", isAudioOnly(playback));
+    if (poster && this.#video.getAttribute("poster") !== poster) this.#video.poster = poster;
+    else if (isAudioOnly(playback) && playback.waveform && !poster) this.#drawWaveform(playback.waveform);
+  }
+
+  get #reason() {
+    const { playback } = this.#film.state;
+    if (this.#failure !== "undecodable") {
+      return isChanging(playback) ? wordsForState(this.#film.state) : wordsForUnplayable(playback.problem);
+    }
+    const [picture] = tracksOf(playback, "video");
+    const format = picture ? `${codecName(picture.codec)} video` : "this file";
+    return wordsForUnplayable({ detail: `This browser cannot play ${format}.` });
+  }
+
+  #drawNotice(state) {
+    const { notice, state: words, again } = this.#parts;
+    const isLost = this.#failure === "lost";
+    again.hidden = !isLost;
+    setText(words, isLost ? LOST : this.#parts.none.hidden ? wordsForState(state) : "");
+    notice.hidden = words.textContent === "";
+  }
+
+  #drawDetails(state) {
+    const { about, details } = this.#parts;
+    const isKnown = tracksOf(state.playback, "video").length > 0 || tracksOf(state.playback, "audio").length > 0;
+    about.hidden = !isKnown;
+    if (isKnown) details.replaceChildren(...detailsOf(state).flatMap(detailElements));
+  }
+
+  #drawControls() {
+    if (!this.#controls) return;
+    drawMenus(this.#controls, this.#film.state, this.#playing.wanted);
+    addTextTracks(this.#video, this.#film.state.playback);
+  }
+
+  async #drawWaveform(url) {
+    if (this.#hasWaveform) return;
+    this.#hasWaveform = true;
+    const answer = await fetch(url, { signal: this.#end.signal }).catch(() => null);
+    if (answer?.ok) this.#video.poster = await drawWaveform((await answer.json()).peaks);
+  }
+
+  #fail(reason) {
+    this.#failure = reason;
+    this.#draw();
+  }
+
+  #recover() {
+    if (this.#failure !== "lost") return;
+    this.#failure = null;
+    this.#draw();
+  }
+
+  get #isTimeToKeep() {
+    return Math.abs(this.#video.currentTime - this.#kept) >= KEEP_EVERY;
+  }
+
+  #keepPosition() {
+    const { currentTime, duration, readyState } = this.#video;
+    if (readyState === HTMLMediaElement.HAVE_NOTHING) return;
+    this.#kept = currentTime;
+    this.#positions.keep(this.#film.id, currentTime, this.#film.state.playback.duration ?? duration);
+  }
+}
+
+function detailElements([term, text]) {
+  const [name, value] = ["dt", "dd"].map((tag) => document.createElement(tag));
+  name.textContent = term;
+  value.textContent = text;
+  return [name, value];
+}
+
+customElements.define("video-player", VideoPlayer);

@@ -1,0 +1,88 @@
+/** A video as the server knows it, followed while its state changes. */
+
+import { uploadState, video as videoState } from "../uploads/api.js";
+import { coveredBytes } from "../uploads/chunk_plan.js";
+import { sleep } from "../uploads/retry.js";
+import { isChanging, UNKNOWN_PLAYBACK } from "./playback.js";
+
+/** Time until the next look after something has changed, milliseconds; grows while nothing does. */
+const PAUSE = 1_000;
+const GROWTH = 1.5;
+/** The longest while something is being made. */
+const BUSY_PAUSE = 5_000;
+/** The longest while nothing is: others may choose a quality too. */
+const IDLE_PAUSE = 30_000;
+
+/** Emits `change`. */
+export class Film extends EventTarget {
+  #id;
+  #state;
+  #isKnown = false;
+  #pause = PAUSE;
+  #wake = () => {};
+
+  /** `isArriving` says that the upload is not complete yet. */
+  constructor({ id, media, inline, filename, isArriving = false }) {
+    super();
+    this.#id = id;
+    this.#state = { id, media, inline, filename, isArriving, share: 0, length: 0, playback: UNKNOWN_PLAYBACK };
+  }
+
+  get id() {
+    return this.#id;
+  }
+
+  /** `{ id, filename, length, media, inline, playback, isArriving, share }`; share of the bytes that have arrived. */
+  get state() {
+    return this.#state;
+  }
+
+  /** Whether the server has said anything about it yet. */
+  get isKnown() {
+    return this.#isKnown;
+  }
+
+  /** Loads the state, and again as long as it may change; returns when it is aborted or the video is gone. */
+  async follow(signal) {
+    while (!signal.aborted) {
+      try {
+        await this.#load(signal);
+      } catch (error) {
+        if (signal.aborted || error.status === 404 || error.status === 410) return;
+      }
+      await this.#rest(signal);
+    }
+  }
+
+  /** Looks again at once, because something was asked for. */
+  refresh() {
+    this.#pause = PAUSE;
+    this.#wake();
+  }
+
+  async #load(signal) {
+    const next = this.#state.isArriving ? await this.#loadUpload(signal) : await videoState(this.#id, signal);
+    const state = { ...this.#state, ...next, playback: { ...UNKNOWN_PLAYBACK, ...next.playback } };
+    const hasChanged = !this.#isKnown || JSON.stringify(state) !== JSON.stringify(this.#state);
+    const isBusy = state.isArriving || isChanging(state.playback);
+    this.#pause = hasChanged ? PAUSE : Math.min(this.#pause * GROWTH, isBusy ? BUSY_PAUSE : IDLE_PAUSE);
+    this.#state = state;
+    this.#isKnown = true;
+    if (hasChanged) this.dispatchEvent(new Event("change"));
+  }
+
+  /** The upload until it is complete, and from then on the video of the same id. */
+  async #loadUpload(signal) {
+    const upload = await uploadState(this.#id, signal);
+    if (upload.state === "complete") return { ...(await videoState(this.#id, signal)), isArriving: false, share: 1 };
+    const { filename, length, playback } = upload;
+    return { filename, length: length ?? 0, playback, share: length ? coveredBytes(upload.received) / length : 0 };
+  }
+
+  /** Waits, and longer while nobody looks at the page. */
+  async #rest(signal) {
+    const woken = new Promise((resolve) => (this.#wake = resolve));
+    const pause = document.hidden ? IDLE_PAUSE : this.#pause;
+    await Promise.race([woken, sleep(pause, signal).catch(() => {})]);
+  }
+}

@@ -1,0 +1,92 @@
+/** Plays HLS with hls.js, the only module that knows it. It is loaded when it is first needed. */
+
+import { ORIGINAL } from "./playback.js";
+
+const HLS_JS = "../../vendor/hls.js/hls.min.mjs";
+
+/** Longest time until a segment that has to be made begins to arrive, and until it is here, milliseconds. */
+const FIRST_BYTE_TIMEOUT = 60_000;
+const SEGMENT_TIMEOUT = 180_000;
+/** A server that is still making a segment answers 503 after some seconds; this is a quarter of an hour of them. */
+const MOST_RETRIES = 180;
+const RETRY_PAUSE = 1_000;
+const LONGEST_RETRY_PAUSE = 5_000;
+
+const SEGMENT_POLICY = {
+  default: {
+    maxTimeToFirstByteMs: FIRST_BYTE_TIMEOUT,
+    maxLoadTimeMs: SEGMENT_TIMEOUT,
+    timeoutRetry: { maxNumRetry: 4, retryDelayMs: 0, maxRetryDelayMs: 0 },
+    errorRetry: { maxNumRetry: MOST_RETRIES, retryDelayMs: RETRY_PAUSE, maxRetryDelayMs: LONGEST_RETRY_PAUSE },
+  },
+};
+
+const OPTIONS = {
+  enableWorker: false, // Its worker is a blob:, which our policy forbids; fMP4 needs next to no work.
+  fragLoadPolicy: SEGMENT_POLICY,
+  // Subtitles are <track> elements, whatever plays the film.
+  subtitleStreamController: undefined,
+  subtitleTrackController: undefined,
+  timelineController: undefined,
+};
+
+export class HlsSource {
+  #hls;
+  #wanted;
+  #hasRecovered = false;
+
+  /**
+   * Begins at `start` seconds with what is `wanted`: `{ quality, audio }`. Calls `onFailure()` when it cannot go on.
+   * Rejects if hls.js cannot be loaded, or cannot play in this browser.
+   */
+  static async open(video, url, { start, wanted, onFailure }) {
+    const { default: Hls } = await import(HLS_JS);
+    if (!Hls.isSupported()) throw new Error("hls.js cannot play in this browser");
+    return new HlsSource(Hls, video, url, { start, wanted, onFailure });
+  }
+
+  constructor(Hls, video, url, { start, wanted, onFailure }) {
+    this.#wanted = wanted;
+    // Without a start, a film that is still being uploaded would begin at its newest part, like a broadcast.
+    this.#hls = new Hls({ ...OPTIONS, startPosition: start });
+    this.#hls.on(Hls.Events.MANIFEST_PARSED, () => this.choose(this.#wanted));
+    this.#hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, () => this.#chooseAudio());
+    this.#hls.on(Hls.Events.ERROR, (_, error) => error.fatal && this.#recover(Hls, error, onFailure));
+    this.#hls.loadSource(url);
+    this.#hls.attachMedia(video);
+  }
+
+  /** Goes on in another quality, or with another audio track, at once. */
+  choose(wanted) {
+    this.#wanted = wanted;
+    const level = this.#hls.levels.findIndex(({ url }) => isLevel(url, wanted.quality));
+    // Fixed: choosing by the speed of the line would make the server encode what nobody asked for.
+    if (level !== this.#hls.currentLevel || this.#hls.autoLevelEnabled) this.#hls.currentLevel = Math.max(0, level);
+    this.#chooseAudio();
+  }
+
+  stop() {
+    this.#hls.destroy();
+  }
+
+  #chooseAudio() {
+    const { audioTracks, audioTrack } = this.#hls;
+    const { audio } = this.#wanted;
+    if (audio < audioTracks.length && audio !== audioTrack) this.#hls.audioTrack = audio;
+  }
+
+  #recover(Hls, { type }, onFailure) {
+    if (type !== Hls.ErrorTypes.MEDIA_ERROR || this.#hasRecovered) {
+      onFailure();
+      return;
+    }
+    this.#hasRecovered = true;
+    this.#hls.recoverMediaError();
+  }
+}
+
+/** Playlists are at .../hls/source/index.m3u8 and .../hls/720/index.m3u8. */
+function isLevel(url, quality) {
+  const [address] = [url].flat();
+  return new URL(address, location.href).pathname.split("/").at(-2) === (quality || ORIGINAL);
+}

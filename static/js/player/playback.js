@@ -1,0 +1,81 @@
+/** What can be chosen about a video, from its `playback` document. Works without the page. */
+
+export const ORIGINAL = "source";
+
+/** Of a video that the server has not looked at yet. */
+export const UNKNOWN_PLAYBACK = { state: "waiting", tracks: [], chapters: [], renditions: [], subtitles: [] };
+
+const CHOOSABLE = new Set(["on_demand", "making", "ready"]);
+
+/** The tracks of one kind: "video", "audio" or "text". */
+export function tracksOf({ tracks = [] }, kind) {
+  return tracks.filter((track) => track.kind === kind);
+}
+
+/** Whether there is sound and no picture. */
+export function isAudioOnly(playback) {
+  return tracksOf(playback, "audio").length > 0 && tracksOf(playback, "video").length === 0;
+}
+
+/** The renditions that are made or can be, tallest first; those that failed are included. */
+export function renditionsOf({ renditions = [] }) {
+  const offered = renditions.filter(({ state }) => CHOOSABLE.has(state) || state === "failed");
+  return offered.sort((one, other) => other.height - one.height);
+}
+
+/**
+ * The entries of the quality menu: `{ value, name, hint, isDisabled }`. The value is ORIGINAL or a height; the hint says
+ * what choosing it means.
+ */
+export function qualitiesOf(playback) {
+  const height = shortSide(playback);
+  const original = { value: ORIGINAL, name: height ? `Original, ${height}p` : "Original", hint: "" };
+  const made = renditionsOf(playback).map((rendition) => ({
+    value: String(rendition.height),
+    name: `${rendition.height}p`,
+    hint: hintOf(rendition),
+    isDisabled: rendition.state === "failed",
+  }));
+  return playback.playable ? [original, ...made] : made;
+}
+
+/** Heights such as 720 mean the short side, so that a film that stands upright has the same ones. */
+function shortSide({ width, height }) {
+  return width && height ? Math.min(width, height) : null;
+}
+
+function hintOf({ state, progress }) {
+  if (state === "on_demand") return "made when chosen";
+  if (state === "making") return `being made, ${percentOf(progress)}`;
+  return state === "failed" ? "could not be made" : "";
+}
+
+/** A share from 0 to 1 as "40 %"; 100 % is only what is finished. */
+export function percentOf(share) {
+  return `${Math.min(99, Math.floor(100 * (share ?? 0)))}\u00a0%`;
+}
+
+/** The tallest rendition that can be played instead of an original that the browser cannot decode, or null. */
+export function substituteFor(playback) {
+  const usable = renditionsOf(playback).find(({ state }) => CHOOSABLE.has(state));
+  return usable && playback.playable?.hls ? String(usable.height) : null;
+}
+
+/**
+ * How to play what is wanted: `{ kind: "file" | "hls", url }`, or null if it cannot be played. HLS costs the browser a
+ * large script, so it is only used for what a file cannot do. `media` is the file as it was uploaded.
+ */
+export function wayToPlay({ playback, media, inline, isArriving }, { quality = ORIGINAL, audio = 0 } = {}) {
+  const { mp4, hls } = playback.playable ?? {};
+  const isPlainFile = quality === ORIGINAL && audio === 0 && !isArriving;
+  if (mp4 && (isPlainFile || !hls)) return { kind: "file", url: mp4 };
+  if (hls) return { kind: "hls", url: hls };
+  // Until the server has looked at the file, the browser may well play it as it is.
+  if (inline && playback.state === "waiting" && !isArriving) return { kind: "file", url: media };
+  return null;
+}
+
+/** Whether the server is likely to say something new soon. */
+export function isChanging({ state, renditions = [] }) {
+  return state === "waiting" || state === "probed" || renditions.some((rendition) => rendition.state === "making");
+}

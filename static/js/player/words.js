@@ -1,0 +1,117 @@
+/** What the player says about a video: its state in a sentence, and its technical details. */
+
+import { formatBytes } from "../helpers/format.js";
+import { percentOf, renditionsOf, tracksOf } from "./playback.js";
+
+const LANGUAGES = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
+
+/** Names of codecs by the beginning of their RFC 6381 string. */
+const CODECS = [
+  ["avc", "H.264"],
+  ["hvc1", "HEVC"],
+  ["hev1", "HEVC"],
+  ["hevc", "HEVC"],
+  ["h264", "H.264"],
+  ["av01", "AV1"],
+  ["vp09", "VP9"],
+  ["vp9", "VP9"],
+  ["vp08", "VP8"],
+  ["mp4a.40", "AAC"],
+  ["mp4a.6b", "MP3"],
+  ["mp4a.69", "MP3"],
+  ["mp4a", "AAC"],
+  ["ac-3", "Dolby Digital"],
+  ["ec-3", "Dolby Digital Plus"],
+  ["opus", "Opus"],
+  ["flac", "FLAC"],
+];
+
+const CHANNELS = { 1: "mono", 2: "stereo", 6: "5.1", 8: "7.1" };
+
+/** The state in words, empty when there is nothing to say; `share` is how much of an upload has arrived, 0 to 1. */
+export function wordsForState({ playback, inline, isArriving, share }) {
+  const { state, problem } = playback;
+  if (isArriving) return `Still being uploaded: ${percentOf(share)} has arrived.`;
+  if (state === "waiting") return inline ? "" : "The server has not looked at this file yet. You can download it.";
+  if (state === "probed") return "Being prepared for watching.";
+  if (state === "unplayable") return wordsForUnplayable(problem);
+  return [problem?.detail, wordsForMaking(playback)].filter(Boolean).join(" ");
+}
+
+/** Why a video cannot be played, and what can be done with it. */
+export function wordsForUnplayable(problem) {
+  return `${problem?.detail ?? "This file cannot be played."} You can download it.`;
+}
+
+function wordsForMaking(playback) {
+  const making = renditionsOf(playback).filter(({ state }) => state === "making");
+  if (making.length === 0) return "";
+  const list = making.map(({ height, progress }) => `${height}p is being made: ${percentOf(progress)}`);
+  return `Playable. ${list.join(", ")}.`;
+}
+
+/** Details as `[term, text]`; `length` is the file's in bytes. */
+export function detailsOf({ playback, length }) {
+  const rows = [["File", lineOf([playback.container?.toUpperCase(), formatBytes(length)])]];
+  for (const track of tracksOf(playback, "video").slice(0, 1)) rows.push(["Picture", pictureWords(track, playback)]);
+  for (const track of tracksOf(playback, "audio")) rows.push(["Sound", soundWords(track)]);
+  const subtitles = (playback.subtitles ?? []).map(({ language }) => languageName(language) ?? "unnamed");
+  if (subtitles.length > 0) rows.push(["Subtitles", subtitles.join(", ")]);
+  return rows.filter(([, text]) => text);
+}
+
+function pictureWords(track, { width, height, frame_rate: frameRate, hdr }) {
+  return lineOf([
+    codecName(track.codec),
+    width && height && `${width} × ${height}`,
+    frameRate && `${round(frameRate)} frames per second`,
+    bitRateWords(track.bit_rate),
+    hdr && (typeof hdr === "string" ? hdr.toUpperCase() : "HDR"),
+  ]);
+}
+
+function soundWords({ codec, language, channels, bit_rate: bitRate }) {
+  return lineOf([languageName(language), codecName(codec), channelWords(channels), bitRateWords(bitRate)]);
+}
+
+function channelWords(channels) {
+  return channels && (CHANNELS[channels] ?? `${channels} channels`);
+}
+
+/** The names of the entries of a menu of audio tracks, all different. */
+export function audioNames(playback) {
+  const names = tracksOf(playback, "audio").map(({ language, channels }, index) => {
+    return lineOf([languageName(language) ?? `Track ${index + 1}`, channels > 2 && channelWords(channels)]);
+  });
+  return names.map((name, index) => (names.indexOf(name) === names.lastIndexOf(name) ? name : `${name} (${index + 1})`));
+}
+
+/** The name of a BCP 47 language, or null where it is not known. */
+export function languageName(language) {
+  if (!language || language === "und") return null;
+  try {
+    return LANGUAGES.of(language);
+  } catch {
+    return language;
+  }
+}
+
+export function codecName(codec) {
+  if (!codec) return "";
+  const known = CODECS.find(([start]) => codec.toLowerCase().startsWith(start));
+  return known ? known[1] : codec.toUpperCase();
+}
+
+function bitRateWords(bitsPerSecond) {
+  if (!bitsPerSecond) return "";
+  if (bitsPerSecond < 1_000_000) return `${Math.round(bitsPerSecond / 1000)} kbit/s`;
+  return `${round(bitsPerSecond / 1_000_000, 1)} Mbit/s`;
+}
+
+function round(number, digits = 2) {
+  return String(Number(number.toFixed(digits)));
+}
+
+function lineOf(parts) {
+  return parts.filter(Boolean).join(" · ");
+}

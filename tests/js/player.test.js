@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { isAudioOnly, isChanging, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
+import { Positions } from "../../static/js/player/positions.js";
+import { barsOf } from "../../static/js/player/waveform.js";
+import { audioNames, detailsOf, languageName, wordsForState } from "../../static/js/player/words.js";
+
+const PLAYABLE = { from: "original", mp4: "/media/1/play.mp4", hls: "/media/1/hls/master.m3u8" };
+const ENGLISH = { kind: "audio", codec: "mp4a.40.2", language: "en", channels: 2, bit_rate: 128_000 };
+const GERMAN = { kind: "audio", codec: "ac-3", language: "de", channels: 6, bit_rate: 448_000 };
+const PICTURE = { kind: "video", codec: "hvc1.1.6.L93.B0", bit_rate: 8_240_000 };
+
+function film(playback = {}, more = {}) {
+  const known = { state: "playable", tracks: [PICTURE, ENGLISH], chapters: [], renditions: [], subtitles: [], problem: null };
+  return { media: "/media/1", inline: true, isArriving: false, length: 1_000_000, playback: { ...known, playable: PLAYABLE, ...playback }, ...more };
+}
+
+function rendition(height, state, progress = 0) {
+  return { height, state, progress };
+}
+
+test("an original is played as one file, and anything else by HLS", () => {
+  assert.deepEqual(wayToPlay(film()), { kind: "file", url: PLAYABLE.mp4 });
+  assert.deepEqual(wayToPlay(film(), { quality: "720" }), { kind: "hls", url: PLAYABLE.hls });
+  assert.deepEqual(wayToPlay(film(), { audio: 1 }), { kind: "hls", url: PLAYABLE.hls });
+  assert.deepEqual(wayToPlay(film({}, { isArriving: true })), { kind: "hls", url: PLAYABLE.hls });
+  assert.deepEqual(wayToPlay(film({ playable: { ...PLAYABLE, hls: null } }), { audio: 1 }), { kind: "file", url: PLAYABLE.mp4 });
+});
+
+test("until the server has looked at a film, the browser tries the file as it was uploaded", () => {
+  const waiting = { state: "waiting", playable: null };
+  assert.deepEqual(wayToPlay(film(waiting)), { kind: "file", url: "/media/1" });
+  assert.equal(wayToPlay(film(waiting, { inline: false })), null);
+  assert.equal(wayToPlay(film(waiting, { isArriving: true })), null);
+  assert.equal(wayToPlay(film({ state: "unplayable", playable: null })), null);
+});
+
+test("the quality menu says what is ready, and what choosing the others means", () => {
+  const renditions = [rendition(360, "ready"), rendition(1080, "failed"), rendition(720, "making", 0.404), rendition(480, "on_demand"), rendition(240, "absent")];
+  const choices = qualitiesOf(film({ width: 1080, height: 1920, renditions }).playback);
+  assert.deepEqual(choices.map(({ value, name, hint }) => [value, name, hint]), [
+    [ORIGINAL, "Original, 1080p", ""],
+    ["1080", "1080p", "could not be made"],
+    ["720", "720p", "being made, 40\u00a0%"],
+    ["480", "480p", "made when chosen"],
+    ["360", "360p", ""],
+  ]);
+  assert.deepEqual(choices.filter(({ isDisabled }) => isDisabled).map(({ value }) => value), ["1080"]);
+});
+
+test("a browser that cannot decode the original gets the tallest rendition that can be made", () => {
+  const renditions = [rendition(1080, "failed"), rendition(360, "ready"), rendition(720, "on_demand")];
+  assert.equal(substituteFor(film({ renditions }).playback), "720");
+  assert.equal(substituteFor(film().playback), null);
+});
+
+test("the state is said in words", () => {
+  const making = { renditions: [rendition(720, "making", 0.999)] };
+  assert.equal(wordsForState(film(making)), "Playable. 720p is being made: 99\u00a0%.");
+  assert.equal(wordsForState(film()), "");
+  assert.equal(wordsForState(film({}, { isArriving: true, share: 0.4 })), "Still being uploaded: 40\u00a0% has arrived.");
+  assert.equal(wordsForState(film({ problem: { code: "truncated", detail: "The end is missing." } })), "The end is missing.");
+  const problem = { code: "no_media", detail: "This file has no video or sound." };
+  assert.equal(wordsForState(film({ state: "unplayable", problem })), "This file has no video or sound. You can download it.");
+});
+
+test("details name codecs, sizes and languages", () => {
+  const playback = { container: "mov", width: 1920, height: 1080, frame_rate: 29.97, hdr: "hdr10", tracks: [PICTURE, ENGLISH, GERMAN] };
+  assert.deepEqual(detailsOf(film({ ...playback, subtitles: [{ language: "fr", url: "" }] })), [
+    ["File", "MOV · 977 KB"],
+    ["Picture", "HEVC · 1920 × 1080 · 29.97 frames per second · 8.2 Mbit/s · HDR10"],
+    ["Sound", "English · AAC · stereo · 128 kbit/s"],
+    ["Sound", "German · Dolby Digital · 5.1 · 448 kbit/s"],
+    ["Subtitles", "French"],
+  ]);
+});
+
+test("audio tracks have names that differ", () => {
+  const unnamed = { ...ENGLISH, language: "und" };
+  const { playback } = film({ tracks: [ENGLISH, ENGLISH, GERMAN, unnamed] });
+  assert.deepEqual(audioNames(playback), ["English (1)", "English (2)", "German · 5.1", "Track 4"]);
+  assert.equal(languageName("not a language"), "not a language");
+});
+
+test("a film is looked at again while something may change", () => {
+  assert.equal(isChanging({ state: "waiting" }), true);
+  assert.equal(isChanging({ state: "playable", renditions: [rendition(720, "making")] }), true);
+  assert.equal(isChanging({ state: "ready", renditions: [rendition(720, "on_demand")] }), false);
+  assert.equal(isAudioOnly({ tracks: [ENGLISH] }), true);
+});
+
+function memory(items = {}) {
+  return { getItem: (key) => items[key] ?? null, setItem: (key, value) => (items[key] = value) };
+}
+
+test("a position is remembered, and forgotten near both ends", () => {
+  const positions = new Positions(memory());
+  positions.keep("1", 65.4, 600);
+  assert.equal(positions.of("1"), 65);
+  positions.keep("1", 590, 600);
+  assert.equal(positions.of("1"), 0);
+  positions.keep("2", 2, 600);
+  assert.equal(positions.of("2"), 0);
+  positions.keep("3", 30, 40); // Three quarters of a short one are its end.
+  assert.equal(positions.of("3"), 0);
+});
+
+test("the oldest positions make room for new ones, and broken ones are ignored", () => {
+  const positions = new Positions(memory());
+  for (let number = 0; number <= 200; number += 1) positions.keep(`film ${number}`, 100, 1000);
+  assert.equal(positions.of("film 0"), 0);
+  assert.equal(positions.of("film 200"), 100);
+  assert.equal(new Positions(memory({ "sluice.positions": "{" })).of("1"), 0);
+  const refusing = { getItem: () => null, setItem: () => { throw new Error("full"); } };
+  new Positions(refusing).keep("1", 100, 1000);
+});
+
+test("a waveform has a bar for the loudest of its peaks", () => {
+  assert.deepEqual(barsOf([0, 1, 0.2, 0.4], 2), [1, 0.4]);
+  assert.deepEqual(barsOf([0.5], 200), [0.5]);
+});
