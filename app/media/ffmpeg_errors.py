@@ -10,14 +10,27 @@ from app.media.sandbox.process import Ended, Limits
 
 MESSAGE_CHARACTERS = 200
 
-_ADDRESS = re.compile(r"\[[^\]@]{1,80}@ 0x[0-9a-f]+\]\s*")
+_ADDRESSES = re.compile(r"^(\[[^\]@]{1,80}@ 0x[0-9a-f]+\]\s*)+")
 _PATH = re.compile(r"(?<![\w:/])(?:file:)?/[^\s'\":,)]*/[^\s'\":,)]*")
-_FOLLOWS_FROM_OTHERS = re.compile(
-    r"Conversion failed!|Error opening (input|output) files?\b.*|Error while opening .*|"
-    r"Error (initializing|reinitializing|while filtering|while processing|sending frames).*|"
-    r"Failed to inject frame.*|Last message repeated .*|Task finished with error code.*|"
-    r"Terminating thread.*"
+_TOO_MANY_STREAMS = re.compile(r"exceeds max_streams parameter \((\d+)\)")
+_FOLLOWS_FROM_OTHERS = (
+    "Cannot determine format",
+    "Conversion failed",
+    "Error initializing",
+    "Error marking",
+    "Error opening",
+    "Error reinitializing",
+    "Error sending",
+    "Error while",
+    "Failed to inject",
+    "Last message",
+    "Nothing was written",
+    "Task finished",
+    "Terminating thread",
 )
+"""How lines begin that only say that an earlier error was fatal."""
+
+_WHICH_INPUT = re.compile(r"^Error opening (input|output)( files?)?: ")
 
 
 class FfmpegError(Exception):
@@ -42,28 +55,43 @@ class FfmpegStopped(FfmpegError):
 
 def reason(program: str, ended: Ended, limits: Limits) -> str:
     """Why a run failed, in one short line without paths."""
-    text = last_useful_line(ended.errors.decode("utf-8", "replace"))
+    errors = ended.errors.decode("utf-8", "replace")
+    text = last_useful_line(errors)
     if ended.status == NOT_CONFINED_STATUS:
         return f"{program} could not be started in the sandbox: {text}"
-    if ended.status == -signal.SIGKILL and ended.cpu_seconds >= 0.5 * limits.cpu_seconds:
-        return f"{program} needed more than {limits.cpu_seconds:g} s of CPU time"
-    if ended.status == -signal.SIGXFSZ:
-        return f"{program} wrote more than {limits.output_bytes} bytes"
-    if "Cannot allocate memory" in text:
-        return f"{program} needed more than {limits.memory_bytes // 1024**2} MiB of memory"
+    if limit := _limit_met(ended, errors, limits):
+        return f"{program} {limit}"
+    if too_many := _TOO_MANY_STREAMS.search(errors):
+        return f"the file has more than {too_many[1]} tracks"
     if ended.status < 0:
         return f"{program} crashed ({_signal_name(-ended.status)})"
     return text or f"{program} ended with status {ended.status}"
 
 
+def _limit_met(ended: Ended, errors: str, limits: Limits) -> str | None:
+    if ended.status == -signal.SIGKILL and ended.cpu_seconds >= 0.5 * limits.cpu_seconds:
+        return f"needed more than {limits.cpu_seconds:g} s of CPU time"
+    if ended.status == -signal.SIGXFSZ:
+        return f"wrote more than {limits.output_bytes} bytes"
+    if "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors):
+        return f"needed more than {limits.memory_bytes // 1024**2} MiB of memory"
+    return None
+
+
 def last_useful_line(errors: str) -> str:
     """The last line of stderr that says something new, without addresses and paths."""
-    for line in reversed(errors.splitlines()):
-        text = _PATH.sub("the file", _ADDRESS.sub("", line)).strip()
-        if text and not _FOLLOWS_FROM_OTHERS.fullmatch(text):
-            printable = "".join(letter for letter in text if letter.isprintable())
-            return printable.removeprefix("the file: ")[:MESSAGE_CHARACTERS]
-    return ""
+    lines = [_without_names(line) for line in errors.splitlines()]
+    lines = [line for line in lines if line]
+    for line in reversed(lines):
+        if not line.startswith(_FOLLOWS_FROM_OTHERS):
+            return line
+    return lines[-1] if lines else ""
+
+
+def _without_names(line: str) -> str:
+    text = _WHICH_INPUT.sub("", _ADDRESSES.sub("", line))
+    text = _PATH.sub("the file", text).strip().removeprefix("the file: ")
+    return "".join(letter for letter in text if letter.isprintable())[:MESSAGE_CHARACTERS]
 
 
 def _signal_name(number: int) -> str:
