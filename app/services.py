@@ -6,21 +6,14 @@ Nothing is opened here: gunicorn's workers build their own services after forkin
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.domain.lifecycle import UploadState
 from app.ingest.copy import BodyLimits
-from app.media.folder import MediaFolder
-from app.media.library import MediaLibrary
-from app.media.sweep import MediaSweep
-from app.media.waking import Bell, Waker
-from app.media.worker import Listener as JobListener
-from app.media.worker import MediaWorker, Step
+from app.media.services import MediaServices
+from app.media.waking import Waker
 from app.records.engine import Database
-from app.records.jobs import JobRecords
-from app.records.media import MediaRecords
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Store
@@ -54,10 +47,8 @@ class Services:
     library: VideoLibrary
     housekeeping: Housekeeping
     inspection: Inspection
-    media: MediaLibrary
+    media: MediaServices
     records: UploadRecords
-    jobs: JobRecords
-    media_records: MediaRecords
     database: Database
 
     def prepare(self) -> None:
@@ -111,32 +102,10 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
-        media=MediaLibrary(records, store, MediaFolder(settings.media_dir)),
+        media=MediaServices.build(settings.data_dir, database, records, store, _now),
         records=records,
-        jobs=JobRecords(database, waker.wake),
-        media_records=MediaRecords(database),
         database=database,
     )
-
-
-def build_media_worker(services: Services, *, name: str, tell: JobListener) -> MediaWorker:
-    """The worker that makes what players need; `name` is that of its process alone."""
-    folder = MediaFolder(services.settings.media_dir)
-    return MediaWorker(
-        services.jobs,
-        _media_steps(services),
-        sweep=MediaSweep(
-            services.jobs, services.media_records, services.records, folder=folder, clock=_now
-        ),
-        bell=Bell(services.settings.data_dir),
-        name=name,
-        clock=_now,
-        tell=tell,
-    )
-
-
-def _media_steps(_services: Services) -> Mapping[str, Step]:
-    return {}
 
 
 def _and_wake(waker: Waker, on_upload: Listener) -> Listener:

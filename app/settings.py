@@ -246,11 +246,6 @@ class Settings:
         return self.data_dir / "library"
 
     @property
-    def media_dir(self) -> Path:
-        """Folder of what is made from videos."""
-        return self.data_dir / "media"
-
-    @property
     def database_url(self) -> str:
         """URL of the database."""
         return f"sqlite:///{self.data_dir / 'sluice.db'}"

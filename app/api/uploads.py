@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, jsonify
 
 from app.domain.upload import Upload, parse_upload_id
@@ -9,6 +11,7 @@ from app.http.bodies import json_object, member
 from app.http.context import current_owner, current_services, note_upload
 from app.http.documents import upload_document
 from app.http.proxy import location_of
+from app.media.library import PlaybackView
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
@@ -30,7 +33,7 @@ def create() -> tuple[Response, int, dict[str, str]]:
         )
     )
     location = location_of("api_uploads.show", upload.id)
-    return _document(note_upload(upload)), 201 if is_new else 200, {"Location": location}
+    return jsonify(_document(note_upload(upload))), 201 if is_new else 200, {"Location": location}
 
 
 @blueprint.get("")
@@ -38,15 +41,18 @@ def index() -> Response:
     """Uploads in progress."""
     services = current_services()
     found = services.uploads.active(current_owner(), LIST_LIMIT)
-    expiry = services.settings.expiry_seconds
-    return jsonify({"uploads": [upload_document(upload, expiry) for upload in found]})
+    views = services.media.library.playbacks(found)
+    documents = map(_document, found, views)
+    return jsonify({"uploads": list(documents)})
 
 
 @blueprint.get("/<upload_id>")
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
-    upload = current_services().uploads.get(current_owner(), parse_upload_id(upload_id))
-    response = _document(note_upload(upload))
+    services = current_services()
+    upload = services.uploads.get(current_owner(), parse_upload_id(upload_id))
+    (view,) = services.media.library.playbacks([note_upload(upload)])
+    response = jsonify(_document(upload, view))
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -58,5 +64,5 @@ def cancel(upload_id: str) -> tuple[str, int]:
     return "", 204
 
 
-def _document(upload: Upload) -> Response:
-    return jsonify(upload_document(upload, current_services().settings.expiry_seconds))
+def _document(upload: Upload, playback: PlaybackView | None = None) -> dict[str, Any]:
+    return upload_document(upload, current_services().settings.expiry_seconds, playback)

@@ -6,7 +6,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from app.domain.errors import InvalidRequest
 from app.domain.numbers import parse_digits
-from app.domain.upload import parse_upload_id
+from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.bodies import json_object, member
 from app.http.context import current_owner, current_services, note_upload
@@ -24,19 +24,20 @@ def index() -> Response:
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
     wanted = VideoList.parse(request.args.get("q", ""), request.args.get("sort", VideoOrder.NEWEST))
-    page = current_services().library.page(
+    services = current_services()
+    page = services.library.page(
         current_owner(), wanted, limit=limit, cursor=request.args.get("cursor")
     )
-    return jsonify(
-        {"videos": [video_document(video) for video in page.videos], "next": page.next_cursor}
-    )
+    views = services.media.library.playbacks(page.videos)
+    documents = list(map(video_document, page.videos, views))
+    return jsonify({"videos": documents, "next": page.next_cursor})
 
 
 @blueprint.get("/<upload_id>")
 def show(upload_id: str) -> Response:
     """One video."""
     video = current_services().library.get(current_owner(), parse_upload_id(upload_id))
-    return jsonify(video_document(note_upload(video)))
+    return _document(video)
 
 
 @blueprint.patch("/<upload_id>")
@@ -45,7 +46,7 @@ def rename(upload_id: str) -> Response:
     filename = member(json_object(), "filename", kind=str)
     library = current_services().library
     video = library.rename(current_owner(), parse_upload_id(upload_id), filename)
-    return jsonify(video_document(note_upload(video)))
+    return _document(video)
 
 
 @blueprint.delete("/<upload_id>")
@@ -53,3 +54,8 @@ def delete(upload_id: str) -> tuple[str, int]:
     """Remove a video and its file."""
     current_services().library.delete(current_owner(), parse_upload_id(upload_id))
     return "", 204
+
+
+def _document(video: Upload) -> Response:
+    (view,) = current_services().media.library.playbacks([note_upload(video)])
+    return jsonify(video_document(video, view))

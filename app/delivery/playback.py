@@ -18,7 +18,7 @@ from app.delivery.sendfile import span_body
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import current_owner, current_services, note_upload
-from app.media.library import MadeFile, VirtualPart
+from app.media.library import MadeFile, MediaLibrary, VirtualPart
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 
@@ -31,39 +31,60 @@ NEVER_CHANGES = "private, max-age=31536000, immutable"
 """For a year, the longest that caches keep anything. Playlists name a segment that was made in
 another way differently."""
 
+PLAYLIST = "application/vnd.apple.mpegurl"
+
 
 @blueprint.get("/play.mp4")
 def play(upload_id: str) -> Response:
     """The film as an MP4 file that starts to play at once."""
     video = _video(upload_id)
-    return _send_virtual(current_services().media.play_file(video), "video/mp4", CHECKED_EACH_TIME)
+    return _send_virtual(_films().play_file(video), "video/mp4", CHECKED_EACH_TIME)
+
+
+@blueprint.get("/hls/master.m3u8")
+def master(upload_id: str) -> Response:
+    """The playlist of all qualities, sound tracks and subtitles."""
+    return _playlist(_films().master_playlist(_video(upload_id)))
+
+
+@blueprint.get("/hls/<stream>/index.m3u8")
+def playlist(upload_id: str, stream: str) -> Response:
+    """The segments of one stream."""
+    return _playlist(_films().playlist(_video(upload_id), stream))
 
 
 @blueprint.get("/hls/<stream>/<int:number>.m4s")
 def segment(upload_id: str, stream: str, number: int) -> Response:
     """One segment; they are counted from 1."""
-    found = current_services().media.segment(_video(upload_id), stream, number)
+    found = _films().segment(_video(upload_id), stream, number)
     return _send_virtual(found, "video/iso.segment", NEVER_CHANGES)
 
 
 @blueprint.get("/hls/<stream>/init.mp4")
 def initialization(upload_id: str, stream: str) -> Response:
     """What a player needs before the first segment of a stream."""
-    found = current_services().media.initialization(_video(upload_id), stream)
+    found = _films().initialization(_video(upload_id), stream)
     return _send_made(found, "video/mp4", NEVER_CHANGES)
 
 
 @blueprint.get("/<name>")
 def made(upload_id: str, name: str) -> Response:
     """A picture, subtitles, or the like."""
-    found = current_services().media.made(_video(upload_id), name)
+    found = _films().made(_video(upload_id), name)
     return _send_made(found, found.content_type, CHECKED_EACH_TIME)
 
 
+def _films() -> MediaLibrary:
+    return current_services().media.library
+
+
 def _video(upload_id: str) -> Upload:
-    return note_upload(
-        current_services().media.watched(current_owner(), parse_upload_id(upload_id))
-    )
+    return note_upload(_films().watched(current_owner(), parse_upload_id(upload_id)))
+
+
+def _playlist(text: str) -> Response:
+    headers = {"Cache-Control": CHECKED_EACH_TIME, "Content-Security-Policy": SANDBOX}
+    return Response(text, content_type=PLAYLIST, headers=headers)
 
 
 def _send_virtual(part: VirtualPart, content_type: str, caching: str) -> Response:

@@ -8,10 +8,17 @@ from typing import Any
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload
+from app.media.film_files import MANIFEST, PLAY_FILE
+from app.media.library import PlaybackView
 
 
-def upload_document(upload: Upload, expiry_seconds: float) -> dict[str, Any]:
-    """An upload with all that is needed to resume it; ranges are half-open."""
+def upload_document(
+    upload: Upload, expiry_seconds: float, playback: PlaybackView | None
+) -> dict[str, Any]:
+    """An upload with all that is needed to resume it; ranges are half-open.
+
+    `playback` is shown once something is known about it: a film may play while it arrives.
+    """
     expires = upload.active_at + timedelta(seconds=expiry_seconds)
     return {
         "id": upload.id,
@@ -25,6 +32,7 @@ def upload_document(upload: Upload, expiry_seconds: float) -> dict[str, Any]:
         "created": _instant(upload.created_at),
         "fingerprint": upload.fingerprint,
         **_result(upload),
+        **({"playback": playback_document(playback)} if playback and playback.facts else {}),
     }
 
 
@@ -45,7 +53,7 @@ def chunk_document(upload: Upload) -> dict[str, Any]:
     return document
 
 
-def video_document(video: Upload) -> dict[str, Any]:
+def video_document(video: Upload, playback: PlaybackView) -> dict[str, Any]:
     """A published file; `inline` says whether a browser may play it in place."""
     return {
         "id": video.id,
@@ -56,7 +64,55 @@ def video_document(video: Upload) -> dict[str, Any]:
         "published": _instant(video.published_at or video.active_at),
         "media": f"/media/{video.id}",
         "sha256": video.sha256,
+        "playback": playback_document(playback),
     }
+
+
+def playback_document(view: PlaybackView) -> dict[str, Any]:
+    """How a video can be played, and what is known about it. Times are seconds."""
+    facts = view.facts
+    known = {} if facts is None else facts.to_json()
+    return {
+        "state": view.state.value,
+        "duration": known.get("duration"),
+        "width": known.get("width"),
+        "height": known.get("height"),
+        "poster": _made(view, "poster.jpg"),
+        "rotation": known.get("rotation"),
+        "frame_rate": known.get("frame_rate"),
+        "hdr": known.get("hdr"),
+        "container": known.get("container"),
+        "tracks": known.get("tracks", []),
+        "chapters": known.get("chapters", []),
+        "thumbnails": _made(view, "thumbs.vtt"),
+        "waveform": _made(view, "waveform.json"),
+        "subtitles": _subtitles(view),
+        "playable": _playable(view),
+        "renditions": [],
+        "problem": view.problem and {"code": view.problem.code, "detail": view.problem.detail},
+    }
+
+
+def _made(view: PlaybackView, name: str, url: str | None = None) -> str | None:
+    return f"/media/{view.upload_id}/{url or name}" if name in view.made else None
+
+
+def _subtitles(view: PlaybackView) -> list[dict[str, Any]]:
+    tracks = view.facts.of_kind("text") if view.facts else []
+    return [
+        {"language": track.language, "title": track.title, "url": url}
+        for number, track in enumerate(tracks, start=1)
+        if (url := _made(view, f"subs-{number}.vtt"))
+    ]
+
+
+def _playable(view: PlaybackView) -> dict[str, Any] | None:
+    """Where a player finds the film: as one file that any browser plays, and in segments."""
+    mp4 = _made(view, PLAY_FILE, "play.mp4")
+    hls = _made(view, MANIFEST, "hls/master.m3u8")
+    if mp4 is None and hls is None:
+        return None
+    return {"from": "hls" if mp4 is None else "original", "mp4": mp4, "hls": hls}
 
 
 def _result(upload: Upload) -> dict[str, Any]:

@@ -32,6 +32,13 @@ class MediaFolder:
         """Where a file of the video is, or would be; without a name, the folder of them all."""
         return self._path / upload_id / name
 
+    def made(self, upload_id: UploadId) -> frozenset[str]:
+        """The names of the files and folders made from a video."""
+        try:
+            return frozenset(os.listdir(self.path(upload_id)))
+        except FileNotFoundError:
+            return frozenset()
+
     def videos(self) -> Iterator[UploadId]:
         """The videos that have files here."""
         with disk_errors():

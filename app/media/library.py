@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from io import FileIO, RawIOBase
 from pathlib import Path
 
 from app.domain.errors import NotMade, UploadNotFound
 from app.domain.lifecycle import UploadState
+from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
+from app.media.facts import Facts
+from app.media.film_files import MANIFEST, PLAY_FILE
 from app.media.folder import MediaFolder
+from app.media.index.playlists import Alternative, Variant, master_playlist, media_playlist
 from app.media.index.virtual_file import Piece, StoredVirtualFile
 from app.media.manifest import Manifest, Stream
+from app.media.source import MediaSource
+from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
-from app.storage.base import BytesLost, Store
-
-PLAY_FILE = "play.virtual"
-MANIFEST = "hls.json"
-REMUXED = "source.mp4"
-"""Names in the folder of a video. A remuxed film takes the place of an original that cannot be
-indexed; it has the same media."""
 
 CONTENT_TYPES = {
     "jpg": "image/jpeg",
@@ -71,13 +70,43 @@ class VirtualPart:
         return self.file.pieces(ByteRange(start + wanted.start, start + wanted.end))
 
 
+@dataclass(frozen=True, slots=True)
+class PlaybackView:
+    """How a video can be played; `made` has the names of the files made from it."""
+
+    upload_id: UploadId
+    state: PlaybackState
+    facts: Facts | None
+    problem: Problem | None
+    made: frozenset[str]
+
+
 class MediaLibrary:
     """Films for those who play them. It makes nothing: the media worker does."""
 
-    def __init__(self, uploads: UploadRecords, store: Store, folder: MediaFolder) -> None:
+    def __init__(
+        self,
+        uploads: UploadRecords,
+        media: MediaRecords,
+        source: MediaSource,
+        folder: MediaFolder,
+    ) -> None:
         self._uploads = uploads
-        self._store = store
+        self._media = media
+        self._source = source
         self._folder = folder
+
+    def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
+        """How each of the videos can be played, in their order."""
+        known = self._media.of([video.id for video in videos])
+        return [self._view(video.id, known.get(video.id)) for video in videos]
+
+    def _view(self, upload_id: UploadId, known: Playback | None) -> PlaybackView:
+        if known is None:
+            return PlaybackView(upload_id, PlaybackState.WAITING, None, None, frozenset())
+        facts = None if known.facts is None else Facts.from_json(known.facts)
+        made = self._folder.made(upload_id)
+        return PlaybackView(upload_id, known.state, facts, known.problem, made)
 
     def watched(self, owner: str, upload_id: UploadId) -> Upload:
         """A video, or an upload that may be played while it arrives; raises as `get` does."""
@@ -91,6 +120,24 @@ class MediaLibrary:
         if video.state is not UploadState.COMPLETE:
             raise NotMade("The film has not arrived yet.")
         return self._virtual(video, PLAY_FILE)
+
+    def master_playlist(self, video: Upload) -> str:
+        """The playlist of the film's streams, for HLS; raises `NotMade`."""
+        manifest = self._manifest(video.id)
+        sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
+        picture = manifest.picture
+        if picture is None:
+            return master_playlist([_variant(stream, []) for stream in sounds[:1]])
+        alternatives = [_alternative(stream, is_default=stream is sounds[0]) for stream in sounds]
+        return master_playlist([_variant(picture, sounds)], alternatives)
+
+    def playlist(self, video: Upload, stream: str) -> str:
+        """The segments of a stream; raises `NotMade`."""
+        found = self._stream(video, stream)
+        durations = list(map(Fraction, found.durations))
+        if video.state is UploadState.COMPLETE:
+            return media_playlist(durations)
+        return media_playlist(durations, available=self._available(video, found))
 
     def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
         """A segment of a stream, counted from 1; raises `NotMade`."""
@@ -117,20 +164,8 @@ class MediaLibrary:
         except FileNotFoundError as error:
             raise NotMade("The film cannot be played yet.") from error
         return VirtualPart(
-            file, span or ByteRange(0, file.length), lambda: self._open_source(video)
+            file, span or ByteRange(0, file.length), lambda: self._source.open(video)
         )
-
-    def _open_source(self, video: Upload) -> RawIOBase:
-        """The file that the index is about; raises `NotMade` if it has just been removed."""
-        with suppress(FileNotFoundError):
-            return FileIO(self._folder.path(video.id, REMUXED), "rb")
-        if video.state is not UploadState.COMPLETE:
-            with suppress(BytesLost):  # Published since the record was read.
-                return self._store.staging.open(video.id)
-        try:
-            return self._store.library.open(video.id, ByteRange(0, 0))
-        except FileNotFoundError as error:
-            raise NotMade("The file of this video is no longer there.") from error
 
     def _stream(self, video: Upload, name: str) -> Stream:
         found = self._manifest(video.id).stream(name)
@@ -156,3 +191,28 @@ class MediaLibrary:
 def _manifest(path: Path, _changed_at: int) -> Manifest:
     """Read once for all the segments that a player asks for."""
     return Manifest.from_json(path.read_bytes())
+
+
+def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:
+    """A stream, and the sound that is played with it."""
+    return Variant(
+        f"{stream.name}/index.m3u8",
+        stream.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
+        stream.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
+        [stream.codecs, *(sound.codecs for sound in sounds)],
+        stream.width,
+        stream.height,
+        Fraction(stream.frame_rate),
+        stream.video_range,
+    )
+
+
+def _alternative(stream: Stream, *, is_default: bool) -> Alternative:
+    return Alternative(
+        "AUDIO",
+        f"{stream.name}/index.m3u8",
+        stream.title,
+        stream.language,
+        is_default,
+        stream.channels,
+    )

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from app.domain.ranges import ByteRange
+from app.media.index.playlists import VideoRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class Stream:
 
     For each segment: `ends` is where it ends in its virtual file, `durations` how long it lasts in
     seconds, and `reaches` where the bytes end that it, or one before it, takes from the source.
-    Rates are bits per second.
+    Rates are bits per second; what a kind of track does not have is 0.
     """
 
     name: str
@@ -29,11 +30,12 @@ class Stream:
     durations: tuple[float, ...]
     reaches: tuple[int, ...]
     language: str = "und"
-    width: int | None = None
-    height: int | None = None
-    frame_rate: float | None = None
-    video_range: str = "SDR"
-    channels: int | None = None
+    title: str = ""
+    width: int = 0
+    height: int = 0
+    frame_rate: float = 0.0
+    video_range: VideoRange = "SDR"
+    channels: int = 0
 
     def available(self, arrived: int) -> int:
         """How many segments can be played with the first `arrived` bytes of the source."""
@@ -57,7 +59,7 @@ class Manifest:
         return next((stream for stream in self.streams if stream.name == name), None)
 
     @property
-    def video(self) -> Stream | None:
+    def picture(self) -> Stream | None:
         """The picture."""
         return next((stream for stream in self.streams if stream.kind == "video"), None)
 

@@ -46,6 +46,7 @@ class MediaWorker:
         steps: Mapping[str, Step],
         *,
         sweep: MediaSweep,
+        look_at_arrivals: Callable[[], None],
         bell: Bell,
         name: str,
         clock: Callable[[], datetime],
@@ -55,6 +56,7 @@ class MediaWorker:
         self._jobs = jobs
         self._steps = steps
         self._sweep = sweep
+        self._look_at_arrivals = look_at_arrivals
         self._bell = bell
         self._name = name
         self._clock = clock
@@ -114,6 +116,7 @@ class MediaWorker:
         while not self._stop.is_set():
             has_more = False
             if self._steps:
+                self._look_at_arrivals()
                 has_more = self._sweep.look()
                 if time.monotonic() >= sweep_at:
                     is_behind = self._sweep.look_everywhere()

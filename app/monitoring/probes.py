@@ -83,6 +83,6 @@ class _Everything:
         jobs = GaugeMetricFamily(
             "sluice_jobs", "Media jobs that wait, run or have failed.", labels=["lane", "state"]
         )
-        for (lane, standing), number in services.jobs.counts().items():
+        for (lane, standing), number in services.media.jobs.counts().items():
             jobs.add_metric([lane.value, standing.value], number)
         yield jobs

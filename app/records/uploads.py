@@ -304,6 +304,15 @@ class UploadRecords:
             .limit(limit)
         )
 
+    def arriving(self, since: datetime, limit: int) -> list[Upload]:
+        """Uploads of all owners of which something has arrived since; the latest first."""
+        return self._list(
+            select(*UPLOAD)
+            .where(uploads.c.state == UploadState.RECEIVING, uploads.c.active_at >= since)
+            .order_by(uploads.c.active_at.desc())
+            .limit(limit)
+        )
+
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""
         states = uploads.c.state

@@ -15,7 +15,7 @@ from app.monitoring.folder import name_process
 from app.monitoring.instruments import Instruments
 from app.server.access_log import configure_logging
 from app.server.child_processes import END_SIGNALS, end_with_supervisor
-from app.services import build_media_worker, build_services
+from app.services import build_services
 from app.settings import Settings, SettingsError, from_env
 
 STOP_SECONDS = 0.8
@@ -32,7 +32,7 @@ def run(settings: Settings) -> None:
     services = build_services(settings)
     services.prepare()
     name = secrets.token_hex(NAME_BYTES)
-    worker = build_media_worker(services, name=name, tell=instruments.count_job)
+    worker = services.media.worker(name=name, tell=instruments.count_job)
     worker.start()
     signal.sigwait(END_SIGNALS)
     worker.stop(STOP_SECONDS)

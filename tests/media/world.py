@@ -63,6 +63,7 @@ class World:
             self.jobs,
             steps,
             sweep=MediaSweep(self.jobs, self.media, self.uploads, folder=self.folder, clock=clock),
+            look_at_arrivals=lambda: None,
             bell=Bell(self.data),
             name=name,
             clock=clock,

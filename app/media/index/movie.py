@@ -48,6 +48,19 @@ class Movie:
     """What is in the `mdat` boxes."""
 
     @property
+    def picture(self) -> Track | None:
+        """The track that is the film's picture; a cover is not, where there is another."""
+        tracks = [track for track in self.tracks if track.kind == "video" and len(track.samples)]
+        return max(
+            tracks, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None
+        )
+
+    @property
+    def sounds(self) -> list[Track]:
+        """The tracks with sound, in the order of the file."""
+        return [track for track in self.tracks if track.kind == "audio" and len(track.samples)]
+
+    @property
     def duration(self) -> Fraction:
         """Seconds until the last picture and the last sound have ended."""
         played = [track for track in self.tracks if track.kind in {"video", "audio"}]

@@ -12,6 +12,7 @@ VERSION = 7
 """The protocol version that fragmented MP4 with separate sound needs (RFC 8216, section 7)."""
 
 MediaType = Literal["AUDIO", "SUBTITLES"]
+VideoRange = Literal["SDR", "PQ", "HLG"]
 AUDIO_GROUP, SUBTITLES_GROUP = "audio", "subtitles"
 
 
@@ -28,7 +29,7 @@ class Variant:
     width: int = 0
     height: int = 0
     frame_rate: Fraction = Fraction()
-    video_range: Literal["SDR", "PQ", "HLG"] = "SDR"
+    video_range: VideoRange = "SDR"
 
 
 @dataclass(frozen=True, slots=True)

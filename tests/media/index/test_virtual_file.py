@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,29 @@ def test_ranges_that_touch_become_one_piece(stored: Path) -> None:
     with StoredVirtualFile(stored) as file:
         found = list(file.pieces(ByteRange(0, file.length)))
     assert found == [ByteRange(0, 31), b"!", ByteRange(31, 40)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1800), st.integers(1, 90)), max_size=40), st.booleans())
+def test_ranges_added_together_are_as_if_added_one_by_one(
+    stored: Path, ranges: list[tuple[int, int]], begins_with_one: bool
+) -> None:
+    spans: list[ByteRange] = []
+    for start, length in ranges:
+        if not spans or start != spans[-1].end:
+            spans.append(ByteRange(start, start + length))
+    first = ByteRange(0, spans[0].start) if spans and begins_with_one else ByteRange(0, 0)
+    with stored.open("wb") as target:
+        writer = VirtualFileWriter(target)
+        writer.add(first)
+        starts, ends = ([getattr(span, side) for span in spans] for side in ("start", "end"))
+        writer.add_ranges(array("Q", starts), array("Q", ends))
+        writer.add(b"end")
+        writer.finish()
+    with StoredVirtualFile(stored) as file:
+        found = list(file.pieces(ByteRange(0, file.length)))
+    write(stored, [first, *spans, b"end"])
+    with StoredVirtualFile(stored) as file:
+        assert found == list(file.pieces(ByteRange(0, file.length)))
 
 
 def test_a_long_table_is_read_in_blocks(stored: Path) -> None:

@@ -1,0 +1,107 @@
+"""Films that can be played while they still arrive: their index came first.
+
+Our page and client send it first. For any other client a film that begins with its index will do.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+
+from app.domain.errors import UploadError
+from app.domain.playback import PlaybackState
+from app.domain.ranges import ByteRange
+from app.domain.upload import Upload, UploadId, UploadKind
+from app.media.facts import Facts
+from app.media.film_files import is_playable, keep_film
+from app.media.folder import MediaFolder
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie, read_movie
+from app.media.source import MediaSource, reader
+from app.records.media import MediaRecords
+from app.records.uploads import UploadRecords
+
+RECENT = timedelta(seconds=5)
+"""Only uploads of which something has just arrived are looked at."""
+
+MOST_AT_ONCE = 50
+"""Uploads looked at in one go, the latest first."""
+
+REFUSED_KEPT = 1000
+"""Ids remembered of files that have no index to wait for."""
+
+TYPES = frozenset({"video/mp4", "video/quicktime"})
+
+
+class NotArrived(Exception):
+    """Bytes that the index needs are not there yet."""
+
+
+class Arrivals:
+    """Looks for such films; the media worker calls it often."""
+
+    def __init__(
+        self,
+        uploads: UploadRecords,
+        media: MediaRecords,
+        *,
+        source: MediaSource,
+        folder: MediaFolder,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._uploads = uploads
+        self._media = media
+        self._source = source
+        self._folder = folder
+        self._clock = clock
+        self._refused: OrderedDict[UploadId, None] = OrderedDict()
+
+    def look(self) -> None:
+        """Make the films playable whose index has arrived since the last time."""
+        found = self._uploads.arriving(self._clock() - RECENT, MOST_AT_ONCE)
+        films = [upload for upload in found if self._may_be_film(upload)]
+        known = self._media.of([upload.id for upload in films]) if films else {}
+        for upload in films:
+            if upload.id not in known:
+                with suppress(UploadError):  # It has ended, or the next look does it.
+                    self._try(upload)
+
+    def _may_be_film(self, upload: Upload) -> bool:
+        is_whole = upload.kind is UploadKind.FILE and upload.length is not None
+        return is_whole and upload.content_type in TYPES and upload.id not in self._refused
+
+    def _try(self, upload: Upload) -> None:
+        with closing(self._source.open(upload)) as source:
+            read_at = reader(source)
+
+            def read_arrived(offset: int, count: int) -> bytes:
+                end = min(offset + count, upload.known_length)
+                if not upload.received.covers(ByteRange(offset, max(offset, end))):
+                    raise NotArrived
+                return read_at(offset, count)
+
+            try:
+                movie = read_movie(read_arrived, upload.known_length)
+                if is_playable(movie):
+                    self._keep(upload, movie)
+                    return
+            except NotArrived:
+                return
+            except NotIndexable:
+                pass
+        self._refuse(upload.id)
+
+    def _keep(self, upload: Upload, movie: Movie) -> None:
+        keep_film(movie, upload.id, self._folder)
+        facts = Facts.of(movie).to_json()
+        now = self._clock()
+        self._media.add(upload.id, now, is_planned=False)
+        self._media.describe(upload.id, PlaybackState.PLAYABLE, now, facts=facts)
+
+    def _refuse(self, upload_id: UploadId) -> None:
+        """Leave it until it is complete."""
+        self._refused[upload_id] = None
+        if len(self._refused) > REFUSED_KEPT:
+            self._refused.popitem(last=False)

@@ -1,0 +1,34 @@
+"""What browsers decode. They say so themselves once a player asks; this decides what is offered.
+
+Sources: caniuse.com's tables of H.264, HEVC, AV1, VP9, Opus, AC-3; the WebKit and Chromium lists of
+codecs that MP4 may contain.
+"""
+
+from __future__ import annotations
+
+import re
+
+_AVC = re.compile(r"avc[13]\.(42|4d|58|64)[0-9a-f]{4}", re.IGNORECASE)
+"""Baseline, Main, Extended and High: 8 bits, 4:2:0. High 10, 4:2:2 and 4:4:4 play nowhere."""
+
+_SOME = re.compile(r"(hvc1|hev1|av01|vp08|vp09)(\.|$)", re.IGNORECASE)
+"""Each played by some browsers only: the playlist names the codec, and the browser chooses."""
+
+_AUDIO = re.compile(r"mp4a\.40\.(2|5|29|42)|mp4a\.(69|6b)|mp3|\.mp3|opus|flac", re.IGNORECASE)
+
+_NATIVE = {"webm": re.compile(r"vp8|vp0?8|vp9|vp09|av1|av01|opus|vorbis", re.IGNORECASE)}
+
+
+def plays_video(codec: str) -> bool:
+    """Whether every browser, or some, decode pictures of this codec."""
+    return is_played_everywhere(codec) or _SOME.match(codec) is not None
+
+
+def is_played_everywhere(codec: str) -> bool:
+    """Whether every browser decodes pictures of this codec."""
+    return _AVC.fullmatch(codec) is not None
+
+
+def plays_audio(codec: str) -> bool:
+    """Whether every browser decodes sound of this codec."""
+    return _AUDIO.fullmatch(codec) is not None

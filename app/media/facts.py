@@ -1,0 +1,110 @@
+"""What is known about a film: kept with its record, and shown to those who play it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from typing import Any, Self
+
+from app.media.index.movie import Movie
+from app.media.index.tracks import Track
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackFacts:
+    """One track. Rates are per second: bits, pictures, samples."""
+
+    kind: str
+    """"video", "audio" or "text"."""
+    codec: str
+    """As in RFC 6381, such as "avc1.64001f"; where there is no such name, ffmpeg's."""
+    language: str = "und"
+    """BCP 47; "und" if the file does not say."""
+    title: str | None = None
+    bit_rate: int | None = None
+    width: int | None = None
+    height: int | None = None
+    frame_rate: float | None = None
+    channels: int | None = None
+    sample_rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A chapter; `start` in seconds."""
+
+    start: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is in a file. Width and height in pixels as they are shown: turned, and stretched."""
+
+    container: str
+    """ffmpeg's name of the format, such as "mp4" or "matroska"."""
+    duration: float | None
+    """Seconds."""
+    width: int | None = None
+    height: int | None = None
+    rotation: int = 0
+    """Degrees clockwise that the stored picture is turned by."""
+    frame_rate: float | None = None
+    hdr: str | None = None
+    """"PQ" or "HLG"; None for the standard dynamic range."""
+    is_truncated: bool = False
+    tracks: tuple[TrackFacts, ...] = ()
+    chapters: tuple[Chapter, ...] = ()
+
+    @classmethod
+    def of(cls, movie: Movie) -> Self:
+        """What the index of an MP4 or MOV file says."""
+        picture = movie.picture
+        return cls(
+            container="mov" if movie.brand.startswith("qt") else "mp4",
+            duration=round(float(movie.duration), 3),
+            width=picture.width if picture else None,
+            height=picture.height if picture else None,
+            rotation=picture.rotation if picture else 0,
+            frame_rate=_rounded(picture.frame_rate) if picture else None,
+            hdr=picture.hdr and picture.hdr.upper() if picture else None,
+            is_truncated=movie.is_truncated,
+            tracks=tuple(map(_track_facts, movie.tracks)),
+        )
+
+    def of_kind(self, kind: str) -> list[TrackFacts]:
+        """The tracks of a kind, in the order of the file."""
+        return [track for track in self.tracks if track.kind == kind]
+
+    def to_json(self) -> dict[str, Any]:
+        """As values of JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The facts that `to_json` has printed; members of a later version are ignored."""
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        known["tracks"] = tuple(TrackFacts(**track) for track in values.get("tracks", ()))
+        known["chapters"] = tuple(Chapter(**chapter) for chapter in values.get("chapters", ()))
+        return cls(**known)
+
+
+def _track_facts(track: Track) -> TrackFacts:
+    is_video = track.kind == "video"
+    return TrackFacts(
+        kind=track.kind,
+        codec=track.codec,
+        language=track.language,
+        title=track.title or None,
+        bit_rate=track.bit_rate or None,
+        width=track.width if is_video else None,
+        height=track.height if is_video else None,
+        frame_rate=_rounded(track.frame_rate) if is_video else None,
+        channels=track.channels or None,
+        sample_rate=track.sample_rate or None,
+    )
+
+
+def _rounded(rate: Fraction) -> float:
+    return round(float(rate), 3)

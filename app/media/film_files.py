@@ -1,0 +1,150 @@
+"""Writes what players load of an indexed film: `play.mp4`, and its tracks in segments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from fractions import Fraction
+from itertools import accumulate
+from operator import sub
+from pathlib import Path
+
+from app.domain.ranges import ByteRange
+from app.domain.upload import UploadId
+from app.media.browsers import plays_audio, plays_video
+from app.media.folder import MediaFolder
+from app.media.index.errors import NotIndexable
+from app.media.index.fast_start import fast_start
+from app.media.index.movie import Movie
+from app.media.index.playlists import VideoRange
+from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
+from app.media.index.tracks import Track
+from app.media.index.virtual_file import VirtualFileWriter
+from app.media.manifest import Manifest, Stream
+
+SOURCE = "source"
+"""Name of the stream that is the film's own picture."""
+
+PLAY_FILE = "play.virtual"
+MANIFEST = "hls.json"
+"""Names of files in the folder of a video."""
+
+_VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
+
+log = logging.getLogger(__name__)
+
+
+def is_playable(movie: Movie) -> bool:
+    """Whether browsers play its picture, or its sound if there is no picture."""
+    if movie.picture is not None:
+        return plays_video(movie.picture.codec)
+    return any(plays_audio(track.codec) for track in movie.sounds)
+
+
+def keep_film(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
+    """Make the files that players load of a film; raises `NotIndexable`."""
+    with folder.workshop() as making:
+        manifest = _write_streams(movie, making)
+        for stream in manifest.streams:
+            for name in ("init.mp4", "segments.virtual"):
+                folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
+        if manifest.streams:  # After what it names.
+            (making / MANIFEST).write_bytes(manifest.to_json())
+            folder.keep(making / MANIFEST, video_id, MANIFEST)
+        _write_play_file(movie, making / PLAY_FILE)
+        folder.keep(making / PLAY_FILE, video_id, PLAY_FILE)
+
+
+def _write_play_file(movie: Movie, path: Path) -> None:
+    """Write the film as one virtual MP4 file."""
+    with path.open("xb") as target:
+        writer = VirtualFileWriter(target)
+        writer.extend(fast_start(movie))
+        writer.finish()
+
+
+def _write_streams(movie: Movie, folder: Path) -> Manifest:
+    """Write each track that browsers play as a stream, in a folder of its name.
+
+    There are none if HLS cannot express the film.
+    """
+    try:
+        cuts = _cut(movie)
+    except NotIndexable as error:
+        log.info("the film has no segments: %s", error)
+        return Manifest([])
+    return Manifest([_write_stream(name, cut, folder / name) for name, cut in cuts])
+
+
+def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:
+    """The tracks by the names of their streams; the sound is cut where the picture is."""
+    cuts = []
+    times: list[Fraction] = []
+    if movie.picture and plays_video(movie.picture.codec):
+        picture = segmented_video(movie.picture)
+        times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
+        cuts.append((SOURCE, picture))
+    sounds = (track for track in movie.sounds if plays_audio(track.codec))
+    for number, track in enumerate(sounds, start=1):
+        with suppress(NotIndexable):
+            cuts.append((f"audio-{number}", segmented_sound(track, times)))
+    return cuts
+
+
+def _write_stream(name: str, cut: SegmentedTrack, folder: Path) -> Stream:
+    folder.mkdir()
+    (folder / "init.mp4").write_bytes(cut.initialization)
+    columns = _Columns()
+    with (folder / "segments.virtual").open("xb") as target:
+        writer = VirtualFileWriter(target)
+        for segment in cut.segments():
+            writer.extend(segment.pieces)
+            columns.add(segment, writer.position)
+        writer.finish()
+    return columns.stream(name, cut.track)
+
+
+class _Columns:
+    """What a manifest says of the segments of a stream."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._durations: list[float] = []
+        self._reaches: list[int] = []
+
+    def add(self, segment: Segment, end: int) -> None:
+        """Note a segment that ends there in its virtual file."""
+        used = (piece.end for piece in segment.pieces if isinstance(piece, ByteRange))
+        self._reaches.append(max(used, default=0))
+        # The difference of rounded times: the sum of all has no error that grows.
+        stop = round(float(segment.start + segment.duration), 6)
+        self._durations.append(round(stop - round(float(segment.start), 6), 6))
+        self._ends.append(end)
+
+    def stream(self, name: str, track: Track) -> Stream:
+        """The stream that consists of all of them."""
+        sizes = map(sub, self._ends, [0, *self._ends])
+        rates = [_rate(size, lasts) for size, lasts in zip(sizes, self._durations, strict=True)]
+        return Stream(
+            name=name,
+            kind=track.kind,
+            codecs=track.codec,
+            peak_rate=max(rates),
+            mean_rate=_rate(self._ends[-1], sum(self._durations)),
+            ends=tuple(self._ends),
+            durations=tuple(self._durations),
+            reaches=tuple(accumulate(self._reaches, max)),
+            language=track.language,
+            title=track.title,
+            width=track.width,
+            height=track.height,
+            frame_rate=round(float(track.frame_rate), 3),
+            video_range=_VIDEO_RANGES.get(track.hdr, "SDR"),
+            channels=track.channels,
+        )
+
+
+def _rate(size: int, seconds: float) -> int:
+    """Bits per second; a fragment of a second counts as a tenth."""
+    return round(8 * size / max(seconds, 0.1))

@@ -1,0 +1,76 @@
+"""The step `index`: the first look at a file, which makes most films playable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
+
+from app.domain.jobs import Job
+from app.domain.playback import PlaybackState, Problem
+from app.domain.upload import Upload
+from app.media.facts import Facts
+from app.media.film_files import is_playable, keep_film
+from app.media.folder import MediaFolder
+from app.media.heartbeat import Heartbeat
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie, read_movie
+from app.media.source import MediaSource, length_of, reader
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
+from app.records.uploads import UploadRecords
+
+
+class Indexing:
+    """Indexes a complete file, notes what was found, and queues what else is to be done with it."""
+
+    def __init__(
+        self,
+        uploads: UploadRecords,
+        media: MediaRecords,
+        jobs: JobRecords,
+        *,
+        source: MediaSource,
+        folder: MediaFolder,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._uploads = uploads
+        self._media = media
+        self._jobs = jobs
+        self._source = source
+        self._folder = folder
+        self._clock = clock
+
+    def __call__(self, job: Job, _beat: Heartbeat) -> None:
+        """Do the job."""
+        video = self._uploads.get(job.upload_id)
+        with closing(self._source.open(video)) as source:
+            try:
+                movie = read_movie(reader(source), length_of(source))
+                if is_playable(movie):
+                    keep_film(movie, video.id, self._folder)
+            except NotIndexable as error:
+                self._refuse(video, error)
+            else:
+                self._describe(video, movie)
+
+    def _describe(self, video: Upload, movie: Movie) -> None:
+        facts = Facts.of(movie)
+        state, problem = PlaybackState.PLAYABLE, None
+        if not is_playable(movie):
+            state, problem = PlaybackState.UNPLAYABLE, _unknown_codec(facts)
+        elif movie.is_truncated:
+            problem = Problem(
+                "truncated", "The file is damaged or cut off. It plays as far as it goes."
+            )
+        self._media.describe(video.id, state, self._clock(), facts=facts.to_json(), problem=problem)
+
+    def _refuse(self, video: Upload, error: NotIndexable) -> None:
+        problem = Problem(error.code, error.detail)
+        state = PlaybackState.UNPLAYABLE
+        self._media.describe(video.id, state, self._clock(), facts=None, problem=problem)
+
+
+def _unknown_codec(facts: Facts) -> Problem:
+    codecs = ", ".join(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
+    return Problem("unknown_codec", f"Browsers cannot play what is in this file: {codecs}.")
