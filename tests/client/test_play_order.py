@@ -18,6 +18,8 @@ from tests.browser.films import encode, index_last
 from tests.client.bad_line import BadLine, Line, Request
 from tests.dropzone_client import stored_sha256
 from tests.live_server import Server
+from tests.media.films import FilmStore
+from tests.nodejs import run_script
 
 MIB = 1024 * 1024
 
@@ -122,8 +124,31 @@ def test_whatever_is_needed_first_each_byte_is_stored_once(
     assert list(stored) == [Span(0, length)]
 
 
+def test_page_and_client_need_the_same_of_every_film(film: FilmStore) -> None:
+    indexed = ["moov-last.mp4", "quicktime.mov", "huge.mp4", "h264.mp4", "fragmented.mp4"]
+    others = ["without-moov.mp4", "h264.mkv", "garbage.mp4", "empty.mp4"]
+    paths = [film(name) for name in indexed + others]
+    by_client = [_needed(path) for path in paths]
+    task = {"files": [str(path) for path in paths]}
+    assert run_script(Path(__file__).with_name("needed_first.mjs"), task) == by_client
+    for path, spans in zip(paths, by_client[: len(indexed)], strict=False):
+        assert _bytes_at(path, spans[-1][0], 8)[4:] == b"moov"
+    assert by_client[len(indexed) :] == [[]] * len(others)
+
+
+def _needed(path: Path) -> list[list[int]]:
+    spans = needed_first(lambda at, count: _bytes_at(path, at, count), path.stat().st_size)
+    return [list(span) for span in spans]
+
+
+def _bytes_at(path: Path, position: int, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(position)
+        return file.read(count)
+
+
 @pytest.fixture(scope="module")
-def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def front_film(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A film of 7 MB with its index in front."""
     path = tmp_path_factory.mktemp("films") / "front.mp4"
     encode(path, size="640x360", seconds=4, bits_per_second="12M")
@@ -131,10 +156,10 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def camera_film(film: Path, tmp_path: Path) -> Path:
+def camera_film(front_film: Path, tmp_path: Path) -> Path:
     """The same film with its index at the end."""
     path = tmp_path / f"{tmp_path.name}.mp4"
-    index_last(film, path)
+    index_last(front_film, path)
     return path
 
 
@@ -181,10 +206,10 @@ def holds(spans: Spans, wanted: Span) -> bool:
 
 @pytest.mark.e2e
 def test_after_the_index_a_film_is_sent_in_order_and_in_hardly_more_requests(
-    line: BadLine, make_client: Callable[..., Client], film: Path, camera_film: Path
+    line: BadLine, make_client: Callable[..., Client], front_film: Path, camera_film: Path
 ) -> None:
     counts = []
-    for path in (film, camera_film):
+    for path in (front_film, camera_film):
         line.heal()
         uploaded = make_client(line.url, chunk_bytes=MIB, parallel=1).upload(path)
         assert uploaded.sent == line.sent() == path.stat().st_size

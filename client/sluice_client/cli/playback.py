@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +62,9 @@ def watch(video: str, as_json: bool, config: Path | None, server: str | None) ->
 
 
 def _opened(url: str) -> bool:
+    # Imported here because no other command needs it, and it loads much of the library.
+    import webbrowser  # noqa: PLC0415
+
     try:
         return webbrowser.open(url)
     except webbrowser.Error:
