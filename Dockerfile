@@ -26,6 +26,9 @@ RUN python3 -m venv /opt/sluice \
 FROM ${BASE_IMAGE}
 RUN useradd --system --uid 10001 --user-group --no-create-home sluice \
     && install -d -m 700 -o sluice -g sluice /var/lib/sluice /var/lib/sluice/staging /var/lib/sluice/data
+RUN apt-get update \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ffmpeg \
+    && rm -rf /var/lib/apt/lists/*
 COPY --from=packages /opt/sluice /opt/sluice
 WORKDIR /srv/sluice
 COPY app app

@@ -11,6 +11,7 @@ import secrets
 import signal
 import sys
 
+from app.media.ffmpeg import Ffmpeg
 from app.monitoring.folder import name_process
 from app.monitoring.instruments import Instruments
 from app.server.access_log import configure_logging
@@ -31,6 +32,8 @@ def run(settings: Settings) -> None:
     instruments = Instruments()
     services = build_services(settings)
     services.prepare()
+    for problem in Ffmpeg.find().problems():
+        log.warning("%s", problem.detail)
     name = secrets.token_hex(NAME_BYTES)
     worker = services.media.worker(name=name, tell=instruments.count_job)
     worker.start()

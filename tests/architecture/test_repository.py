@@ -9,7 +9,12 @@ import pytest
 from tests.architecture.sources import ROOT, files_in_git
 
 MADE_BY_SETUP = ("static/vendor/", "node_modules/", ".venv/", ".tools/", "data/")
-LOCKED_FILES = ("requirements.txt", "requirements-dev.txt", "scripts/requirements-node.txt")
+LOCKED_FILES = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "scripts/requirements-node.txt",
+    "scripts/requirements-ffmpeg.txt",
+)
 
 
 def test_files_that_setup_fetches_are_not_in_git() -> None:

@@ -222,6 +222,30 @@ def in_a_container_that_forbids(number: int, folder: Path) -> Any:
     return json.loads(result.stdout)
 
 
+OLDER_KERNEL = """
+import sys
+from app.media.sandbox import landlock
+from app.media.sandbox.system_calls import prctl
+version, folder, secret = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+prctl(38, 1)
+landlock.restrict_self([(folder, landlock.WRITE)], version=version)
+open(f"{folder}/made{version}", "w").close()
+try:
+    open(secret)
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_landlock_works_with_every_version_of_it(target: Target) -> None:
+    for version in range(1, landlock.abi_version() + 1):
+        words = [str(version), str(target.work), str(target.outside / "secret")]
+        command = [sys.executable, "-c", OLDER_KERNEL, *words]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (result.stdout, result.stderr) == ("refused\n", "")
+        assert (target.work / f"made{version}").exists()
+
+
 def test_nothing_is_missing_here() -> None:
     assert missing_layers() == []
     assert landlock.abi_version() >= 1

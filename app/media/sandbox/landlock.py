@@ -51,12 +51,11 @@ def abi_version() -> int:
         return 0
 
 
-def restrict_self(rules: Iterable[Rule]) -> None:
+def restrict_self(rules: Iterable[Rule], *, version: int) -> None:
     """Allow this process what `rules` allow, and nothing else. Needs "no new privileges".
 
-    Raises `OSError`, also for a path that does not exist.
+    `version` is at most `abi_version()`. Raises `OSError`, also for a path that does not exist.
     """
-    version = abi_version()
     handled = max(rights for since, rights in _FILE_RIGHTS if since <= version)
     ruleset = _ruleset(version, handled)
     try:

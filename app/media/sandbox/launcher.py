@@ -103,8 +103,9 @@ def confine(plan: Plan) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     _drop_capabilities()
     prctl(_SET_NO_NEW_PRIVILEGES, 1)
-    if "landlock" in plan.layers and landlock.abi_version():
-        landlock.restrict_self(rules(plan))
+    version = landlock.abi_version()
+    if "landlock" in plan.layers and version:
+        landlock.restrict_self(rules(plan), version=version)
     limit(plan.numbers)
     if "seccomp" in plan.layers and seccomp.is_available():
         seccomp.restrict_self()
