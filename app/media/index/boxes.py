@@ -20,6 +20,7 @@ MAX_TOP_LEVEL_BOXES = 500_000
 """A file with more is not indexed. A fragment is two of them: these are 70 hours of one second."""
 
 LARGEST_32_BIT = 0xFFFF_FFFF
+LARGEST_64_BIT = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)

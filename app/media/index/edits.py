@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from app.media.index.boxes import Box, Fields, box, full_box
+from app.media.index.boxes import LARGEST_64_BIT, Box, Fields, box, full_box
 
 MAX_EDITS = 1000
 """Further ones are ignored."""
@@ -50,7 +50,7 @@ def edit_list(edits: Sequence[Edit]) -> bytes:
     if not edits:
         return b""
     entries = b"".join(
-        edit.duration.to_bytes(8, "big")
+        min(edit.duration, LARGEST_64_BIT).to_bytes(8, "big")
         + edit.media_time.to_bytes(8, "big", signed=True)
         + edit.rate.to_bytes(4, "big")
         for edit in edits

@@ -88,7 +88,9 @@ class _Media:
         new_starts = accumulate(lengths, initial=self.start)
         shifts = [new - old for new, old in zip(new_starts, starts, strict=False)]
         last = self.extents[-1].end
-        if len(shifts) == 1 and starts[0] <= min(offsets, default=0) and max(offsets) <= last:
+        if not offsets:
+            return iter(())
+        if len(shifts) == 1 and starts[0] <= min(offsets) and max(offsets) <= last:
             return map(shifts[0].__add__, offsets)
         known = (min(max(offset, starts[0]), last) for offset in offsets)
         return (offset + shifts[bisect_right(starts, offset) - 1] for offset in known)
@@ -149,7 +151,7 @@ def _new_track(track: Track, media: _Media, timescale: int) -> bytes:
     return track_box(
         track,
         sample_tables(track.description, samples, chunks, is_wide=media.is_wide),
-        duration=duration,
+        durations=(duration, samples.end),
         edits=fitted(track.edits, duration),
         kept=_DESCRIPTIONS,
     )

@@ -10,6 +10,7 @@ from itertools import islice
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
 from app.media.index.errors import NotIndexable
+from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import MAX_SAMPLES
 from app.media.index.tracks import Track, read_track
 
@@ -19,7 +20,7 @@ MAX_MOOV_BYTES = 256 << 20
 MAX_TRACKS = 32
 """Further tracks are ignored, and left out of what is made of the file."""
 
-_MAX_FILE_TYPE_BYTES = 4096
+_KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
 _FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
 
 
@@ -73,6 +74,14 @@ def read_movie(read_at: ReadAt, length: int) -> Movie:
     moov = _load(read_at, layout.index)
     timescale = _timescale(moov)
     tracks, is_damaged = _tracks(moov, length=length, movie_timescale=timescale)
+    if layout.fragments:
+        whole = [place for place in layout.fragments if place.is_whole]
+        fragmented = FragmentedMovie(
+            moov, {track.id: track.samples for track in tracks}, length=length
+        )
+        add_fragments(fragmented, whole, read_at)
+        tracks = _with_fragments(tracks, fragmented, movie_timescale=timescale)
+        is_damaged |= len(whole) < len(layout.fragments)
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
@@ -83,7 +92,7 @@ def read_movie(read_at: ReadAt, length: int) -> Movie:
         bytes(file_type.raw) if file_type else b"",
         moov,
         not layout.media or layout.index.start < layout.media[0].start,
-        False,
+        bool(layout.fragments),
         tuple(ByteRange(box.payload_start, box.end) for box in layout.media),
     )
 
@@ -95,10 +104,11 @@ class _Layout:
     file_type: FileBox | None
     index: FileBox
     media: tuple[FileBox, ...]
+    fragments: tuple[FileBox, ...]
 
     @classmethod
     def of(cls, boxes: Iterable[FileBox]) -> _Layout:
-        found: dict[bytes, list[FileBox]] = {b"ftyp": [], b"moov": [], b"mdat": []}
+        found: dict[bytes, list[FileBox]] = {kind: [] for kind in _KINDS}
         for number, box in enumerate(boxes):
             if number == 0 and box.kind not in _FIRST_BOXES:
                 break
@@ -106,7 +116,12 @@ class _Layout:
                 found[box.kind].append(box)
         if not any(found.values()):
             raise NotIndexable("not_mp4", "The file is not an MP4 or MOV video.")
-        return cls(next(iter(found[b"ftyp"]), None), _index(found[b"moov"]), tuple(found[b"mdat"]))
+        return cls(
+            next((box for box in found[b"ftyp"] if box.is_whole), None),
+            _index(found[b"moov"]),
+            tuple(found[b"mdat"]),
+            tuple(found[b"moof"]),
+        )
 
 
 def _index(boxes: Sequence[FileBox]) -> FileBox:
@@ -160,3 +175,24 @@ def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Trac
     if not tracks:
         raise problem or NotIndexable("no_tracks", "The file contains neither video nor sound.")
     return tuple(tracks), problem is not None
+
+
+def _with_fragments(
+    tracks: Iterable[Track], movie: FragmentedMovie, *, movie_timescale: int
+) -> tuple[Track, ...]:
+    """The tracks with the samples of fragments, beginning at time 0 as players want it."""
+    found = {number: (samples, is_cut) for number, samples, is_cut in movie.samples()}
+    starts = [
+        Fraction(found[track.id][0].decode_times[0], track.timescale)
+        for track in tracks
+        if found[track.id][0]
+    ]
+    begin = min(starts, default=Fraction())
+    return tuple(
+        track.with_fragments(
+            samples.earlier(int(begin * track.timescale)) if samples else samples,
+            is_truncated=is_cut,
+            movie_timescale=movie_timescale,
+        )
+        for track, (samples, is_cut) in ((track, found[track.id]) for track in tracks)
+    )

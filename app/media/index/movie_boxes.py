@@ -9,6 +9,7 @@ from itertools import chain, groupby
 
 from app.media.index.boxes import (
     LARGEST_32_BIT,
+    LARGEST_64_BIT,
     Box,
     big_endian,
     box,
@@ -43,7 +44,7 @@ def movie_box(timescale: int, duration: int, *boxes: bytes | memoryview) -> byte
         0,
         bytes(16),  # when it was made and changed
         timescale.to_bytes(4, "big"),
-        duration.to_bytes(8, "big"),
+        _number(duration),
         b"\0\1\0\0\1\0\0\0",  # rate 1.0, volume 1.0
         bytes(8),
         _UNITY_MATRIX,
@@ -54,12 +55,17 @@ def movie_box(timescale: int, duration: int, *boxes: bytes | memoryview) -> byte
 
 
 def track_box(
-    track: Track, tables: bytes, *, duration: int, edits: Sequence[Edit], kept: frozenset[bytes]
+    track: Track,
+    tables: bytes,
+    *,
+    durations: tuple[int, int],
+    edits: Sequence[Edit],
+    kept: frozenset[bytes] = frozenset(),
 ) -> bytes:
     """A `trak` with sample tables of its own, and what else describes the track.
 
-    `duration` is in ticks of the movie's timescale. Of the boxes that describe it to people and
-    link it to other tracks, those of the kinds `kept` remain.
+    It lasts `durations` in ticks of the movie's timescale and of its own. Of the boxes that
+    describe it to people and link it to other tracks, those of the kinds `kept` remain.
     """
     boxes = children(track.box.payload)
     media = children(boxes[b"mdia"].payload)
@@ -68,12 +74,12 @@ def track_box(
     language = (media[b"elng"].raw,) if b"elng" in media else ()
     return box(
         b"trak",
-        _track_header(boxes[b"tkhd"], duration),
+        _track_header(boxes[b"tkhd"], durations[0]),
         edit_list(edits),
         *(each.raw for each in boxes.values() if each.kind in kept),
         box(
             b"mdia",
-            _media_header(media[b"mdhd"], track.samples.end),
+            _media_header(media[b"mdhd"], durations[1]),
             *language,
             media[b"hdlr"].raw,
             box(b"minf", *headers, _OWN_MEDIA, tables),
@@ -87,7 +93,7 @@ def _track_header(tkhd: Box, duration: int) -> bytes:
     is_long = payload[0] == 1
     times, rest = (payload[4:20], payload[36:]) if is_long else (_long(payload[4:12]), payload[24:])
     track_id = payload[20:28] if is_long else payload[12:20]
-    return box(b"tkhd", b"\1", payload[1:4], times, track_id, duration.to_bytes(8, "big"), rest)
+    return box(b"tkhd", b"\1", payload[1:4], times, track_id, _number(duration), rest)
 
 
 def _media_header(mdhd: Box, duration: int) -> bytes:
@@ -96,7 +102,12 @@ def _media_header(mdhd: Box, duration: int) -> bytes:
     is_long = payload[0] == 1
     times, rest = (payload[4:20], payload[32:]) if is_long else (_long(payload[4:12]), payload[20:])
     timescale = payload[20:24] if is_long else payload[12:16]
-    return box(b"mdhd", b"\1", payload[1:4], times, timescale, duration.to_bytes(8, "big"), rest)
+    return box(b"mdhd", b"\1", payload[1:4], times, timescale, _number(duration), rest)
+
+
+def _number(duration: int) -> bytes:
+    """64 bits; the largest number where a damaged file lasts longer."""
+    return min(duration, LARGEST_64_BIT).to_bytes(8, "big")
 
 
 def _long(times: bytes) -> bytes:

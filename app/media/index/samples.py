@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise, repeat
 from operator import add, gt, ne, sub
 
@@ -77,6 +77,11 @@ class Samples:
             self.key_frames[: bisect_left(self.key_frames, count)],
             self.decode_times[count],
         )
+
+    def earlier(self, ticks: int) -> Samples:
+        """The same, decoded so much earlier."""
+        times = array("q", map((-ticks).__add__, self.decode_times))
+        return replace(self, decode_times=times, end=self.end - ticks)
 
     def count_within(self, length: int) -> int:
         """How many samples come before the first that reaches beyond a file of `length` bytes."""

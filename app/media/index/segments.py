@@ -70,7 +70,7 @@ class SegmentedTrack:
         track = self.track
         edits = (Edit(0, self.media_time),) if self.media_time else ()
         tables = no_sample_tables(track.description)
-        trak = track_box(track, tables, duration=0, edits=edits, kept=frozenset())
+        trak = track_box(track, tables, durations=(0, 0), edits=edits)
         defaults = (track.id, 1, 0, 0, 0)
         trex = full_box(b"trex", 0, 0, *(number.to_bytes(4, "big") for number in defaults))
         return _FILE_TYPE + movie_box(track.timescale, 0, trak, box(b"mvex", trex))
@@ -133,10 +133,12 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
     end = track.timeline.end
     last = len(samples) if end is None else max(bisect_left(times_of, end - shift), first + 1)
     cuts = [first]
-    for time in _grid(times, until=track.duration, step=Fraction(_target(track), track.timescale)):
+    for time in times:
         cut = bisect_left(times_of, time * track.timescale - shift)
         if cuts[-1] < cut < last:
             cuts.append(cut)
+    while (cut := bisect_left(times_of, times_of[cuts[-1]] + _target(track))) < last:
+        cuts.append(cut)
     shown = [max(times_of[cut] + shift, 0) for cut in cuts]
     lead = max(shift, -times_of[first])
     starts = _ascending((*shown, track.end))
@@ -166,15 +168,6 @@ def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) ->
             cuts.append(key)
             due = samples.decode_times[key] + target
     return [*cuts, last]
-
-
-def _grid(times: Iterable[Fraction], *, until: Fraction, step: Fraction) -> Iterator[Fraction]:
-    """The times, and after the last of them every `step`."""
-    latest = Fraction()
-    for latest in times:
-        yield latest
-    while (latest := latest + step) < until:
-        yield latest
 
 
 def _ascending(times: Iterable[int]) -> array[int]:

@@ -129,12 +129,12 @@ class _Chunks:
         offsets = array("Q")
         for first, end, samples in self.runs:
             if samples == 1:
-                offsets.extend(self.offsets[first : min(end, first + len(sizes) - len(offsets))])
+                offsets.extend(self.offsets[first:end])
                 continue
             for start in self.offsets[first:end]:
                 number = len(offsets)
                 if number >= len(sizes):
-                    return offsets
+                    break
                 sizes_before = sizes[number : number + samples - 1]
                 offsets.extend(accumulate(sizes_before, initial=start))
         return offsets[: len(sizes)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import add
 
@@ -49,6 +49,20 @@ class Track:
     """Whether samples are missing at its end."""
     box: Box
     """The `trak` box."""
+
+    def with_fragments(
+        self, samples: Samples, *, is_truncated: bool, movie_timescale: int
+    ) -> Track:
+        """The track with these samples. Its edits go on to its end, which was not known to them."""
+        edits = self.edits[:-1] + tuple(replace(last, duration=0) for last in self.edits[-1:])
+        timeline = Timeline.of(edits, movie_timescale=movie_timescale, timescale=self.timescale)
+        return replace(
+            self,
+            samples=samples,
+            is_truncated=self.is_truncated or is_truncated,
+            edits=edits,
+            timeline=timeline,
+        )
 
     @property
     def tables(self) -> memoryview:
@@ -111,6 +125,12 @@ class Track:
         """Bits a second, on average."""
         seconds = Fraction(self.samples.end, self.timescale)
         return round(8 * sum(self.samples.sizes) / seconds) if seconds > 0 else 0
+
+    def shown_at(self, number: int) -> int:
+        """Tick of the film's time at which a sample is shown; below 0 if it is not."""
+        samples = self.samples
+        composition_time = samples.decode_times[number] + samples.composition_offsets[number]
+        return composition_time + self.timeline.shift
 
     @property
     def end(self) -> int:

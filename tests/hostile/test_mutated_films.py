@@ -1,0 +1,45 @@
+"""Whatever a film's index contains, it is used or refused, and soon: no other error, no hang."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from fractions import Fraction
+
+import pytest
+
+from app.media.index.errors import NotIndexable
+from app.media.index.extract import extract, key_frame_before
+from app.media.index.fast_start import fast_start
+from app.media.index.movie import Movie, read_movie
+from app.media.index.segments import segmented_sound, segmented_video
+from tests.hostile.conftest import Scaled
+from tests.hostile.mutations import mutations
+from tests.media.films import FilmStore
+
+
+def use(film: bytes) -> Movie:
+    """Index a film and do all that can be done with it."""
+    movie = read_movie(lambda offset, count: film[offset : offset + count], len(film))
+    for _ in fast_start(movie):
+        pass
+    for track in movie.tracks:
+        cut = segmented_video if track.kind == "video" else segmented_sound
+        segmented = cut(track)
+        assert segmented.initialization
+        assert sum(len(segment.pieces) for segment in segmented.segments())
+        for _ in extract(track, [key_frame_before(track, Fraction(1))]):
+            pass
+    return movie
+
+
+@pytest.mark.parametrize(
+    "name", ["subtitles.mp4", "chapters.mp4", "fragmented.mp4", "quicktime.mov", "late-sound.mp4"]
+)
+def test_mutated_indexes_are_used_or_refused(film: FilmStore, scaled: Scaled, name: str) -> None:
+    original = film(name).read_bytes()
+    used = 0
+    for mutated in mutations(original, count=scaled(short=400, long=20_000), seed=14):
+        with suppress(NotIndexable):
+            use(mutated)
+            used += 1
+    assert used > 0
