@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
@@ -11,7 +12,6 @@ from app.http.bodies import json_object, member
 from app.http.context import current_owner, current_services, note_upload
 from app.http.documents import upload_document
 from app.http.proxy import location_of
-from app.media.library import PlaybackView
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
@@ -33,26 +33,25 @@ def create() -> tuple[Response, int, dict[str, str]]:
         )
     )
     location = location_of("api_uploads.show", upload.id)
-    return jsonify(_document(note_upload(upload))), 201 if is_new else 200, {"Location": location}
+    return (
+        jsonify(_documents([note_upload(upload)])[0]),
+        201 if is_new else 200,
+        {"Location": location},
+    )
 
 
 @blueprint.get("")
 def index() -> Response:
     """Uploads in progress."""
-    services = current_services()
-    found = services.uploads.active(current_owner(), LIST_LIMIT)
-    views = services.media.library.playbacks(found)
-    documents = map(_document, found, views)
-    return jsonify({"uploads": list(documents)})
+    found = current_services().uploads.active(current_owner(), LIST_LIMIT)
+    return jsonify({"uploads": _documents(found)})
 
 
 @blueprint.get("/<upload_id>")
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
-    services = current_services()
-    upload = services.uploads.get(current_owner(), parse_upload_id(upload_id))
-    (view,) = services.media.library.playbacks([note_upload(upload)])
-    response = jsonify(_document(upload, view))
+    upload = current_services().uploads.get(current_owner(), parse_upload_id(upload_id))
+    response = jsonify(_documents([note_upload(upload)])[0])
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -64,5 +63,10 @@ def cancel(upload_id: str) -> tuple[str, int]:
     return "", 204
 
 
-def _document(upload: Upload, playback: PlaybackView | None = None) -> dict[str, Any]:
-    return upload_document(upload, current_services().settings.expiry_seconds, playback)
+def _documents(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
+    services = current_services()
+    expiry = services.settings.expiry_seconds
+    views = services.media.library.playbacks(uploads)
+    return [
+        upload_document(upload, expiry, view) for upload, view in zip(uploads, views, strict=True)
+    ]

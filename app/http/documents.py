@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.domain.lifecycle import UploadState
+from app.domain.playback import PlaybackState
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload
 from app.media.film_files import MANIFEST, PLAY_FILE
@@ -13,7 +14,7 @@ from app.media.library import PlaybackView
 
 
 def upload_document(
-    upload: Upload, expiry_seconds: float, playback: PlaybackView | None
+    upload: Upload, expiry_seconds: float, playback: PlaybackView
 ) -> dict[str, Any]:
     """An upload with all that is needed to resume it; ranges are half-open.
 
@@ -32,7 +33,7 @@ def upload_document(
         "created": _instant(upload.created_at),
         "fingerprint": upload.fingerprint,
         **_result(upload),
-        **({"playback": playback_document(playback)} if playback and playback.facts else {}),
+        "playback": playback_document(playback) if playback.facts else None,
     }
 
 
@@ -93,6 +94,9 @@ def playback_document(view: PlaybackView) -> dict[str, Any]:
     }
 
 
+_PLAYS = frozenset({PlaybackState.PLAYABLE, PlaybackState.READY})
+
+
 def _made(view: PlaybackView, name: str, url: str | None = None) -> str | None:
     return f"/media/{view.upload_id}/{url or name}" if name in view.made else None
 
@@ -107,12 +111,12 @@ def _subtitles(view: PlaybackView) -> list[dict[str, Any]]:
 
 
 def _playable(view: PlaybackView) -> dict[str, Any] | None:
-    """Where a player finds the film: as one file that any browser plays, and in segments."""
+    """Where a player finds the film besides its original: as one MP4 file, and in segments."""
     mp4 = _made(view, PLAY_FILE, "play.mp4")
     hls = _made(view, MANIFEST, "hls/master.m3u8")
-    if mp4 is None and hls is None:
+    if mp4 is None and hls is None and view.state not in _PLAYS:
         return None
-    return {"from": "hls" if mp4 is None else "original", "mp4": mp4, "hls": hls}
+    return {"from": "hls" if hls and not mp4 else "original", "mp4": mp4, "hls": hls}
 
 
 def _result(upload: Upload) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from app.domain.playback import PlaybackState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.facts import Facts
-from app.media.film_files import is_playable, keep_film
+from app.media.film_files import is_playable, keep_streams
 from app.media.folder import MediaFolder
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
+from app.media.indexing import INDEXED_TYPES
 from app.media.source import MediaSource, reader
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -31,8 +32,6 @@ MOST_AT_ONCE = 50
 
 REFUSED_KEPT = 1000
 """Ids remembered of files that have no index to wait for."""
-
-TYPES = frozenset({"video/mp4", "video/quicktime"})
 
 
 class NotArrived(Exception):
@@ -70,7 +69,7 @@ class Arrivals:
 
     def _may_be_film(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
-        return is_whole and upload.content_type in TYPES and upload.id not in self._refused
+        return is_whole and upload.content_type in INDEXED_TYPES and upload.id not in self._refused
 
     def _try(self, upload: Upload) -> None:
         with closing(self._source.open(upload)) as source:
@@ -94,7 +93,7 @@ class Arrivals:
         self._refuse(upload.id)
 
     def _keep(self, upload: Upload, movie: Movie) -> None:
-        keep_film(movie, upload.id, self._folder)
+        keep_streams(movie, upload.id, self._folder)
         facts = Facts.of(movie).to_json()
         now = self._clock()
         self._media.add(upload.id, now, is_planned=False)

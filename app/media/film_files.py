@@ -42,39 +42,29 @@ def is_playable(movie: Movie) -> bool:
     return any(plays_audio(track.codec) for track in movie.sounds)
 
 
-def keep_film(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
-    """Make the files that players load of a film; raises `NotIndexable`."""
+def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
+    """Make the film as one virtual MP4 file."""
+    with folder.writing(video_id, PLAY_FILE) as target:
+        writer = VirtualFileWriter(target)
+        writer.extend(fast_start(movie))
+        writer.finish()
+
+
+def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
+    """Make each track that browsers play a stream; none if HLS cannot express the film."""
+    try:
+        cuts = _cut(movie)
+    except NotIndexable as error:
+        log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
+        return
     with folder.workshop() as making:
-        manifest = _write_streams(movie, making)
+        manifest = Manifest([_write_stream(name, cut, making / name) for name, cut in cuts])
         for stream in manifest.streams:
             for name in ("init.mp4", "segments.virtual"):
                 folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
         if manifest.streams:  # After what it names.
             (making / MANIFEST).write_bytes(manifest.to_json())
             folder.keep(making / MANIFEST, video_id, MANIFEST)
-        _write_play_file(movie, making / PLAY_FILE)
-        folder.keep(making / PLAY_FILE, video_id, PLAY_FILE)
-
-
-def _write_play_file(movie: Movie, path: Path) -> None:
-    """Write the film as one virtual MP4 file."""
-    with path.open("xb") as target:
-        writer = VirtualFileWriter(target)
-        writer.extend(fast_start(movie))
-        writer.finish()
-
-
-def _write_streams(movie: Movie, folder: Path) -> Manifest:
-    """Write each track that browsers play as a stream, in a folder of its name.
-
-    There are none if HLS cannot express the film.
-    """
-    try:
-        cuts = _cut(movie)
-    except NotIndexable as error:
-        log.info("the film has no segments: %s", error)
-        return Manifest([])
-    return Manifest([_write_stream(name, cut, folder / name) for name, cut in cuts])
 
 
 def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:

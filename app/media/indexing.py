@@ -10,7 +10,7 @@ from app.domain.jobs import Job
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.facts import Facts
-from app.media.film_files import is_playable, keep_film
+from app.media.film_files import is_playable, keep_play_file, keep_streams
 from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
@@ -19,6 +19,9 @@ from app.media.source import MediaSource, length_of, reader
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
+
+INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
+"""Types of files that are indexed; browsers play none of them that cannot be."""
 
 
 class Indexing:
@@ -48,11 +51,13 @@ class Indexing:
             try:
                 movie = read_movie(reader(source), length_of(source))
                 if is_playable(movie):
-                    keep_film(movie, video.id, self._folder)
+                    keep_play_file(movie, video.id, self._folder)
             except NotIndexable as error:
-                self._refuse(video, error)
-            else:
-                self._describe(video, movie)
+                self._describe_other(video, error)
+                return
+            self._describe(video, movie)
+            if is_playable(movie):
+                keep_streams(movie, video.id, self._folder)
 
     def _describe(self, video: Upload, movie: Movie) -> None:
         facts = Facts.of(movie)
@@ -65,9 +70,11 @@ class Indexing:
             )
         self._media.describe(video.id, state, self._clock(), facts=facts.to_json(), problem=problem)
 
-    def _refuse(self, video: Upload, error: NotIndexable) -> None:
-        problem = Problem(error.code, error.detail)
-        state = PlaybackState.UNPLAYABLE
+    def _describe_other(self, video: Upload, error: NotIndexable) -> None:
+        """A WebM or MP3 file is played as it is."""
+        is_played_as_it_is = video.is_playable and video.content_type not in INDEXED_TYPES
+        state = PlaybackState.PLAYABLE if is_played_as_it_is else PlaybackState.UNPLAYABLE
+        problem = None if is_played_as_it_is else Problem(error.code, error.detail)
         self._media.describe(video.id, state, self._clock(), facts=None, problem=problem)
 
 

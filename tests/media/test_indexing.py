@@ -50,6 +50,9 @@ def test_a_film_plays_from_its_original(server: Server, film: Path) -> None:
     assert playback["duration"] == pytest.approx(14, abs=0.1)
     assert (playback["width"], playback["height"], playback["frame_rate"]) == (160, 90, 30)
     assert [track["codec"] for track in playback["tracks"]][1] == "mp4a.40.2"
+    path = f"/api/videos/{stored.id}"
+    wait_until(lambda: playback_of(server, path)["playable"]["hls"], "the segments")
+    playback = playback_of(server, path)
     for name in ("mp4", "hls"):
         assert played(server.url + playback["playable"][name]) == played(str(film))
 
@@ -64,6 +67,14 @@ def test_other_files_say_kindly_that_they_are_no_films(server: Server, content: 
     assert server.get(stored.path).content == content
 
 
+def test_other_formats_are_left_to_the_browser(server: Server) -> None:
+    stored = store(server, "sound.mp3", b"\xff\xfb" + bytes(1000))
+    playback = wait_for_playback(stored)
+    assert playback["state"] in {"playable", "ready"}
+    assert playback["playable"] == {"from": "original", "mp4": None, "hls": None}
+    assert playback["problem"] is None
+
+
 def test_a_film_plays_while_it_arrives(server: Server, film: Path) -> None:
     """The index comes first, though it is at the end of the file; then one piece after another."""
     content = film.read_bytes()
@@ -74,7 +85,7 @@ def test_a_film_plays_while_it_arrives(server: Server, film: Path) -> None:
         answer = server.post("/upload", data=file.body(index), headers=form_headers()).json()
         upload_id = answer["id"]
     path = f"/api/uploads/{upload_id}"
-    wait_until(lambda: "playback" in server.get(path).json(), "the index is read")
+    wait_until(lambda: server.get(path).json()["playback"], "the index is read")
     playlist = f"/media/{upload_id}/hls/source/index.m3u8"
     begun = server.get(playlist).text
     assert "#EXT-X-PLAYLIST-TYPE:EVENT" in begun

@@ -16,12 +16,11 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from io import BufferedIOBase
 from itertools import accumulate
 from operator import sub
 from pathlib import Path
 from types import TracebackType
-from typing import Self, overload
+from typing import BinaryIO, Self, overload
 
 from app.domain.ranges import ByteRange, RangeSet
 from app.media.index.errors import NotIndexable
@@ -43,7 +42,7 @@ _ENTRIES_AT_ONCE = 4096
 class VirtualFileWriter:
     """Writes the stored form; keeps 16 bytes per piece in memory."""
 
-    def __init__(self, target: BufferedIOBase) -> None:
+    def __init__(self, target: BinaryIO) -> None:
         self._target = target
         self._entries = array("Q")
         self._literal_bytes = 0
