@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import compress
 from math import floor
+from operator import add
 
 from app.media.index.boxes import LARGEST_32_BIT, box, media_header
 from app.media.index.edits import Edit
@@ -70,13 +71,14 @@ def _index(track: Track, samples: Samples, numbers: Sequence[int], media_start: 
     chunks = [Chunk(media_start, len(samples))]
     tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
     # ffmpeg takes the first picture for the beginning of what an edit shows.
-    first = min(samples.composition_times(0, len(samples)))
+    count = len(samples)
+    first = min(samples.composition_times(0, count))
+    ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
     time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
-    edits = (
-        (Edit(time, -1), Edit(samples.end, first))
-        if time > 0
-        else (Edit(samples.end, first - time),)
-    )
-    duration = samples.end + max(time, 0)
+    length, delay = max(ends) - first, max(time, 0)
+    hidden = -time if 0 < -time < length else 0  # all of it is shown if the film shows none of it
+    shown = Edit(length - hidden, first + hidden)
+    edits = (Edit(delay, -1), shown) if delay else (shown,)
+    duration = delay + shown.duration
     trak = track_box(track, tables, durations=(duration, samples.end), edits=edits)
     return movie_box(track.timescale, duration, trak)
