@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 
-from app.domain.jobs import Job
+from app.domain.jobs import Job, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.facts import Facts
@@ -15,6 +15,7 @@ from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
+from app.media.pictures import PICTURES
 from app.media.source import MediaSource, length_of, reader
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
@@ -58,6 +59,7 @@ class Indexing:
             self._describe(video, movie)
             if is_playable(movie):
                 keep_streams(movie, video.id, self._folder)
+            self._queue_what_follows(video, movie)
 
     def _describe(self, video: Upload, movie: Movie) -> None:
         facts = Facts.of(movie)
@@ -76,6 +78,15 @@ class Indexing:
         state = PlaybackState.PLAYABLE if is_played_as_it_is else PlaybackState.UNPLAYABLE
         problem = None if is_played_as_it_is else Problem(error.code, error.detail)
         self._media.describe(video.id, state, self._clock(), facts=None, problem=problem)
+
+    def _queue_what_follows(self, video: Upload, movie: Movie) -> None:
+        """What is made unasked; the shortest comes first."""
+        if movie.picture is not None:
+            self._enqueue(video, PICTURES, priority=20)
+
+    def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
+        lane, now = Lane.BACKGROUND, self._clock()
+        self._jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
 
 
 def _unknown_codec(facts: Facts) -> Problem:

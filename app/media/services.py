@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from app.domain.jobs import INDEX
 from app.media.arrivals import Arrivals
+from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.indexing import Indexing
 from app.media.library import MediaLibrary
+from app.media.pictures import PICTURES, Pictures
 from app.media.source import MediaSource
 from app.media.sweep import MediaSweep
 from app.media.waking import Bell, Waker
@@ -92,4 +95,7 @@ class MediaServices:
             folder=self.folder,
             clock=self.clock,
         )
-        return {"index": indexing}
+        pictures = Pictures(
+            self.uploads, source=self.source, folder=self.folder, ffmpeg=Ffmpeg.find()
+        )
+        return {INDEX: indexing, PICTURES: pictures}

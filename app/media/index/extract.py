@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import compress
 from math import floor
-from operator import add
 
 from app.media.index.boxes import LARGEST_32_BIT, box, media_header
 from app.media.index.edits import Edit
@@ -30,9 +29,22 @@ def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
     only some if several are in one file, as it does with the film itself and `-skip_frame nokey`.
     """
     samples = _chosen(track.samples, numbers)
+    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    first = min(samples.composition_times(0, len(samples)))
+    time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
+    edits = (
+        (Edit(time, -1), Edit(samples.end, first))
+        if time > 0
+        else (Edit(samples.end, first - time),)
+    )
+    return film_of(track, samples, edits)
+
+
+def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Iterator[Piece]:
+    """An MP4 with samples of a track, at times of their own; `edits` are in the track's ticks."""
     header = media_header(sum(samples.sizes))
-    size = len(_index(track, samples, numbers, 0)) + len(_FILE_TYPE) + len(header)
-    yield _FILE_TYPE + _index(track, samples, numbers, size) + header
+    size = len(_index(track, samples, edits, 0)) + len(_FILE_TYPE) + len(header)
+    yield _FILE_TYPE + _index(track, samples, edits, size) + header
     yield from samples.extents(0, len(samples))
 
 
@@ -65,20 +77,11 @@ def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
     )
 
 
-def _index(track: Track, samples: Samples, numbers: Sequence[int], media_start: int) -> bytes:
+def _index(track: Track, samples: Samples, edits: Sequence[Edit], media_start: int) -> bytes:
     """The `moov` box for samples that lie one after the other from byte `media_start` on."""
     is_wide = sum(samples.sizes) > LARGEST_32_BIT - _LONGEST_HEAD
     chunks = [Chunk(media_start, len(samples))]
     tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
-    # ffmpeg takes the first picture for the beginning of what an edit shows.
-    count = len(samples)
-    first = min(samples.composition_times(0, count))
-    ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
-    time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
-    length, delay = max(ends) - first, max(time, 0)
-    hidden = -time if 0 < -time < length else 0  # all of it is shown if the film shows none of it
-    shown = Edit(length - hidden, first + hidden)
-    edits = (Edit(delay, -1), shown) if delay else (shown,)
-    duration = delay + shown.duration
+    duration = sum(edit.duration for edit in edits) or samples.end
     trak = track_box(track, tables, durations=(duration, samples.end), edits=edits)
     return movie_box(track.timescale, duration, trak)

@@ -1,0 +1,37 @@
+"""The errors of what steps use, as those of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import RawIOBase
+
+from app.domain.jobs import JobCancelled, JobFailed
+from app.media.excerpts import TooLarge
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegMissing, FfmpegStopped
+from app.media.index.boxes import ReadAt
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie, read_movie
+from app.media.source import length_of, reader
+
+
+@contextmanager
+def as_job_errors(code: str, what: str) -> Iterator[None]:
+    """Raise the errors of ffmpeg as those of a job; `what` is a sentence without its full stop."""
+    try:
+        yield
+    except FfmpegStopped as error:
+        raise JobCancelled(str(error)) from error
+    except FfmpegMissing as error:
+        raise JobFailed("no_ffmpeg", f"{what}: {error}.", is_final=True) from error
+    except (FfmpegFailed, TooLarge) as error:
+        raise JobFailed(code, f"{what}: {error}.") from error
+
+
+def movie_of(source: RawIOBase) -> tuple[Movie, ReadAt]:
+    """The movie in an open file, and what reads it."""
+    read_at = reader(source)
+    try:
+        return read_movie(read_at, length_of(source)), read_at
+    except NotIndexable as error:
+        raise JobFailed(error.code, error.detail, is_final=True) from error

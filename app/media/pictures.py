@@ -1,0 +1,252 @@
+"""The step `pictures`: a poster of a film, and small pictures that are shown while seeking.
+
+Only the pictures that are wanted are read and decoded, mostly key frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from threading import Event
+
+from app.domain.jobs import Job
+from app.media import excerpts
+from app.media.excerpts import Excerpt
+from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg_errors import FfmpegFailed
+from app.media.folder import MediaFolder
+from app.media.heartbeat import Heartbeat
+from app.media.index.boxes import ReadAt
+from app.media.index.movie import Movie
+from app.media.index.tracks import Track
+from app.media.job_errors import as_job_errors, movie_of
+from app.media.sandbox.process import Limits
+from app.media.source import MediaSource
+from app.media.webvtt import Cue, webvtt
+from app.records.uploads import UploadRecords
+
+PICTURES = "pictures"
+
+POSTER, SPRITE, THUMBNAILS = "poster.jpg", "sprite.jpg", "thumbs.vtt"
+"""Names of files in the folder of a video."""
+
+POSTER_PIXELS = 1280
+"""Longest side of a poster; smaller films have smaller ones."""
+
+POSTER_PLACES = [Fraction(percent, 100) for percent in (10, 20, 35, 50, 70)]
+"""Where pictures for the poster are tried, as parts of the film."""
+
+FEWEST_TRIED = 3
+"""Among fewer key frames one that is not black may be missing: then the beginning is decoded."""
+
+PICTURES_OF_BEGINNING = 8
+
+THUMBNAIL_PIXELS = 160
+"""Longest side of a small picture."""
+
+MOST_THUMBNAILS, COLUMNS = 100, 10
+SHORTEST_SECONDS = 1
+"""Between two small pictures."""
+
+MOST_DECODED_PIXELS = 1_000_000_000
+"""Where key frames are rare, no more than this is decoded for lack of them: 20 s of 1080p24."""
+
+LUMA_SIZE = (64, 36)
+LUMA_LEVELS = 32
+
+JPEG_QUALITY = ("-q:v", "3")
+
+_TRANSFERS = {"pq": "smpte2084", "hlg": "arib-std-b67"}
+
+
+class Pictures:
+    """Makes both of a film that has an index."""
+
+    def __init__(
+        self,
+        uploads: UploadRecords,
+        *,
+        source: MediaSource,
+        folder: MediaFolder,
+        ffmpeg: Ffmpeg,
+    ) -> None:
+        self._uploads = uploads
+        self._source = source
+        self._folder = folder
+        self._ffmpeg = ffmpeg
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job; a file without a picture gets none."""
+        video = self._uploads.get(job.upload_id)
+        with closing(self._source.open(video)) as source, self._folder.workshop() as workshop:
+            movie, read_at = movie_of(source)
+            if (picture := movie.picture) is None:
+                return
+            studio = Studio(self._ffmpeg, workshop, read_at, beat.stop)
+            with as_job_errors("no_pictures", "No pictures can be made of this film"):
+                self._folder.keep(studio.poster(movie, picture), video.id, POSTER)
+                beat(0.2)
+                sprite, thumbnails = studio.sprite(movie, picture)
+                self._folder.keep(sprite, video.id, SPRITE)
+                self._folder.keep(thumbnails, video.id, THUMBNAILS)
+
+
+@dataclass(frozen=True, slots=True)
+class Studio:
+    """Makes pictures in a folder."""
+
+    ffmpeg: Ffmpeg
+    workshop: Path
+    read_at: ReadAt
+    stop: Event
+
+    def poster(self, movie: Movie, picture: Track) -> Path:
+        """The best of some pictures."""
+        excerpt = _for_poster(movie, picture, self.read_at)
+        size = _fitted(picture, POSTER_PIXELS)
+        luma = f"scale={LUMA_SIZE[0]}:{LUMA_SIZE[1]}:flags=area,format=gray"
+        outputs = ["-map", "[shown]", *JPEG_QUALITY, "-f", "image2", "poster-%d.jpg"]
+        outputs += ["-map", "[luma]", "-f", "rawvideo", "-"]
+        graph = f",split[shown][copy];[copy]{luma}[luma]"
+        levels = self._run(excerpt, size, graph, outputs)
+        area = LUMA_SIZE[0] * LUMA_SIZE[1]
+        found = [levels[start : start + area] for start in range(0, len(levels), area)]
+        if not found:
+            raise FfmpegFailed("nothing in it could be decoded")
+        best = max(range(len(found)), key=lambda number: detail(found[number]))
+        return self.workshop / f"poster-{best + 1}.jpg"
+
+    def sprite(self, movie: Movie, picture: Track) -> tuple[Path, Path]:
+        """The small pictures in one file, and the file that says which is shown when."""
+        excerpt = _for_sprite(movie, picture, self.read_at)
+        size, count = _fitted(picture, THUMBNAIL_PIXELS), len(excerpt.starts)
+        grid = f"{min(count, COLUMNS)}x{math.ceil(count / COLUMNS)}"
+        outputs = ["-map", "[sheet]", *JPEG_QUALITY, "-frames:v", "1", "-f", "image2"]
+        outputs += ["-update", "1", SPRITE]
+        self._run(excerpt, size, f",tile={grid}:nb_frames={count}[sheet]", outputs)
+        sprite, thumbnails = self.workshop / SPRITE, self.workshop / THUMBNAILS
+        if not sprite.exists():
+            raise FfmpegFailed("nothing in it could be decoded")
+        thumbnails.write_text(_thumbnails(excerpt.starts, movie.duration, size))
+        return sprite, thumbnails
+
+    def _run(
+        self, excerpt: Excerpt, size: tuple[int, int], graph: str, outputs: Sequence[str]
+    ) -> bytes:
+        """Decode an excerpt and scale its pictures; standard output.
+
+        A high dynamic range that this ffmpeg cannot map is shown as it is.
+        """
+        files = list(excerpt.write(self.read_at, self.workshop))
+        hdr = excerpt.track.hdr
+        for tones in [_tone_mapped(_TRANSFERS[hdr]), ""] if hdr else [""]:
+            whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
+            try:
+                return self.ffmpeg.run(
+                    [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
+                    readable=files,
+                    writable=self.workshop,
+                    limits=_limits(excerpt),
+                    formats="mov",
+                    stop=self.stop,
+                )
+            except FfmpegFailed:
+                if not tones:
+                    raise
+        raise AssertionError("the last attempt has returned or raised")
+
+
+def detail(levels: bytes) -> float:
+    """How much there is to see in a picture, from its luma: entropy in bits; 0 for a black one.
+
+    It is low for fades, which have few levels, and for titles, which have mostly two.
+    """
+    counts = [0] * LUMA_LEVELS
+    for level in levels:
+        counts[level * LUMA_LEVELS // 256] += 1
+    shares = [count / len(levels) for count in counts if count]
+    return -sum(share * math.log2(share) for share in shares)
+
+
+def _inputs(excerpt: Excerpt, files: Sequence[Path]) -> list[str]:
+    arguments: list[str] = []
+    for part, file in zip(excerpt.parts, files, strict=True):
+        arguments += ["-threads", "1", "-itsoffset", str(part.begin), "-i", str(file)]
+    return arguments
+
+
+def _picked(excerpt: Excerpt) -> str:
+    """Filters for exactly the pictures that are wanted; for one that is damaged, the one before."""
+    parts = "".join(f"[{number}:v]" for number in range(len(excerpt.parts)))
+    joined = f"{parts}interleave={len(excerpt.parts)}," if len(excerpt.parts) > 1 else parts
+    return f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
+
+
+def _for_poster(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
+    times = [place * movie.duration for place in POSTER_PLACES]
+    numbers = excerpts.key_frames_near(picture, times)
+    if len(numbers) < FEWEST_TRIED:
+        count = excerpts.count_within(picture, pixels=MOST_DECODED_PIXELS)
+        if count > len(numbers):
+            return excerpts.of_beginning(picture, count, pictures=PICTURES_OF_BEGINNING)
+    return excerpts.of_key_frames(picture, numbers, read_at)
+
+
+def _for_sprite(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
+    """One picture for each of equal parts of the film; key frames unless those are rare."""
+    count = min(max(math.ceil(movie.duration / SHORTEST_SECONDS), 1), MOST_THUMBNAILS)
+    times = [movie.duration * number / count for number in range(count)]
+    numbers = excerpts.key_frames_near(picture, times)
+    if 2 * len(numbers) < count:
+        fitting = excerpts.count_within(picture, pixels=MOST_DECODED_PIXELS)
+        if fitting == len(picture.samples):
+            return excerpts.of_beginning(picture, fitting, pictures=count)
+    return excerpts.of_key_frames(picture, numbers, read_at)
+
+
+def _fitted(picture: Track, longest: int) -> tuple[int, int]:
+    """Width and height as shown, in proportion, neither of them above `longest`."""
+    width, height = max(picture.width, 1), max(picture.height, 1)
+    scale = min(Fraction(longest, max(width, height)), Fraction(1))
+    return max(round(width * scale), 2), max(round(height * scale), 2)
+
+
+def _scaled(size: tuple[int, int], tones: str) -> str:
+    """Filters for pictures of that size, in the colours of JPEG (JFIF: BT.601, full range)."""
+    width, height = size
+    jpeg = f"scale={width}:{height}:out_color_matrix=bt601:out_range=full,format=yuvj420p,setsar=1"
+    return f"scale={width}:{height},{tones},{jpeg}" if tones else jpeg
+
+
+def _tone_mapped(transfer: str) -> str:
+    """Filters that make a picture of a high dynamic range one of the standard range."""
+    source = f"transferin={transfer}:primariesin=bt2020:matrixin=bt2020nc"
+    linear = f"format=yuv444p10le,zscale={source}:transfer=linear:npl=100,format=gbrpf32le"
+    mapped = "zscale=primaries=bt709,tonemap=hable:desat=0"
+    return f"{linear},{mapped},zscale=transfer=bt709:matrix=bt709:range=limited,format=yuv444p"
+
+
+def _limits(excerpt: Excerpt) -> Limits:
+    """Generous: a slow machine decodes 50 megapixels a second."""
+    return Limits(
+        cpu_seconds=10 + excerpt.megapixels / 10,
+        wall_seconds=1800,
+        memory_bytes=2 << 30,
+        output_bytes=32 << 20,
+    )
+
+
+def _thumbnails(starts: Sequence[Fraction], duration: Fraction, size: tuple[int, int]) -> str:
+    """Which part of the sprite stands for which part of the film."""
+    width, height = size
+    times = [0.0, *map(float, starts[1:]), float(duration)]
+    cues = []
+    for number, (start, end) in enumerate(pairwise(times)):
+        x, y = number % COLUMNS * width, number // COLUMNS * height
+        cues.append(Cue(start, end, f"{SPRITE}#xywh={x},{y},{width},{height}"))
+    return webvtt(cues)
