@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from app.domain.lifecycle import UploadState
 from app.records.engine import Database
-from app.records.tables import uploads
+from app.records.tables import media, media_jobs, uploads
 from app.records.uploads import UploadRecords
 from app.services import BOOT_MARKER, Services
 
@@ -65,7 +65,8 @@ class Backup:
     def _copy_database(self) -> None:
         partial = self.folder / ".sluice.db.partial"
         _make_private(partial)
-        self.services.database.copy_to(partial)
+        # What was made from videos is not copied: a server that starts on the copy makes it again.
+        self.services.database.copy_to(partial, without=(media_jobs, media))
         partial.replace(self._database)
         _sync(self.folder)
 

@@ -6,11 +6,9 @@ import json
 import logging
 import sqlite3
 import sys
-from collections.abc import Callable
-from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
 from flask import Flask
@@ -18,41 +16,21 @@ from flask.cli import AppGroup, with_appcontext
 
 from app.admin.backup import Backup, FolderInUse
 from app.admin.disk_commands import disk_bench
+from app.admin.job_commands import jobs
+from app.admin.printing import as_json, explained, limited, print_one, print_rows
 from app.admin.verify import Verification
-from app.domain.errors import UploadError
 from app.domain.lifecycle import IllegalTransition
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import IMPLICIT_OWNER, current_services
 
-LIST_LIMIT = 1000
-"""Rows that a list shows by default."""
-
-P = ParamSpec("P")
-
 uploads = AppGroup("uploads", help="Unfinished uploads.")
 videos = AppGroup("videos", help="Finished files.")
-
-as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
-limited = click.option("--limit", default=LIST_LIMIT, show_default=True, help="Most rows.")
 
 
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
-    for command in (uploads, videos, verify, backup, sweep, disk_bench):
+    for command in (uploads, videos, jobs, verify, backup, sweep, disk_bench):
         app.cli.add_command(command)
-
-
-def _explained(command: Callable[P, None]) -> Callable[P, None]:
-    """Errors of the domain as one line and exit status 1."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except UploadError as error:
-            raise click.ClickException(str(error)) from error
-
-    return run
 
 
 @uploads.command("list")
@@ -66,16 +44,16 @@ def list_uploads(limit: int, is_json: bool) -> None:
 @uploads.command("show")
 @click.argument("upload_id", metavar="ID")
 @as_json
-@_explained
+@explained
 def show_upload(upload_id: str, is_json: bool) -> None:
     """Show one upload, with the ranges that are missing."""
     upload = current_services().uploads.get(IMPLICIT_OWNER, parse_upload_id(upload_id))
-    _print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
+    print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
 
 
 @uploads.command("expire")
 @click.argument("upload_id", metavar="ID")
-@_explained
+@explained
 def expire_upload(upload_id: str) -> None:
     """End an upload now and free its space."""
     try:
@@ -97,16 +75,16 @@ def list_videos(limit: int, is_json: bool) -> None:
 @videos.command("show")
 @click.argument("video_id", metavar="ID")
 @as_json
-@_explained
+@explained
 def show_video(video_id: str, is_json: bool) -> None:
     """Show one finished file."""
     video = current_services().library.get(IMPLICIT_OWNER, parse_upload_id(video_id))
-    _print_one({**_row(video), "sha256": video.sha256}, is_json=is_json)
+    print_one({**_row(video), "sha256": video.sha256}, is_json=is_json)
 
 
 @videos.command("delete")
 @click.argument("video_ids", metavar="ID...", nargs=-1, required=True)
-@_explained
+@explained
 def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
@@ -184,23 +162,8 @@ def _ranges(upload: Upload) -> list[list[int]]:
 
 
 def _print_all(found: list[Upload], *, is_json: bool) -> None:
-    rows = [_row(upload) for upload in found]
-    if is_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        name = _printable(row["filename"])
-        click.echo(f"{row['id']}  {row['received']:>14} of {row['length'] or '?':>14}  {name}")
+    print_rows([_row(upload) for upload in found], _line, is_json=is_json)
 
 
-def _print_one(row: dict[str, Any], *, is_json: bool) -> None:
-    if is_json:
-        click.echo(json.dumps(row, indent=2))
-        return
-    for name, value in row.items():
-        click.echo(f"{name:<10}{_printable(str(value))}")
-
-
-def _printable(text: str) -> str:
-    """A client's text without control characters for the terminal."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+def _line(row: dict[str, Any]) -> str:
+    return f"{row['id']}  {row['received']:>14} of {row['length'] or '?':>14}  {row['filename']}"

@@ -1,12 +1,12 @@
 """The states of a video's playback and the steps between them, as one table.
 
     waiting ----> probed ----> playable <---> ready
-       ^             |            |             |
-       |             v            v             |
-       +-------- unplayable <-----+-------------+
+       |             |            |             |
+       +-------------+----> unplayable <--------+
 
-Beside the upload's own state: a video can be downloaded in all of these. A step may skip states
-in the direction of the upper line, since an index answers at once what a probe does not know.
+Beside the upload's own state: a video can be downloaded in all of these. A step may skip states of
+the upper line: an index says at once what can be played. One that looks again, at a file that has
+arrived meanwhile, or with an ffmpeg that was missing, may find an unplayable one to be a film.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ TRANSITIONS: dict[PlaybackState, frozenset[PlaybackState]] = {
     ),
     PlaybackState.PLAYABLE: frozenset({PlaybackState.READY, PlaybackState.UNPLAYABLE}),
     PlaybackState.READY: frozenset({PlaybackState.PLAYABLE, PlaybackState.UNPLAYABLE}),
-    PlaybackState.UNPLAYABLE: frozenset({PlaybackState.WAITING}),
+    PlaybackState.UNPLAYABLE: frozenset(
+        {PlaybackState.PROBED, PlaybackState.PLAYABLE, PlaybackState.READY}
+    ),
 }
 
 

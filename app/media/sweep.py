@@ -20,13 +20,14 @@ BATCH = 100
 """Uploads looked at in one query."""
 
 RECENT = timedelta(seconds=90)
-"""How far back `look` goes. What it misses, as when the clock was set, `look_everywhere` finds."""
+"""How far back a look at recent uploads goes. What it misses, as when the clock was set, a look at
+all of them finds."""
 
 _ABSENT = frozenset({None, *GONE})
 
 
 class MediaSweep:
-    """Each method can be repeated; the media worker calls them, and again if there is more."""
+    """Each method can be repeated; the media worker calls them, and at once again for more."""
 
     def __init__(
         self,
@@ -43,24 +44,31 @@ class MediaSweep:
         self._folder = folder
         self._clock = clock
 
-    def look(self) -> bool:
-        """Queue the first step of uploads that were just completed; forget those just deleted.
+    def plan(self, *, is_recent: bool) -> bool:
+        """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
 
-        Whether there may be more than were looked at; so do the others.
+        Whether there may be more. Others, such as all there are after an update, give way to
+        recent ones.
         """
-        since = self._clock() - RECENT
-        new = self._media.unplanned(BATCH, since=since)
-        gone = self._media.gone(BATCH, since=since)
-        return self._do(new, gone, Lane.QUICK)
+        lane = Lane.QUICK if is_recent else Lane.BACKGROUND
+        found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
+        for upload_id in found:
+            with suppress(UploadGone, UploadNotFound):  # Deleted meanwhile.
+                self._plan(upload_id, lane)
+        return len(found) == BATCH
 
-    def look_everywhere(self) -> bool:
-        """The same for all uploads, and remove what killed workers left half-made.
+    def forget(self, *, is_recent: bool) -> bool:
+        """Remove the jobs and files of uploads that were deleted; whether there may be more."""
+        found = self._media.gone(BATCH, since=self._since(is_recent=is_recent))
+        for upload_id in found:
+            self._folder.remove(upload_id)
+            self._jobs.forget(upload_id)
+            self._media.forget(upload_id)
+        return len(found) == BATCH
 
-        Uploads that have waited for long, such as all there are after an update, give way to new
-        ones.
-        """
+    def remove_abandoned(self) -> None:
+        """Remove what killed workers left half-made."""
         self._folder.remove_abandoned()
-        return self._do(self._media.unplanned(BATCH), self._media.gone(BATCH), Lane.BACKGROUND)
 
     def remove_strays(self) -> None:
         """Remove the files of videos that are gone. Reads the whole folder: for a start."""
@@ -76,15 +84,8 @@ class MediaSweep:
         if self._uploads.states([upload_id]).get(upload_id) in _ABSENT:
             self._folder.remove(upload_id)
 
-    def _do(self, new: list[UploadId], gone: list[UploadId], lane: Lane) -> bool:
-        for upload_id in new:
-            with suppress(UploadGone, UploadNotFound):  # Deleted meanwhile.
-                self._plan(upload_id, lane)
-        for upload_id in gone:
-            self._folder.remove(upload_id)
-            self._jobs.forget(upload_id)
-            self._media.forget(upload_id)
-        return BATCH in {len(new), len(gone)}
+    def _since(self, *, is_recent: bool) -> datetime | None:
+        return self._clock() - RECENT if is_recent else None
 
     def _plan(self, upload_id: UploadId, lane: Lane) -> None:
         now = self._clock()

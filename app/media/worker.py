@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from app.domain.errors import UploadError, UploadGone, UploadNotFound
-from app.domain.jobs import Job, JobCancelled, JobFailed, Lane
+from app.domain.jobs import INDEX, Job, JobCancelled, JobFailed, Lane
 from app.domain.playback import Problem
 from app.media.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
 from app.media.sweep import MediaSweep
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 class MediaWorker:
     """One thread for each lane, one that looks for work, one that keeps the claims.
 
-    `name` is this process's alone, and names it in the claims. Without a step nothing happens.
+    `name` is this process's alone, and names it in the claims. Without the first step nothing
+    is begun.
     """
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
@@ -110,21 +111,25 @@ class MediaWorker:
     # ---- the thread that looks ----
 
     def _look_for_work(self) -> None:
+        self._sweep.remove_strays()
         sweep_at = 0.0
-        if self._steps:
-            self._sweep.remove_strays()
         while not self._stop.is_set():
-            has_more = False
-            if self._steps:
-                self._look_at_arrivals()
-                has_more = self._sweep.look()
-                if time.monotonic() >= sweep_at:
-                    is_behind = self._sweep.look_everywhere()
-                    sweep_at = 0.0 if is_behind else time.monotonic() + self._pace.sweep_seconds
-                    has_more = has_more or is_behind
+            self._look_at_arrivals()
+            has_more = self._look(is_recent=True)
+            if time.monotonic() >= sweep_at:
+                self._sweep.remove_abandoned()
+                is_behind = self._look(is_recent=False)
+                sweep_at = 0.0 if is_behind else time.monotonic() + self._pace.sweep_seconds
+                has_more = has_more or is_behind
             for lane in self._jobs.lanes_due(self._clock()):
                 self._has_work[lane].set()
             self._bell.wait(0.0 if has_more else self._pace.look_seconds)
+
+    def _look(self, *, is_recent: bool) -> bool:
+        has_more = self._sweep.forget(is_recent=is_recent)
+        if INDEX in self._steps:
+            has_more = self._sweep.plan(is_recent=is_recent) or has_more
+        return has_more
 
     # ---- the thread of a lane ----
 

@@ -12,6 +12,7 @@ from app import __version__
 from app.http.context import current_owner, current_services
 from app.monitoring.probes import snapshot
 from app.monitoring.reading import Snapshot
+from app.records.jobs import ListedJob
 from app.request.stages import Stage
 
 blueprint = Blueprint("status", __name__)
@@ -19,6 +20,9 @@ api_blueprint = Blueprint("api_status", __name__)
 
 UPLOADS_SHOWN = 10
 """The newest unfinished uploads; the page says how many there are in all."""
+
+JOBS_SHOWN = 10
+"""The jobs that run or come next, and the latest that have failed."""
 
 WATCHERS = ("metrics", "status", "api_status", "health")
 """Requests that only watch the server; counting them would show an idle server as busy."""
@@ -51,6 +55,7 @@ def status_document() -> dict[str, Any]:
         "requests": _requests(counts),
         "transfers": _transfers(counts),
         "uploads": _uploads(counts),
+        "jobs": _jobs(counts),
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
         "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
         "stages": [_stage(counts, stage) for stage in Stage],
@@ -90,6 +95,32 @@ def _uploads(counts: Snapshot) -> dict[str, Any]:
             }
             for upload in newest
         ],
+    }
+
+
+def _jobs(counts: Snapshot) -> dict[str, Any]:
+    jobs = current_services().media.jobs
+    return {
+        **_whole(counts.by("state", "sluice_jobs")),
+        "next": [
+            {**_job(listed), "state": listed.job.state.value, "progress": listed.job.progress}
+            for listed in jobs.unfinished(JOBS_SHOWN)
+        ],
+        "failures": [
+            {**_job(listed), "code": problem.code, "detail": problem.detail}
+            for listed in jobs.failures(JOBS_SHOWN)
+            if (problem := listed.job.problem) is not None
+        ],
+    }
+
+
+def _job(listed: ListedJob) -> dict[str, str]:
+    job = listed.job
+    return {
+        "id": job.upload_id,
+        "filename": listed.filename,
+        "step": job.step,
+        "argument": job.argument,
     }
 
 

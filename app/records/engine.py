@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, delete, event
 from sqlalchemy.engine import make_url
 
 from app.domain.errors import StorageFailed
@@ -122,9 +122,10 @@ class Database:
             with suppress(sqlite3.Error), closing(_open_file(self._file)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def copy_to(self, path: Path) -> None:
+    def copy_to(self, path: Path, *, without: Collection[Table] = ()) -> None:
         """Make `path` a consistent copy of a SQLite database, while others write to it.
 
+        The rows of the tables in `without` are left out.
         Raises `sqlite3.Error` if SQLite refuses; `path` must not be a database in use.
         """
         if self._file is None:
@@ -132,6 +133,9 @@ class Database:
         keep_private(path)
         with closing(_open_file(self._file)) as source, closing(_open_file(path)) as target:
             source.backup(target)  # One read transaction for all pages; no writer waits for it.
+            for table in without:
+                target.execute(str(delete(table)))
+            target.commit()
             # A single file, without a log beside it; a server switches it back.
             target.execute("PRAGMA journal_mode=DELETE")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, delete, func, insert, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone, UploadNotFound
@@ -30,9 +30,17 @@ WORKER_ENDED = Problem(
     "The media worker was killed each time it tried this; perhaps this file is what kills it.",
 )
 
-_HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
+_LANES_DUE = (
+    select(media_jobs.c.lane)
+    .distinct()
+    .where(
+        IS_UNFINISHED,
+        or_(media_jobs.c.due_at <= bindparam("now"), media_jobs.c.due_at > bindparam("beyond")),
+    )
+)
+"""Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
 
-_URGENCY = case({lane: lane.urgency for lane in Lane}, value=media_jobs.c.lane)
+_HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +124,9 @@ class JobRecords:
 
     def lanes_due(self, now: datetime) -> set[Lane]:
         """The lanes in which a job may be claimed."""
-        query = select(media_jobs.c.lane).distinct().where(IS_UNFINISHED, rows.is_due(now))
+        moments = {"now": now, "beyond": now + rows.LONGEST_WAIT}
         with self._database.read() as connection:
-            return {Lane(lane) for lane in connection.scalars(query)}
+            return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
 
     def is_held(self, job: Job) -> bool:
         """Whether the worker that claimed `job` still has it, and the video exists."""
@@ -215,19 +223,25 @@ class JobRecords:
         return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
 
     def unfinished(self, limit: int) -> list[ListedJob]:
-        """The jobs that run, then those that wait, the most urgent first."""
-        is_waiting = media_jobs.c.state == JobState.QUEUED
-        order = (is_waiting, _URGENCY, media_jobs.c.priority, media_jobs.c.queued_at)
-        return self._listed(select(media_jobs).where(IS_UNFINISHED).order_by(*order).limit(limit))
+        """The jobs that run, then those that wait, the most urgent lane first.
+
+        Reads only the head of each lane, however long the queue is.
+        """
+        running = select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
+        waiting = select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
+        order = (media_jobs.c.priority, media_jobs.c.queued_at)
+        heads = [waiting.where(media_jobs.c.lane == lane).order_by(*order) for lane in Lane]
+        return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:
         """The jobs that have failed for good, the latest first."""
         failed = select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
         return self._listed(failed.limit(limit))
 
-    def _listed(self, query: Select[Any]) -> list[ListedJob]:
+    def _listed(self, *queries: Select[Any]) -> list[ListedJob]:
         with self._database.read() as connection:
-            jobs = [rows.from_row(row) for row in connection.execute(query)]
+            found = [row for query in queries for row in connection.execute(query)]
+            jobs = [rows.from_row(row) for row in found]
             ids = {job.upload_id for job in jobs}
             named = select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
             names = {row.id: row.filename for row in connection.execute(named)}

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, insert, not_, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone
@@ -16,6 +27,35 @@ from app.domain.playback import Playback, PlaybackState, Problem, check_transiti
 from app.domain.upload import UploadId
 from app.records.engine import Database
 from app.records.tables import media, media_jobs, uploads
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+_IS_PLANNED = exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
+
+_UNPLANNED = (
+    select(uploads.c.id)
+    .where(
+        uploads.c.state == UploadState.COMPLETE,
+        uploads.c.active_at >= bindparam("since"),
+        not_(_IS_PLANNED),
+    )
+    .order_by(uploads.c.active_at.desc())
+    .limit(bindparam("most"))
+)
+
+_GONE = (
+    select(uploads.c.id)
+    .where(
+        uploads.c.state.in_(sorted(GONE)),
+        uploads.c.active_at >= bindparam("since"),
+        or_(
+            exists().where(media.c.upload_id == uploads.c.id),
+            exists().where(media_jobs.c.upload_id == uploads.c.id),
+        ),
+    )
+    .limit(bindparam("most"))
+)
+"""Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
 
 
 class MediaRecords:
@@ -102,30 +142,27 @@ class MediaRecords:
         With `since`, only those that were completed since: an index leads there, so it costs
         nothing where there are none.
         """
-        is_planned = exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
-        query = select(uploads.c.id).where(
-            uploads.c.state == UploadState.COMPLETE, not_(is_planned)
-        )
-        if since is not None:
-            query = query.where(uploads.c.active_at >= since)
-        with self._database.read() as connection:
-            found = connection.scalars(query.order_by(uploads.c.active_at.desc()).limit(limit))
-            return [UploadId(upload_id) for upload_id in found]
+        return self._ids(_UNPLANNED, limit, since)
+
+    def plan_again(self, upload_ids: Collection[UploadId] | None) -> int:
+        """Have `unplanned` find these videos again, or all of them; how many were not already."""
+        change = update(media).where(media.c.is_planned).values(is_planned=False)
+        if upload_ids is not None:
+            change = change.where(media.c.upload_id.in_(upload_ids))
+        with self._database.write() as connection:
+            return connection.execute(change).rowcount
 
     def gone(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
         """Uploads that were cancelled, expired or deleted and still have rows here or jobs.
 
         `since` as in `unplanned`.
         """
-        has_rows = or_(
-            exists().where(media.c.upload_id == uploads.c.id),
-            exists().where(media_jobs.c.upload_id == uploads.c.id),
-        )
-        query = select(uploads.c.id).where(uploads.c.state.in_(sorted(GONE)), has_rows)
-        if since is not None:
-            query = query.where(uploads.c.active_at >= since)
+        return self._ids(_GONE, limit, since)
+
+    def _ids(self, query: Select[Any], limit: int, since: datetime | None) -> list[UploadId]:
         with self._database.read() as connection:
-            return [UploadId(upload_id) for upload_id in connection.scalars(query.limit(limit))]
+            found = connection.scalars(query, {"since": since or _EVER, "most": limit})
+            return [UploadId(upload_id) for upload_id in found]
 
     def forget(self, upload_id: UploadId) -> None:
         """Drop the row of a video."""

@@ -7,13 +7,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import requests
 
 from app.admin.backup import Backup
+from app.domain.jobs import Lane
+from app.domain.upload import UploadId
+from app.records.engine import Database
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
 from app.services import Services, build_services
 from app.settings import from_env
 from tests.live_server import ROOT, Server, running_server
@@ -120,10 +127,10 @@ def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
     services, folder = services_of(server), tmp_path / "backup"
     copy_database = services.database.copy_to
 
-    def copy_beside_users(path: Path) -> None:
+    def copy_beside_users(path: Path, **options: Any) -> None:
         gone, new = upload(server, b"gone soon"), upload(server, b"new")
         names.update({kept, new})
-        copy_database(path)
+        copy_database(path, **options)
         server.delete(f"/api/videos/{gone}").raise_for_status()
 
     names: set[str] = set()
@@ -182,3 +189,18 @@ def test_a_folder_that_cannot_be_written_is_named_in_one_line(
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert str(tmp_path / "file") in result.stderr
+
+
+def test_what_was_made_from_videos_is_made_again_from_a_backup(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = start_server()
+    video = UploadId(upload(server, b"film"))
+    with closing(services_of(server).database) as database:
+        now = datetime.now(UTC)
+        MediaRecords(database).add(video, now, is_planned=True)
+        JobRecords(database).enqueue(video, "pictures", lane=Lane.QUICK, priority=0, now=now)
+    assert back_up(server, tmp_path / "backup").returncode == 0
+    with closing(Database(f"sqlite:///{tmp_path}/backup/sluice.db", synced=False)) as copy:
+        assert MediaRecords(copy).unplanned(10) == [video]
+        assert JobRecords(copy).of(video) == []

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import requests
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from app.domain.jobs import Lane
+from app.domain.playback import Problem
+from app.domain.upload import UploadId
+from app.records.jobs import JobRecords
+from app.services import build_services
+from app.settings import from_env
 from tests.browser.complaints import Complaints
 from tests.live_server import Server
 
@@ -91,6 +99,36 @@ def test_a_finished_upload_leaves_the_list(site: Server, status: Callable[..., P
     expect(page.get_by_text("film.mp4")).to_have_count(0)
     expect(page.get_by_text("None at the moment.")).to_be_visible()
     expect(figure(page, "uploads.under_way")).to_have_text("0")
+
+
+def test_media_jobs_are_shown_and_so_is_why_one_failed(
+    site: Server, status: Callable[..., Page]
+) -> None:
+    """Steps that no worker knows stay in the queue."""
+    answer = site.post("/upload", files={"file": ("<b>été</b>.mp4", b"film")})
+    video = UploadId(answer.json()["id"])
+    now = datetime.now(UTC)
+    with closing(build_services(from_env(site.environment)).database) as database:
+        jobs = JobRecords(database)
+        for argument in ("360", "720", "1080"):
+            jobs.enqueue(video, "of_a_test", argument, lane=Lane.QUICK, priority=0, now=now)
+        first, second = (
+            jobs.claim(Lane.QUICK, "a", now, timedelta(hours=1), {"of_a_test"}) for _ in range(2)
+        )
+        assert first is not None
+        assert second is not None
+        jobs.fail(second, Problem("bad", "It cannot be decoded."), now, retry_after=None)
+        page = status()
+        row = page.get_by_role("list", name="Media jobs").get_by_role("listitem")
+        expect(row.filter(has_text="of_a_test 1080")).to_contain_text("<b>été</b>.mp4")
+        expect(row.filter(has_text="of_a_test 360 0 %")).to_be_visible()
+        failed = page.get_by_role("list", name="Failed last").get_by_role("listitem")
+        expect(failed).to_contain_text("It cannot be decoded.")
+        expect(figure(page, "jobs.failed")).to_have_text("1")
+        assert jobs.heartbeat(first, 0.4, now, timedelta(hours=1))
+        expect(row.filter(has_text="of_a_test 360 40 %")).to_be_visible()
+    site.delete(f"/api/videos/{video}").raise_for_status()
+    expect(row.filter(has_text="of_a_test")).to_have_count(0)
 
 
 def test_updates_can_be_paused(site: Server, status: Callable[..., Page]) -> None:

@@ -12,7 +12,7 @@ LEGAL = {
     *(("probed", after) for after in ("playable", "ready", "unplayable")),
     *(("playable", after) for after in ("ready", "unplayable")),
     *(("ready", after) for after in ("playable", "unplayable")),
-    ("unplayable", "waiting"),
+    *(("unplayable", after) for after in ("probed", "playable", "ready")),
 }
 
 

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
+from tests.live_server import ROOT, STOP_SECONDS, Server, free_port, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -28,6 +28,13 @@ HEAD = (
     b"&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=half.mp4 HTTP/1.1\r\n"
     b"Host: a\r\nContent-Length: 100000\r\n\r\n"
 )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for the tests that leave it running."""
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
 
 
 def kill_top(server: Server) -> list[psutil.Process]:
@@ -100,19 +107,16 @@ def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> Non
                     process.kill()
 
 
-def test_a_background_worker_that_ends_is_logged_and_restarted(start_server: StartServer) -> None:
-    server = start_server()
+@pytest.mark.parametrize("name", ["background worker", "media worker"])
+def test_a_worker_that_ends_is_logged_and_restarted(server: Server, name: str) -> None:
+    module = f"app.server.{name.replace(' ', '_')}"
 
     def workers() -> list[psutil.Process]:
-        return [
-            one
-            for one in server.processes()
-            if "app.server.background_worker" in " ".join(one.cmdline())
-        ]
+        return [one for one in server.processes() if module in " ".join(one.cmdline())]
 
     (first,) = workers()
     first.send_signal(signal.SIGKILL)
-    wait_until(lambda: "the background worker ended with SIGKILL" in server.log, "it is told")
+    wait_until(lambda: f"the {name} ended with SIGKILL" in server.log, "it is told")
     wait_until(lambda: workers() and first not in workers(), "another has its place")
 
 

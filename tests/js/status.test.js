@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Rates } from "../../static/js/status/rates.js";
-import { formatDuration, formatUptime, inWords } from "../../static/js/status/words.js";
+import { formatDuration, formatJob, formatUptime, inWords } from "../../static/js/status/words.js";
 
 const MB = 1_000_000;
 
@@ -53,4 +53,10 @@ test("figures in words", () => {
   assert.equal(inWords(1234567, "count"), "1,234,567");
   assert.equal(inWords(null, "duration"), "–");
   assert.equal(inWords(undefined, "speed"), "–");
+});
+
+test("a job in words says how far it is while it runs", () => {
+  assert.equal(formatJob({ step: "index", argument: "", state: "queued", progress: 0 }), "index");
+  assert.equal(formatJob({ step: "rendition", argument: "720", state: "running", progress: 0.396 }), "rendition 720 40 %");
+  assert.equal(formatJob({ step: "rendition", argument: "720", detail: "It failed." }), "rendition 720");
 });

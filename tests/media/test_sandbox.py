@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -113,40 +112,6 @@ return [{int(status[name], 16) for name in wanted} == {0}, int(status["NoNewPriv
         found = target.attempt(body, layers=SECCOMP, nice=7)
     # Three standard streams, the report, and the one that lists them.
     assert found == [True, 1, 0, 0, [0, 1, 2, 3, 4], True, 7]
-
-
-def test_numbers_are_those_of_the_kernel() -> None:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs cc")
-    headers = {os.uname().machine: "asm/unistd.h", "aarch64": "asm-generic/unistd.h"}
-    for machine, header in headers.items():
-        column, _ = seccomp._MACHINES[machine]
-        defined = definitions(compiler, header)
-        tables = [line.partition(": ")[2] for line in seccomp.DENIED.strip().splitlines()]
-        for table in (*tables, seccomp.FILTERED, seccomp.WITHOUT_FLAGS_TO_SEE):
-            ours = dict(seccomp.numbers(table, column))
-            assert ours == {name: defined[name] for name in ours}
-            assert (
-                not {entry.split()[0] for entry in table.split(", ")} - ours.keys() & defined.keys()
-            )
-
-
-def definitions(compiler: str, header: str) -> dict[str, int]:
-    """The numbers that a header of the kernel defines."""
-    wanted = "#define __ARCH_WANT_SYS_CLONE3\n#define __ARCH_WANT_MEMFD_SECRET\n"
-    source = f"{wanted}#include <{header}>\n"
-    result = subprocess.run(
-        [compiler, "-E", "-dM", "-"], input=source, capture_output=True, text=True, check=True
-    )
-    words = [line.split() for line in result.stdout.splitlines()]
-    values = {word[1]: word[2] for word in words if len(word) == 3}
-    names = {name: values.get(value, value) for name, value in values.items()}
-    return {
-        name.removeprefix("__NR3264_").removeprefix("__NR_"): int(value)
-        for name, value in names.items()
-        if name.startswith(("__NR_", "__NR3264_")) and value.isdigit()
-    }
 
 
 # ---- limits --------------------------------------------------------------------------------------

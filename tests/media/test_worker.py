@@ -6,8 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -16,7 +20,7 @@ from app.domain.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.media.heartbeat import Heartbeat, Pace
 from app.media.worker import MediaWorker, Step
-from tests.media.world import QUICK_PACE, World, wall_clock, write_a_file
+from tests.media.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
 from tests.waiting import wait_until
 
 
@@ -94,18 +98,19 @@ def test_a_wake_up_is_faster_than_a_look(site: Site) -> None:
 
 
 def test_a_long_step_keeps_its_job_although_it_never_reports(site: Site) -> None:
-    """The lease is renewed beside it; a second worker gets nothing."""
     step = Waits()
-    pace = Pace(lease=timedelta(seconds=0.6), look_seconds=0.05, sweep_seconds=60)
+    lease = timedelta(seconds=0.6)
     job = site.world.enqueue(site.world.publish(), "pictures")
-    site.start({"pictures": step}, pace=pace)
+    site.start({"pictures": step}, pace=Pace(lease=lease, look_seconds=0.05))
     assert step.began.wait(30)
-    thief = site.world.jobs
-    deadline = time.monotonic() + 4 * 0.6
-    while time.monotonic() < deadline:
-        assert thief.claim(job.lane, "b", wall_clock(), pace.lease, {"pictures"}) is None
-        time.sleep(0.05)
-    assert site.state(job) is JobState.RUNNING
+    begun = site.wait_for(job, JobState.RUNNING)
+
+    def is_renewed_often() -> bool:
+        return site.wait_for(job, JobState.RUNNING).due_at > begun.due_at + 3 * lease
+
+    wait_until(is_renewed_often, "its lease is renewed")
+    assert site.wait_for(job, JobState.RUNNING).attempts == 1
+    assert not step.ended.is_set()
 
 
 def test_a_cancelled_step_is_stopped_and_leaves_nothing(site: Site) -> None:
@@ -261,6 +266,25 @@ def test_a_worker_that_stops_puts_its_job_back_for_the_next(site: Site) -> None:
     assert (found.state, found.attempts) == (JobState.QUEUED, 0)
     site.start({"pictures": write_a_file(site.world, 0)}, name="next")
     site.wait_for(job, JobState.DONE)
+
+
+def test_a_worker_that_is_told_to_end_does_not_wait_for_a_step_that_hangs(tmp_path: Path) -> None:
+    world = World(tmp_path / "data")
+    with closing(world):
+        job = world.enqueue(world.publish(), "pictures")
+        process = get_context("spawn").Process(target=work_until_told, args=(world.data,))
+        process.start()
+        try:
+            wait_until(lambda: world.jobs.counts()[job.lane, JobState.RUNNING], "it runs")
+            process.terminate()
+            process.join(60)
+            assert process.exitcode == 0
+        finally:
+            process.kill()
+            process.join()
+        assert world.jobs.find(job.upload_id, "pictures") == replace(
+            job, updated_at=ANY, due_at=ANY
+        )
 
 
 def test_progress_reaches_the_record_while_the_step_runs(site: Site) -> None:

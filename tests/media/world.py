@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
+from app.server.child_processes import END_SIGNALS
+from app.server.media_worker import STOP_SECONDS
 from tests.records.making import new_sqlite, new_upload
 
 QUICK_PACE = Pace(
@@ -113,3 +116,13 @@ def work_until_killed(data: Path, name: str, seconds: float) -> None:
         step = write_a_file(world, seconds)
         world.worker(dict.fromkeys(("index", "pictures"), step), name=name).start()
         threading.Event().wait()
+
+
+def work_until_told(data: Path) -> None:
+    """A worker process, as the server runs it, with a step that does not stop."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    world = World(data)
+    worker = world.worker({"pictures": lambda _job, _beat: time.sleep(600)})
+    worker.start()
+    signal.sigwait(END_SIGNALS)
+    worker.stop(STOP_SECONDS)

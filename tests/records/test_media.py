@@ -69,13 +69,23 @@ def test_adding_again_changes_nothing_but_the_plan(
     assert (found.state, found.updated_at) == (PlaybackState.PLAYABLE, at(1))
 
 
+def test_videos_are_looked_at_again_on_request(media: MediaRecords, uploads: UploadRecords) -> None:
+    films = [video(uploads, -number).id for number in range(3)]
+    for film in films:
+        media.add(film, NOW, is_planned=True)
+    assert media.plan_again([films[1], UploadId("f" * 32)]) == 1
+    assert media.unplanned(10) == [films[1]]
+    assert media.plan_again(None) == 2
+    assert media.unplanned(10) == films
+
+
 def test_an_illegal_step_changes_nothing(media: MediaRecords, uploads: UploadRecords) -> None:
     film = video(uploads).id
     media.add(film, NOW, is_planned=True)
     problem = Problem("no_film", "This file is no film.")
     before = media.describe(film, PlaybackState.UNPLAYABLE, at(1), facts=None, problem=problem)
     with pytest.raises(IllegalPlaybackStep):
-        media.describe(film, PlaybackState.READY, at(2), facts={"duration": 1})
+        media.describe(film, PlaybackState.WAITING, at(2), facts={"duration": 1})
     assert media.get(film) == before
 
 

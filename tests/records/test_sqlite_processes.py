@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -18,7 +19,7 @@ from app.records.engine import Database
 from app.records.tables import uploads
 from app.records.uploads import UploadRecords
 from tests.records.making import at, new_upload, sqlite
-from tests.records.processes import SPAN, add_ranges, migrate
+from tests.records.processes import JOB_ARGUMENTS, JOB_FILMS, SPAN, add_ranges, claim_jobs, migrate
 
 PROCESSES = 4
 THREADS = 16
@@ -134,3 +135,23 @@ def test_a_reader_does_not_wait_for_a_writer(database: Database) -> None:
         connection.execute(update(uploads).values(received=RangeSet.of([ByteRange(0, 5)])))
         assert list(records.get(upload.id).received) == []
     assert list(records.get(upload.id).received) == [ByteRange(0, 5)]
+
+
+def test_processes_that_ask_for_the_same_jobs_make_each_once_and_claim_each_once(
+    database: Database, tmp_path: Path
+) -> None:
+    records = UploadRecords(database)
+    films = [replace(new_upload(), state=UploadState.COMPLETE) for _ in range(JOB_FILMS)]
+    for film in films:
+        records.add(film)
+    path = tmp_path / "folder" / "sluice.db"
+    reports = [tmp_path / f"report {number}" for number in range(PROCESSES)]
+    names = [[f"worker {number} {letter}" for letter in "abc"] for number in range(PROCESSES)]
+
+    codes = run_processes(claim_jobs, [(path, *plan) for plan in zip(names, reports, strict=True)])
+
+    assert codes == [0] * PROCESSES
+    claimed = [line for report in reports for line in report.read_text().splitlines()]
+    assert sorted(claimed) == sorted(
+        f"{film.id} {argument}" for film in films for argument in JOB_ARGUMENTS
+    )

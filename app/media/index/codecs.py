@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.media.index.boxes import Box, Fields
+from app.media.index.boxes import Box, Fields, full_box
 
-MP3_OBJECT_TYPES = frozenset((0x69, 0x6B))
-AAC_OBJECT_TYPE = 0x40
+AAC_OBJECT_TYPE, MP3_OBJECT_TYPE = 0x40, 0x6B
 
+_NAMES = {"Opus": "opus", "fLaC": "flac", "mp3": "mp4a.6B", "ms\0U": "mp4a.6B"}
 _ES_DESCRIPTOR, _DECODER_CONFIG, _DECODER_SPECIFIC = 3, 4, 5
 _HEVC_PROFILE_SPACES = ("", "A", "B", "C")
 
@@ -59,6 +59,13 @@ def decoder_config(esds: Fields) -> DecoderConfig:
     return DecoderConfig(object_type, specific)
 
 
+def mp3_configuration() -> bytes:
+    """An `esds` box for MP3, which has no parameters."""
+    decoder = bytes((MP3_OBJECT_TYPE, 0x15)) + bytes(11)  # a stream of sound; rates unknown
+    stream = bytes(3) + bytes((_DECODER_CONFIG, len(decoder))) + decoder + b"\6\1\2"
+    return full_box(b"esds", 0, 0, bytes((_ES_DESCRIPTOR, len(stream))), stream)
+
+
 def _descriptor(fields: Fields, wanted: int) -> Fields:
     """The contents of the next descriptor tagged `wanted`; empty if there is none."""
     while fields.remaining:
@@ -84,7 +91,7 @@ def audio_object_type(specific: memoryview) -> int:
 
 def _plain_name(kind: bytes) -> str:
     name = kind.decode("latin-1").strip("\0 .")
-    return {"Opus": "opus", "fLaC": "flac", "ms\0U": "mp3"}.get(name, name)
+    return _NAMES.get(name, name)
 
 
 def _avc(name: str, fields: Fields) -> str:
@@ -121,7 +128,7 @@ def _mpeg4_audio(name: str, fields: Fields) -> str:
     config = decoder_config(fields)
     if config.object_type == AAC_OBJECT_TYPE:
         return f"{name}.40.{audio_object_type(config.specific)}"
-    return f"{name}.{config.object_type:02x}"
+    return f"{name}.{config.object_type:02X}"
 
 
 def _mpeg4_visual(name: str, fields: Fields) -> str:
@@ -129,7 +136,7 @@ def _mpeg4_visual(name: str, fields: Fields) -> str:
     start = bytes(config.specific[:5])
     if config.object_type == 0x20 and start.startswith(b"\0\0\1\xb0") and len(start) == 5:
         return f"{name}.20.{start[4]}"
-    return f"{name}.{config.object_type:02x}"
+    return f"{name}.{config.object_type:02X}"
 
 
 def _dolby_vision(name: str, fields: Fields) -> str:

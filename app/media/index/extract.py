@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import compress
 from math import floor
+from operator import add
 
 from app.media.index.boxes import LARGEST_32_BIT, box, media_header
 from app.media.index.edits import Edit
@@ -30,14 +31,14 @@ def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
     """
     samples = _chosen(track.samples, numbers)
     # ffmpeg takes the first picture for the beginning of what an edit shows.
-    first = min(samples.composition_times(0, len(samples)))
+    count = len(samples)
+    first = min(samples.composition_times(0, count))
+    ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
     time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
-    edits = (
-        (Edit(time, -1), Edit(samples.end, first))
-        if time > 0
-        else (Edit(samples.end, first - time),)
-    )
-    return film_of(track, samples, edits)
+    length, delay = max(ends) - first, max(time, 0)
+    hidden = -time if 0 < -time < length else 0  # all of it is shown if the film shows none of it
+    shown = Edit(length - hidden, first + hidden)
+    return film_of(track, samples, (Edit(delay, -1), shown) if delay else (shown,))
 
 
 def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Iterator[Piece]:

@@ -133,7 +133,7 @@ def sample_tables(
     )
 
 
-def no_sample_tables(description: memoryview) -> bytes:
+def no_sample_tables(description: bytes) -> bytes:
     """An `stbl` box of a track whose samples are in fragments."""
     nothing = bytes(4)
     return box(

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from app.media.index.boxes import Box, Fields, boxes_in, children, damaged
-from app.media.index.codecs import AAC_OBJECT_TYPE, Configuration, codec_name, decoder_config
+from app.media.index.boxes import Box, Fields, box, boxes_in, children, damaged
+from app.media.index.codecs import (
+    AAC_OBJECT_TYPE,
+    Configuration,
+    codec_name,
+    decoder_config,
+    mp3_configuration,
+)
 
 TrackKind = Literal["video", "audio", "text", "other"]
 HighDynamicRange = Literal["pq", "hlg"]
@@ -24,6 +30,7 @@ KINDS: Mapping[bytes, TrackKind] = {
 }
 """Kinds of tracks by handler (section 8.4.3)."""
 
+_QUICKTIME_MP3 = (b".mp3", b"ms\0U")
 _VISUAL_FIELDS = 78
 _SOUND_FIELDS = 28
 _SOUND_1_FIELDS, _SOUND_2_FIELDS = 16, 36
@@ -61,6 +68,41 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
     if kind == "audio":
         return _sound(entry, is_quicktime=version == 0)
     return SampleEntry(_fourcc(entry), codec_name(entry.kind, {}), bytes(entry.raw))
+
+
+def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
+    """The payload of an `stsd` box without what only QuickTime knows.
+
+    Browsers refuse such sound in fragments: that of version 1 and 2, and `.mp3`.
+    """
+    fields = Fields(stsd)
+    version, _ = fields.version_and_flags()
+    fields.unsigned(4)  # number of entries
+    entry = next(boxes_in(fields.rest()), None)
+    if kind != "audio" or entry is None:
+        return stsd
+    sound = SoundEntry.read(entry, is_quicktime=version == 0)
+    if sound.is_plain and entry.kind not in _QUICKTIME_MP3:
+        return stsd
+    return b"".join((bytes(4), b"\0\0\0\1", _plain_sound(sound)))
+
+
+def _plain_sound(sound: SoundEntry) -> bytes:
+    """The entry as ISO has it (section 12.2.3), with the boxes that configure its decoder."""
+    is_mp3 = sound.kind in _QUICKTIME_MP3
+    parts = [sound.boxes[kind].raw for kind in _LAYOUTS if kind in sound.boxes]
+    rate = sound.sample_rate if sound.sample_rate < 1 << 16 else 0
+    return box(
+        b"mp4a" if is_mp3 else sound.kind,
+        bytes(6),
+        b"\0\1",  # the first data reference
+        bytes(8),
+        sound.channels.to_bytes(2, "big"),
+        b"\0\x10",  # bits, of no meaning
+        bytes(4),
+        (rate << 16).to_bytes(4, "big"),
+        *([mp3_configuration()] if is_mp3 else parts),
+    )
 
 
 def _fourcc(entry: Box) -> str:

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
-from app.media.index.boxes import LARGEST_32_BIT, box, damaged, full_box
+from app.media.index.boxes import LARGEST_32_BIT, box, children, damaged, full_box
 from app.media.index.edits import Edit
 from app.media.index.errors import NotIndexable
 from app.media.index.fragment_boxes import Fragment
 from app.media.index.movie_boxes import movie_box, no_sample_tables, track_box
+from app.media.index.sample_entries import plain_description
 from app.media.index.samples import Samples
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import Piece
@@ -69,7 +70,8 @@ class SegmentedTrack:
         """The file that a player loads before the segments."""
         track = self.track
         edits = (Edit(0, self.media_time),) if self.media_time else ()
-        tables = no_sample_tables(track.description)
+        description = children(track.tables)[b"stsd"].payload
+        tables = no_sample_tables(box(b"stsd", plain_description(description, track.kind)))
         trak = track_box(track, tables, durations=(0, 0), edits=edits)
         defaults = (track.id, 1, 0, 0, 0)
         trex = full_box(b"trex", 0, 0, *(number.to_bytes(4, "big") for number in defaults))
@@ -137,7 +139,10 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
         cut = bisect_left(times_of, time * track.timescale - shift)
         if cuts[-1] < cut < last:
             cuts.append(cut)
-    while (cut := bisect_left(times_of, times_of[cuts[-1]] + _target(track))) < last:
+    target = _target(track)
+    while (cut := bisect_left(times_of, times_of[cuts[-1]] + target)) < last:
+        if samples.end - times_of[cut] < target // 2:
+            break  # The rest is so short that the last segment takes it.
         cuts.append(cut)
     shown = [max(times_of[cut] + shift, 0) for cut in cuts]
     lead = max(shift, -times_of[first])

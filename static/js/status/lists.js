@@ -3,13 +3,20 @@
 import { formatBytes } from "../helpers/format.js";
 import { drawMeter, nameMeter } from "../helpers/meter.js";
 import { setText } from "../helpers/template.js";
-import { inWords } from "./words.js";
+import { formatJob, inWords } from "./words.js";
 
 /** Shows the unfinished uploads in `list`. */
 export function drawUploads(list, uploads) {
   const keys = uploads.map(({ id }) => id);
   if (!hasKeys(list, keys)) list.replaceChildren(...uploads.map(uploadRow));
   uploads.forEach((upload, index) => fillUpload(list.children[index], upload));
+}
+
+/** Shows jobs in `list`: those that run or wait, or those that failed, with the reason. */
+export function drawJobs(list, jobs) {
+  const keys = jobs.map(({ id, step, argument }) => `${id} ${step} ${argument}`);
+  if (!hasKeys(list, keys)) list.replaceChildren(...jobs.map((job, index) => jobRow(job, keys[index])));
+  jobs.forEach((job, index) => fillJob(list.children[index], job));
 }
 
 /** Shows counts by name in the description list `list`. */
@@ -51,6 +58,18 @@ function fillUpload(row, { length, received_bytes: received }) {
   const meter = row.querySelector(".meter");
   meter.hidden = length === null;
   drawMeter(meter, { received, sent: received, size: length ?? 0 });
+}
+
+function jobRow({ filename, detail }, key) {
+  const name = element("span", "status-upload__name", element("bdi", "", filename));
+  const row = element("li", "status-upload", name, element("span", "status-upload__share"));
+  if (detail) row.append(element("span", "status-upload__detail"));
+  return keyed(row, key);
+}
+
+function fillJob(row, job) {
+  setText(row.querySelector(".status-upload__share"), formatJob(job));
+  if (job.detail) setText(row.querySelector(".status-upload__detail"), job.detail);
 }
 
 function countRow(name) {

@@ -20,6 +20,12 @@ export function formatUptime(seconds) {
   return `${Math.floor(hours / 24)} days ${hours % 24} h`;
 }
 
+/** A job as "index", "rendition 720 40 %". */
+export function formatJob({ step, argument, state, progress }) {
+  const share = state === "running" ? `${Math.round(progress * 100)} %` : "";
+  return [step, argument, share].filter(Boolean).join(" ");
+}
+
 const FORMATS = {
   count: (value) => value.toLocaleString("en"),
   bytes: formatBytes,

@@ -1,0 +1,153 @@
+"""Text tracks: subtitles as WebVTT, and chapters.
+
+Formats: 3GPP TS 26.245 (tx3g), ISO/IEC 14496-30 (wvtt), QuickTime ("text", chapters), and the list
+of chapters that Nero introduced (chpl).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from app.media.index.boxes import Fields, ReadAt, boxes_in, children, descend
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie
+from app.media.index.tracks import Track
+
+MAX_CUES = 100_000
+"""Further ones are left out."""
+
+MAX_CHAPTERS = 1000
+"""Further ones are left out."""
+
+MAX_TEXT_BYTES = 16_384
+"""A sample of text that is longer is cut."""
+
+_SUBTITLES = frozenset(("tx3g", "text", "wvtt"))
+_TICKS_OF_CHPL = 10_000_000
+"""A second; the list counts in 100 ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A text and when it is shown, in seconds of the film."""
+
+    start: Fraction
+    end: Fraction
+    text: str
+    """WebVTT cue text: may contain its tags."""
+    settings: str = ""
+    """Where it is shown, in the words of WebVTT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A chapter; `start` in seconds."""
+
+    start: Fraction
+    title: str
+
+
+def subtitle_tracks(movie: Movie) -> list[Track]:
+    """The tracks whose cues `read_cues` can read and that are not chapters."""
+    chapters = {track.references.get(b"chap") for track in movie.tracks}
+    return [track for track in movie.tracks if track.id not in chapters and _has_cues(track)]
+
+
+def _has_cues(track: Track) -> bool:
+    return track.kind == "text" and track.fourcc in _SUBTITLES
+
+
+def read_cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
+    """The cues of a track of subtitles, in order; a damaged sample is left out."""
+    for number, data in enumerate(_texts(track, read_at)):
+        start = track.shown_at(number)
+        end = start + next(track.samples.durations(number, number + 1))
+        if end <= max(start, 0):
+            continue
+        for text, settings in _cue_texts(track.fourcc, data):
+            yield Cue(
+                Fraction(max(start, 0), track.timescale),
+                Fraction(end, track.timescale),
+                text,
+                settings,
+            )
+
+
+def webvtt(cues: Iterable[Cue]) -> str:
+    """A WebVTT file (https://www.w3.org/TR/webvtt1/)."""
+    blocks = ["WEBVTT"]
+    for cue in cues:
+        times = f"{_timestamp(cue.start)} --> {_timestamp(cue.end)} {cue.settings}".rstrip()
+        blocks.append(f"{times}\n{cue.text}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
+    """The chapters of a movie, in order; none for most."""
+    listed = descend(movie.box.payload, b"udta", b"chpl")
+    if listed is not None:
+        return tuple(islice(_listed_chapters(Fields(listed)), MAX_CHAPTERS))
+    wanted = {track.references.get(b"chap") for track in movie.tracks}
+    track = next((track for track in movie.tracks if track.id in wanted), None)
+    cues = read_cues(track, read_at) if track and _has_cues(track) else ()
+    return tuple(Chapter(cue.start, _plain(cue.text)) for cue in islice(cues, MAX_CHAPTERS))
+
+
+def _texts(track: Track, read_at: ReadAt) -> Iterator[bytes]:
+    samples = track.samples
+    for offset, size in islice(zip(samples.offsets, samples.sizes, strict=True), MAX_CUES):
+        yield read_at(offset, min(size, MAX_TEXT_BYTES))
+
+
+def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
+    """Text and settings of the cues in a sample; none for a pause."""
+    if fourcc == "wvtt":
+        for box in boxes_in(memoryview(data)):
+            if box.kind == b"vttc":
+                parts = {kind: bytes(part.payload) for kind, part in children(box.payload).items()}
+                text = _decoded(parts.get(b"payl", b"")).replace("-->", "--&gt;")
+                settings = " ".join(_decoded(parts.get(b"sttg", b"")).split())
+                yield _without_blank_lines(text), settings
+        return
+    length = int.from_bytes(data[:2], "big")
+    text = _without_blank_lines(_decoded(data[2 : 2 + length]))
+    if text:
+        yield text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), ""
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, or UTF-16 with a byte order mark."""
+    is_wide = data.startswith((b"\xfe\xff", b"\xff\xfe"))
+    return data.decode("utf-16" if is_wide else "utf-8", "replace").replace("\0", "")
+
+
+def _without_blank_lines(text: str) -> str:
+    """A blank line would end the cue."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _plain(text: str) -> str:
+    plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    return plain.replace("\n", " ")
+
+
+def _listed_chapters(fields: Fields) -> Iterator[Chapter]:
+    try:
+        version, _ = fields.version_and_flags()
+        fields.take(4 if version else 0)
+        for _ in range(fields.unsigned(1)):
+            start, length = fields.unsigned(8), fields.unsigned(1)
+            title = _decoded(bytes(fields.take(length)))
+            yield Chapter(Fraction(start, _TICKS_OF_CHPL), title)
+    except NotIndexable:
+        return  # A list that ends early loses its end, not the film.
+
+
+def _timestamp(seconds: Fraction) -> str:
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"
