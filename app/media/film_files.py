@@ -10,7 +10,6 @@ from itertools import accumulate
 from operator import sub
 from pathlib import Path
 
-from app.domain.ranges import ByteRange
 from app.domain.upload import UploadId
 from app.media.browsers import plays_audio, plays_video
 from app.media.folder import MediaFolder
@@ -89,7 +88,8 @@ def _write_stream(name: str, cut: SegmentedTrack, folder: Path) -> Stream:
     with (folder / "segments.virtual").open("xb") as target:
         writer = VirtualFileWriter(target)
         for segment in cut.segments():
-            writer.extend(segment.pieces)
+            writer.add(segment.head)
+            writer.add_ranges(segment.starts, segment.ends)
             columns.add(segment, writer.position)
         writer.finish()
     return columns.stream(name, cut.track)
@@ -105,8 +105,7 @@ class _Columns:
 
     def add(self, segment: Segment, end: int) -> None:
         """Note a segment that ends there in its virtual file."""
-        used = (piece.end for piece in segment.pieces if isinstance(piece, ByteRange))
-        self._reaches.append(max(used, default=0))
+        self._reaches.append(max(segment.ends, default=0))
         # The difference of rounded times: the sum of all has no error that grows.
         stop = round(float(segment.start + segment.duration), 6)
         self._durations.append(round(stop - round(float(segment.start), 6), 6))

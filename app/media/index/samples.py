@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress, pairwise, repeat
+from itertools import compress, repeat
 from operator import add, gt, ne, sub
 
 from app.domain.ranges import ByteRange
@@ -54,16 +54,29 @@ class Samples:
 
     def contiguous(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The samples from `first` up to `last`, as runs of those that follow each other."""
+        begins = self._begins(first, last)
+        return zip(begins, [*begins[1:], last], strict=True)
+
+    def bounds(self, first: int, last: int) -> tuple[array[int], array[int]]:
+        """Where the bytes of the samples from `first` up to `last` are: starts and ends of runs."""
+        begins = self._begins(first, last)
+        finals = [*(begin - 1 for begin in begins[1:]), last - 1] if begins else []
+        starts = array("Q", map(self.offsets.__getitem__, begins))
+        final_starts = map(self.offsets.__getitem__, finals)
+        ends = array("Q", map(add, final_starts, map(self.sizes.__getitem__, finals)))
+        return starts, ends
+
+    def _begins(self, first: int, last: int) -> list[int]:
+        """The first sample of each run."""
         if first >= last:
-            return iter(())
+            return []
         ends = map(add, self.offsets[first : last - 1], self.sizes[first : last - 1])
         are_apart = map(ne, self.offsets[first + 1 : last], ends)
-        return pairwise(chain((first,), compress(range(first + 1, last), are_apart), (last,)))
+        return [first, *compress(range(first + 1, last), are_apart)]
 
     def extents(self, first: int, last: int) -> Iterator[ByteRange]:
-        """The bytes of the samples from `first` up to `last`, in their order."""
-        for begin, end in self.contiguous(first, last):
-            yield ByteRange(self.offsets[begin], self.offsets[end - 1] + self.sizes[end - 1])
+        """The same as ranges."""
+        return map(ByteRange, *self.bounds(first, last))
 
     def up_to(self, count: int) -> Samples:
         """The first `count` samples."""

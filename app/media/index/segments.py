@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
+from app.domain.ranges import ByteRange
 from app.media.index.boxes import LARGEST_32_BIT, box, children, damaged, full_box
 from app.media.index.edits import Edit
 from app.media.index.errors import NotIndexable
@@ -46,7 +47,16 @@ class Segment:
 
     start: Fraction
     duration: Fraction
-    pieces: tuple[Piece, ...]
+    head: bytes
+    """Its boxes up to the media."""
+    starts: array[int]
+    ends: array[int]
+    """Where the media is, in runs."""
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All of it."""
+        return [self.head, *map(ByteRange, self.starts, self.ends)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +92,9 @@ class SegmentedTrack:
         timescale = self.track.timescale
         for number, (start, end) in enumerate(pairwise(self.starts)):
             head = self._fragment(number).head(self.track.id, number + 1)
-            extents = self.track.samples.extents(self.cuts[number], self.cuts[number + 1])
+            bounds = self.track.samples.bounds(self.cuts[number], self.cuts[number + 1])
             yield Segment(
-                Fraction(start, timescale), Fraction(end - start, timescale), (head, *extents)
+                Fraction(start, timescale), Fraction(end - start, timescale), head, *bounds
             )
 
     def _fragment(self, number: int) -> Fragment:
