@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -20,8 +23,12 @@ from tests.dropzone_client import stored_sha256
 from tests.live_server import Server
 from tests.media.films import FilmStore
 from tests.nodejs import run_script
+from tests.waiting import wait_until
 
 MIB = 1024 * 1024
+
+HOLD_SECONDS = 60.0
+"""Far longer than the server needs to notice that a film can be played."""
 
 
 def box(kind: str, size: int, *, stated: int | None = None, is_64: bool = False) -> bytes:
@@ -181,23 +188,55 @@ def index_of(film: Path) -> Span:
 
 
 @pytest.mark.e2e
-def test_the_first_ranges_that_the_server_has_are_the_head_and_the_index(
-    server: Server, line: BadLine, make_client: Callable[..., Client], camera_film: Path
+def test_a_film_can_be_played_while_its_second_half_is_still_to_be_sent(
+    server: Server,
+    line: BadLine,
+    make_client: Callable[..., Client],
+    film: FilmStore,
+    camera_film: Path,
 ) -> None:
-    snapshots: list[Spans] = []
+    size, index = camera_film.stat().st_size, index_of(camera_film)
+    is_playable = threading.Event()
+    wait_for_media_worker(make_client(server.url), film("h264.mp4"))
 
-    def look(_line: Line, request: Request) -> None:
+    def hold(_line: Line, request: Request) -> None:
         if request.path.startswith("/upload?"):
-            upload_id = parse_qs(urlsplit(request.path).query)["dzuuid"][0]
-            received = server.get(f"/api/uploads/{upload_id}").json()["received"]
-            snapshots.append(Spans((start, end) for start, end in received))
+            chunk = _chunk(request)
+            if size / 2 < chunk.start and chunk.end <= index.start:
+                is_playable.wait(HOLD_SECONDS)
 
-    line.on_answer = look
-    uploaded = make_client(line.url, chunk_bytes=MIB).upload(camera_film)
+    line.on_head = hold
+    patient = {"stall_seconds": 2 * HOLD_SECONDS, "answer_seconds": 2 * HOLD_SECONDS}
+    client = make_client(line.url, chunk_bytes=MIB, **patient)
+    with ThreadPoolExecutor(1) as thread:
+        upload = thread.submit(client.upload, camera_film)
+        try:
+            wait_until(lambda: _playable(server, camera_film.name), "it plays", HOLD_SECONDS)
+            arriving = _playable(server, camera_film.name) or {}
+        finally:
+            is_playable.set()
+        uploaded = upload.result()
+    received = Spans((start, end) for start, end in arriving["received"])
+    assert received.prefix_end
+    assert holds(received, index)
+    assert received.total < size
     assert stored_sha256(server, uploaded.id) == uploaded.sha256
-    index = index_of(camera_film)
-    playable = next(spans for spans in snapshots if spans.prefix_end and holds(spans, index))
-    assert playable.total < camera_film.stat().st_size / 10
+
+
+def wait_for_media_worker(client: Client, film: Path) -> None:
+    """It starts later than the server, and looks only at uploads that are active just then."""
+    video = client.upload(film).id
+    wait_until(lambda: _is_playable(client.video(video)), "the media worker has started")
+
+
+def _playable(server: Server, name: str) -> dict[str, Any] | None:
+    """The upload of that name, once it can be played."""
+    uploads: list[dict[str, Any]] = server.get("/api/uploads").json()["uploads"]
+    return next((u for u in uploads if u["filename"] == name and _is_playable(u)), None)
+
+
+def _is_playable(upload: dict[str, Any]) -> bool:
+    return bool((upload.get("playback") or {}).get("playable"))
 
 
 def holds(spans: Spans, wanted: Span) -> bool:

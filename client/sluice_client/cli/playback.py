@@ -123,7 +123,7 @@ def _codec(code: str) -> str:
 
 def _bit_rate(bits_per_second: float) -> str:
     if bits_per_second < 1_000_000:
-        return f"{bits_per_second / 1000:.0f} kbit/s"
+        return f"{bits_per_second / 1000:.3g} kbit/s"
     return f"{bits_per_second / 1_000_000:.1f} Mbit/s"
 
 
