@@ -12,6 +12,7 @@ from app.media.index.extract import extract, key_frame_before
 from app.media.index.fast_start import fast_start
 from app.media.index.movie import Movie, read_movie
 from app.media.index.segments import segmented_sound, segmented_video
+from app.media.index.texts import read_chapters, read_cues, subtitle_tracks, webvtt
 from tests.hostile.conftest import Scaled
 from tests.hostile.mutations import mutations
 from tests.media.films import FilmStore
@@ -19,7 +20,12 @@ from tests.media.films import FilmStore
 
 def use(film: bytes) -> Movie:
     """Index a film and do all that can be done with it."""
-    movie = read_movie(lambda offset, count: film[offset : offset + count], len(film))
+
+    def read_at(offset: int, count: int) -> bytes:
+        return film[offset : offset + count]
+
+    movie = read_movie(read_at, len(film))
+    read_chapters(movie, read_at)
     for _ in fast_start(movie):
         pass
     for track in movie.tracks:
@@ -29,6 +35,8 @@ def use(film: bytes) -> Movie:
         assert sum(len(segment.pieces) for segment in segmented.segments())
         for _ in extract(track, [key_frame_before(track, Fraction(1))]):
             pass
+    for track in subtitle_tracks(movie):
+        webvtt(read_cues(track, read_at))
     return movie
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
@@ -37,6 +37,12 @@ MOST_SEGMENTS = 20_000
 
 PREROLL_SECONDS = Fraction(1, 10)
 """Sound before time 0 that is kept for its decoder; Opus needs most, 80 ms (RFC 7845, 4.6)."""
+
+_SMALLEST_CUT = 50
+"""Pictures hidden for less than this part of a second are shown: edit lists count in 1/600 s."""
+
+_MOST_REORDERED = 64
+"""Pictures at the beginning of a film among which is the one that is shown first."""
 
 _FILE_TYPE = box(b"ftyp", b"iso6", bytes(4), b"iso6cmfcmp41")
 
@@ -119,6 +125,7 @@ class SegmentedTrack:
 
 def segmented_video(track: Track) -> SegmentedTrack:
     """A video track cut at key frames; raises `NotIndexable` if HLS cannot express it."""
+    track = _from_its_first_picture(track)
     samples = _usable(track)
     first = samples.key_frames[0] if samples.key_frames else 0
     cuts = _cuts_at_key_frames(samples, first, len(samples), _target(track))
@@ -158,6 +165,19 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
     lead = max(shift, -times_of[first])
     starts = _ascending((*shown, track.end))
     return SegmentedTrack(track, [*cuts, last], starts, lead, _media_time(track, lead), 0)
+
+
+def _from_its_first_picture(track: Track) -> Track:
+    """The track with no picture before time 0; raises `NotIndexable` if an edit hides some.
+
+    Players would drop them, and all that depends on them.
+    """
+    count = min(len(track.samples), _MOST_REORDERED)
+    first = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
+    if -first * _SMALLEST_CUT > track.timescale:
+        raise NotIndexable("hidden_start", "The edit list of the video hides its first pictures.")
+    shift = track.timeline.shift - min(first, 0)
+    return replace(track, timeline=replace(track.timeline, shift=shift))
 
 
 def _usable(track: Track) -> Samples:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from app.media.index.errors import NotIndexable
 from app.media.index.segments import segmented_sound, segmented_video
 from tests.media.films import FilmStore
 from tests.media.frames import packets
@@ -63,3 +65,21 @@ def test_sound_is_cut_where_pictures_are_and_then_in_its_own_steps(film: FilmSto
     for before, after in pairwise(segments):
         assert before.start + before.duration == after.start
     assert segments[-1].start + segments[-1].duration == track.duration
+
+
+def test_a_film_whose_edit_hides_its_first_pictures_is_left_to_play_mp4(film: FilmStore) -> None:
+    track = indexed(film("moov-last.mp4")).tracks[0]
+    late = replace(track, timeline=replace(track.timeline, shift=-20_000))
+    with pytest.raises(NotIndexable) as refused:
+        segmented_video(late)
+    assert refused.value.code == "hidden_start"
+
+
+def test_pictures_that_begin_late_begin_at_time_0_in_hls(film: FilmStore) -> None:
+    """Players stall at a gap; the first picture is shown longer instead."""
+    track = indexed(film("moov-last.mp4")).tracks[0]
+    late = replace(track, timeline=replace(track.timeline, shift=12_800 - 1024, end=None))
+    segments = list(segmented_video(late).segments())
+    assert segments[0].start == 0
+    assert segments[0].duration == 1 + next(segmented_video(track).segments()).duration
+    assert segments[-1].start + segments[-1].duration == track.duration + 1

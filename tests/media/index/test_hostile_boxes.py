@@ -1,0 +1,124 @@
+"""Files made to exhaust whoever reads them: each is read soon, or refused with a reason."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from app.media.index.boxes import MAX_BOXES_IN_A_BOX, box, full_box
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import MAX_MOOV_BYTES, MAX_TRACKS, Movie, read_movie
+from tests.media.films import FilmStore
+from tests.media.rewritten import edited
+
+FILE_TYPE = box(b"ftyp", b"isom", bytes(4))
+
+
+def read(film: bytes) -> Movie:
+    return read_movie(lambda offset, count: film[offset : offset + count], len(film))
+
+
+def refusal(film: bytes) -> str:
+    with pytest.raises(NotIndexable) as refused:
+        read(film)
+    return refused.value.code
+
+
+def changed(path: Path, kind: bytes, content: bytes) -> bytes:
+    """The film with other content in all boxes of a kind in its `moov`, which is last."""
+    data = path.read_bytes()
+    at_moov = data.index(b"moov") - 4
+    return data[:at_moov] + edited(
+        data[at_moov:], lambda each, old: (each, content if each == kind else old)
+    )
+
+
+def test_the_media_is_not_read(film: FilmStore) -> None:
+    data = film("moov-last.mp4").read_bytes()
+    reads: list[range] = []
+
+    def read_at(offset: int, count: int) -> bytes:
+        reads.append(range(offset, min(offset + count, len(data))))
+        return data[offset : offset + count]
+
+    movie = read_movie(read_at, len(data))
+    media = movie.media[0]
+    assert sum(len(range(max(r.start, media.start), min(r.stop, media.end))) for r in reads) < 16
+    assert len(movie.tracks) == 2
+
+
+def test_of_a_million_tracks_the_first_ones_are_used(film: FilmStore) -> None:
+    data = film("moov-last.mp4").read_bytes()
+    at_moov = data.index(b"moov") - 4
+    moov = data[at_moov + 8 :] + box(b"trak") * 1_000_000
+    movie = read(data[:at_moov] + box(b"moov", moov))
+    assert len(movie.tracks) == 2 < MAX_TRACKS < MAX_BOXES_IN_A_BOX
+    assert movie.is_truncated
+
+
+def test_boxes_a_thousand_deep_are_no_film() -> None:
+    nested = b""
+    for _ in range(1000):
+        nested = box(b"trak", box(b"mdia", nested))
+    assert refusal(FILE_TYPE + box(b"moov", nested)) == "damaged"
+
+
+def test_an_index_that_claims_to_be_larger_than_the_limit_is_not_read() -> None:
+    head = FILE_TYPE + (MAX_MOOV_BYTES + 1).to_bytes(4, "big") + b"moov"
+
+    def read_at(offset: int, count: int) -> bytes:
+        assert count <= 16
+        return head[offset : offset + count]
+
+    with pytest.raises(NotIndexable) as refused:
+        read_movie(read_at, 1 << 40)
+    assert refused.value.code == "moov_too_large"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (b"stsz", bytes(4) + b"\0\0\0\1" + b"\xff\xff\xff\xff"),  # 4 billion samples of a byte
+        (b"stts", bytes(4) + b"\0\0\0\1" + b"\xff\xff\xff\xff" * 2),
+        (b"stsc", bytes(4) + b"\0\0\0\1" + b"\0\0\0\1\xff\xff\xff\xff\0\0\0\1"),
+        (b"stco", bytes(4) + b"\xff\xff\xff\xff"),
+        (b"ctts", bytes(4) + b"\0\0\0\1" + b"\xff\xff\xff\xff\x80\0\0\0"),
+        (b"elst", b"\1\0\0\0\0\0\0\1" + b"\x7f" + b"\xff" * 15 + b"\0\1\0\0"),
+        (b"mdhd", bytes(20) + b"\0\0\0\0"),  # no timescale
+        (b"stsd", bytes(8)),
+    ],
+)
+def test_impossible_tables_are_cut_down_or_refused(
+    film: FilmStore, kind: bytes, content: bytes
+) -> None:
+    data = changed(film("moov-last.mp4"), kind, content)
+    known = read(film("moov-last.mp4").read_bytes()).tracks
+    with suppress(NotIndexable):
+        for track, original in zip(read(data).tracks, known, strict=False):
+            assert len(track.samples) <= len(original.samples)
+
+
+def test_media_in_another_file_is_not_looked_for(film: FilmStore) -> None:
+    """An `url ` box with a path and without the flag for "in this file" (section 8.7.2)."""
+    elsewhere = full_box(b"url ", 0, 0, b"file:///etc/passwd\0")
+    dref = full_box(b"dref", 0, 0, b"\0\0\0\1", elsewhere)[8:]
+    data = film("moov-last.mp4").read_bytes()
+    at_moov = data.index(b"moov") - 4
+    moov = edited(
+        data[at_moov:],
+        lambda kind, old: (kind, box(b"dref", dref) if kind == b"dinf" else old),
+    )
+    assert refusal(data[:at_moov] + moov) == "damaged"
+
+
+@pytest.mark.parametrize("name", ["garbage.mp4", "text.mp4", "empty.mp4"])
+def test_what_is_no_film_is_called_so(film: FilmStore, name: str) -> None:
+    assert refusal(film(name).read_bytes()) == "not_mp4"
+
+
+def test_a_film_without_an_index_is_explained(film: FilmStore) -> None:
+    with pytest.raises(NotIndexable, match="interrupted") as refused:
+        read(film("without-moov.mp4").read_bytes())
+    assert refused.value.code == "no_moov"
