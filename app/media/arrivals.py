@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from app.domain.errors import UploadError
 from app.domain.playback import PlaybackState
@@ -18,14 +18,16 @@ from app.media.facts import Facts
 from app.media.film_files import is_playable, keep_streams
 from app.media.folder import MediaFolder
 from app.media.index.errors import NotIndexable
-from app.media.index.movie import Movie, read_movie
+from app.media.index.movie import read_movie
 from app.media.indexing import INDEXED_TYPES
 from app.media.source import MediaSource, reader
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
 
 RECENT = timedelta(seconds=5)
-"""Only uploads of which something has just arrived are looked at."""
+"""Only uploads of which something has just arrived are looked at; at the first look, all."""
+
+BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 MOST_AT_ONCE = 50
 """Uploads looked at in one go, the latest first."""
@@ -56,10 +58,13 @@ class Arrivals:
         self._folder = folder
         self._clock = clock
         self._refused: OrderedDict[UploadId, None] = OrderedDict()
+        self._has_looked = False
 
     def look(self) -> None:
         """Make the films playable whose index has arrived since the last time."""
-        found = self._uploads.arriving(self._clock() - RECENT, MOST_AT_ONCE)
+        since = self._clock() - RECENT if self._has_looked else BEFORE_ALL
+        found = self._uploads.arriving(since, MOST_AT_ONCE)
+        self._has_looked = True
         films = [upload for upload in found if self._may_be_film(upload)]
         known = self._media.of([upload.id for upload in films]) if films else {}
         for upload in films:
@@ -83,21 +88,23 @@ class Arrivals:
 
             try:
                 movie = read_movie(read_arrived, upload.known_length)
-                if is_playable(movie):
-                    self._keep(upload, movie)
-                    return
             except NotArrived:
                 return
             except NotIndexable:
-                pass
-        self._refuse(upload.id)
+                self._refuse(upload.id)
+                return
+            if is_playable(movie):
+                keep_streams(movie, upload.id, self._folder)
+                self._describe(upload, Facts.of(movie))
+            else:
+                self._refuse(upload.id)
 
-    def _keep(self, upload: Upload, movie: Movie) -> None:
-        keep_streams(movie, upload.id, self._folder)
-        facts = Facts.of(movie).to_json()
+    def _describe(self, upload: Upload, facts: Facts) -> None:
         now = self._clock()
         self._media.add(upload.id, now, is_planned=False)
-        self._media.describe(upload.id, PlaybackState.PLAYABLE, now, facts=facts)
+        self._media.describe(
+            upload.id, PlaybackState.PLAYABLE, now, facts=facts.to_json(), problem=None
+        )
 
     def _refuse(self, upload_id: UploadId) -> None:
         """Leave it until it is complete."""

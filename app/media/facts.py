@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Any, Self
 
+from app.media.index import texts
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
 
@@ -58,7 +59,7 @@ class Facts:
     chapters: tuple[Chapter, ...] = ()
 
     @classmethod
-    def of(cls, movie: Movie) -> Self:
+    def of(cls, movie: Movie, chapters: Sequence[texts.Chapter] = ()) -> Self:
         """What the index of an MP4 or MOV file says."""
         picture = movie.picture
         return cls(
@@ -71,6 +72,9 @@ class Facts:
             hdr=picture.hdr and picture.hdr.upper() if picture else None,
             is_truncated=movie.is_truncated,
             tracks=tuple(map(_track_facts, movie.tracks)),
+            chapters=tuple(
+                Chapter(round(float(chapter.start), 3), chapter.title) for chapter in chapters
+            ),
         )
 
     def of_kind(self, kind: str) -> list[TrackFacts]:

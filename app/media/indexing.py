@@ -15,6 +15,7 @@ from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
+from app.media.index.texts import read_chapters
 from app.media.pictures import PICTURES
 from app.media.source import MediaSource, length_of, reader
 from app.records.jobs import JobRecords
@@ -50,19 +51,20 @@ class Indexing:
         video = self._uploads.get(job.upload_id)
         with closing(self._source.open(video)) as source:
             try:
-                movie = read_movie(reader(source), length_of(source))
+                read_at = reader(source)
+                movie = read_movie(read_at, length_of(source))
+                facts = Facts.of(movie, read_chapters(movie, read_at))
                 if is_playable(movie):
                     keep_play_file(movie, video.id, self._folder)
             except NotIndexable as error:
                 self._describe_other(video, error)
                 return
-            self._describe(video, movie)
+            self._describe(video, movie, facts)
             if is_playable(movie):
                 keep_streams(movie, video.id, self._folder)
             self._queue_what_follows(video, movie)
 
-    def _describe(self, video: Upload, movie: Movie) -> None:
-        facts = Facts.of(movie)
+    def _describe(self, video: Upload, movie: Movie, facts: Facts) -> None:
         state, problem = PlaybackState.PLAYABLE, None
         if not is_playable(movie):
             state, problem = PlaybackState.UNPLAYABLE, _unknown_codec(facts)
