@@ -12,7 +12,7 @@ from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descen
 from app.media.index.errors import NotIndexable
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import MAX_SAMPLES
-from app.media.index.tracks import Track, read_track
+from app.media.index.tracks import Track, is_played, read_track
 
 MAX_MOOV_BYTES = 256 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
@@ -157,9 +157,10 @@ def _timescale(moov: Box) -> int:
 
 
 def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Track, ...], bool]:
-    """The tracks that can be used, and whether another is damaged."""
+    """The tracks that can be used, and whether a viewer misses another, which is damaged."""
     tracks: list[Track] = []
     problem: NotIndexable | None = None
+    is_missed = False
     left = MAX_SAMPLES
     boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
     for trak in islice(boxes, MAX_TRACKS):
@@ -168,13 +169,14 @@ def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Trac
                 trak, movie_timescale=movie_timescale, length=length, most_samples=left
             )
         except NotIndexable as error:
+            is_missed |= is_played(trak)
             problem = problem or error
         else:
             left -= len(track.samples)
             tracks.append(track)
     if not tracks:
         raise problem or NotIndexable("no_tracks", "The file contains neither video nor sound.")
-    return tuple(tracks), problem is not None
+    return tuple(tracks), is_missed
 
 
 def _with_fragments(

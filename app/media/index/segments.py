@@ -185,6 +185,8 @@ def _usable(track: Track) -> Samples:
         raise NotIndexable("no_samples", "A track of the video is empty.")
     if not track.timeline.is_simple:
         raise NotIndexable("several_edits", "The video is cut from parts by its edit list.")
+    if not track.has_one_description:
+        raise NotIndexable("several_codecs", "The video changes its coding while it plays.")
     return track.samples
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import add
 
-from app.media.index.boxes import Box, Fields, boxes_in, children, damaged, descend
+from app.media.index.boxes import Box, Fields, boxes_in, children, damaged, descend, numbers
 from app.media.index.edits import Edit, Timeline, read_edits
 from app.media.index.languages import read_language
 from app.media.index.sample_entries import (
@@ -19,7 +19,7 @@ from app.media.index.sample_entries import (
     read_sample_entry,
 )
 from app.media.index.samples import Samples
-from app.media.index.tables import read_samples
+from app.media.index.tables import entries, read_samples
 
 _MOST_REORDERED = 1000
 """Samples at the end of a track among which the one that is shown last is looked for."""
@@ -73,6 +73,12 @@ class Track:
     def description(self) -> memoryview:
         """Its `stsd` box."""
         return children(self.tables)[b"stsd"].raw
+
+    @property
+    def has_one_description(self) -> bool:
+        """Whether all its samples are of the kind that `entry` describes."""
+        stsc = children(self.tables).get(b"stsc")
+        return stsc is None or set(numbers("I", entries(stsc, 12))[2::3]) <= {1}
 
     @property
     def codec(self) -> str:
@@ -223,6 +229,12 @@ def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: in
         is_truncated,
         trak,
     )
+
+
+def is_played(trak: Box) -> bool:
+    """Whether the track in a `trak` box is video or sound, as far as that can be told."""
+    handler = descend(trak.payload, b"mdia", b"hdlr")
+    return handler is not None and KINDS.get(bytes(handler[8:12])) in {"video", "audio"}
 
 
 def _required(boxes: Mapping[bytes, Box], kind: bytes) -> memoryview:

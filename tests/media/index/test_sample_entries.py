@@ -46,6 +46,11 @@ def test_a_stretched_picture_has_the_width_that_is_shown(film: FilmStore) -> Non
     assert (track.width, track.height) == (320, 96)
 
 
+def test_a_turned_picture_has_the_size_that_is_shown(film: FilmStore) -> None:
+    track = indexed(film("rotated.mp4")).tracks[0]
+    assert (track.rotation, track.width, track.height) == (90, 96, 160)
+
+
 def test_sound_of_quicktime_is_rewritten_as_browsers_read_it(film: FilmStore) -> None:
     track = indexed(film("quicktime.mov")).tracks[1]
     stsd = track.description[8:]

@@ -83,3 +83,16 @@ def test_pictures_that_begin_late_begin_at_time_0_in_hls(film: FilmStore) -> Non
     assert segments[0].start == 0
     assert segments[0].duration == 1 + next(segmented_video(track).segments()).duration
     assert segments[-1].start + segments[-1].duration == track.duration + 1
+
+
+def test_a_film_that_changes_its_coding_is_left_to_play_mp4(
+    film: FilmStore, tmp_path: Path
+) -> None:
+    data = bytearray(film("moov-last.mp4").read_bytes())
+    table = data.index(b"stsc") + 12
+    data[table + 8 : table + 12] = b"\0\0\0\2"
+    path = tmp_path / "two-descriptions.mp4"
+    path.write_bytes(data)
+    with pytest.raises(NotIndexable) as refused:
+        segmented_video(indexed(path).tracks[0])
+    assert refused.value.code == "several_codecs"
