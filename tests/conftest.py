@@ -22,6 +22,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long", action="store_true", dest="long_attacks", help="run tests/hostile at full length"
     )
+    parser.addoption("--all-films", action="store_true", help="tests of playback play every film")
+
+
+@pytest.fixture
+def all_films(pytestconfig: pytest.Config) -> None:
+    """For tests that take part only in `make watch-films`."""
+    if not pytestconfig.getoption("--all-films"):
+        pytest.skip("takes long; make watch-films runs it")
 
 
 @pytest.fixture(scope="session")

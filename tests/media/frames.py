@@ -47,9 +47,9 @@ class Showing:
     beeps: tuple[tuple[float, ...], ...]
 
     @property
-    def begin(self) -> float:
-        """When the first frame is shown; 0 for sound alone."""
-        return self.frames[0].time if self.frames else 0.0
+    def anchor(self) -> float:
+        """When the last frame is shown, from which others are counted; 0 for sound alone."""
+        return self.frames[-1].time if self.frames else 0.0
 
 
 def watch(source: Path | str, *, options: tuple[str, ...] = ()) -> Showing:
@@ -71,7 +71,10 @@ def watch(source: Path | str, *, options: tuple[str, ...] = ()) -> Showing:
 
 
 def differences(original: Showing, shown: Showing, *, same_pixels: bool = True) -> list[str]:
-    """What is wrong with `shown`, in words. Time counts from each one's first frame."""
+    """What is wrong with `shown`, in words. Time counts from each one's last frame.
+
+    The first frame may be shown too early, from time 0 on, as players cannot begin in a gap.
+    """
     found = [*_miscounted(original, shown), *_out_of_order(shown)]
     if not found:
         found += _badly_timed(original, shown)
@@ -165,8 +168,8 @@ def _out_of_order(shown: Showing) -> Iterator[str]:
 
 def _badly_timed(original: Showing, shown: Showing) -> Iterator[str]:
     for frame, other in zip(original.frames, shown.frames, strict=True):
-        late = (other.time - shown.begin) - (frame.time - original.begin)
-        if abs(late) > FRAME_TOLERANCE:
+        late = (other.time - shown.anchor) - (frame.time - original.anchor)
+        if abs(late) > FRAME_TOLERANCE and other.time:
             yield f"frame {frame.number} is {late * 1000:.1f} ms late"
 
 
@@ -185,7 +188,7 @@ def _badly_heard(original: Showing, shown: Showing) -> Iterator[str]:
             yield f"track {track} beeps {len(found)} times instead of {len(expected)}"
             continue
         for beep, heard in zip(expected, found, strict=True):
-            late = (heard - shown.begin) - (beep - original.begin)
+            late = (heard - shown.anchor) - (beep - original.anchor)
             if abs(late) > BEEP_TOLERANCE:
                 yield f"track {track} beeps {late * 1000:.0f} ms late at {beep:.2f} s"
 

@@ -86,10 +86,12 @@ def _broken_tags(rendition: Rendition) -> Iterator[str]:
 
 def _segments_off_key_frames(rendition: Rendition) -> Iterator[str]:
     found = packets(rendition.file, "v:0")
-    keys = [packet.presented for packet in found if packet.is_key]
-    begin = min(packet.presented for packet in found)
-    for start in list(accumulate(rendition.seconds, initial=begin))[:-1]:
-        if not any(abs(start - key) <= KEY_TOLERANCE for key in keys):
+    places = [place for place, packet in enumerate(found) if packet.is_key]
+    groups = [found[start:end] for start, end in pairwise([*places, len(found)])]
+    # In an open group, frames that are decoded after the key frame are shown before it.
+    starts = [min(packet.presented for packet in group) for group in groups]
+    for start in list(accumulate(rendition.seconds, initial=starts[0]))[:-1]:
+        if not any(abs(start - possible) <= KEY_TOLERANCE for possible in starts):
             yield f"no key frame is at {start:.3f} s, where a segment begins"
     if any(after.decoded <= before.decoded for before, after in pairwise(found)):
         yield "decoding times do not grow"

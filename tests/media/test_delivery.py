@@ -1,0 +1,146 @@
+"""Every film that browsers can play is delivered whole: as one file and as HLS.
+
+ffmpeg decodes what a live server sends: each frame must be there once, in order, with the pixels
+and at the time of the original, and each beep within 20 ms. All films of the matrix in MP4 and MOV
+take part in `make test`, as each costs a CPU second or two; only that of 4 GiB waits for
+`make watch-films`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.live_server import running_server
+from tests.media.films import NO_FILMS, FilmStore
+from tests.media.frames import Showing, differences, duration_of, packets, watch
+from tests.media.hls_reader import download, faults
+from tests.media.shelf import Shelf
+
+pytestmark = pytest.mark.e2e
+
+FRAME_SECONDS = 0.1
+"""The longest frame of the matrix."""
+
+H264 = [
+    "h264.mp4",
+    "moov-last.mp4",
+    "fragmented.mp4",
+    "quicktime.mov",
+    "open-gop.mp4",
+    "long-gop.mp4",
+    "variable-rate.mp4",
+    "ntsc.mp4",
+    "signed-offsets.mp4",
+    "rotated.mp4",
+    "anamorphic.mp4",
+    "interlaced.mp4",
+    "compact-sizes.mp4",
+    "truncated.mp4",
+]
+OTHER_CODECS = ["hevc.mp4", "hevc-open-gop.mp4", "hdr10.mp4", "av1.mp4", "vp9.mp4"]
+SOUNDS = ["silent.mp4", "surround-aac.mp4", "mp3.mp4", "two-languages.mp4", "late-sound.mp4"]
+TEXTS = ["subtitles.mp4", "chapters.mp4"]
+PLAYED = [*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, "sound.m4a"]
+
+WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4"]
+
+
+@pytest.fixture(scope="module")
+def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    with running_server(tmp_path_factory.mktemp("shelf")) as server:
+        yield Shelf(server, film)
+
+
+@pytest.fixture(scope="module")
+def original(film: FilmStore) -> Originals:
+    return Originals(film)
+
+
+class Originals:
+    """What ffmpeg shows of the originals, each decoded once."""
+
+    def __init__(self, film: FilmStore) -> None:
+        self._film = film
+        self._shown: dict[str, Showing] = {}
+
+    def __getitem__(self, name: str) -> Showing:
+        if name not in self._shown:
+            self._shown[name] = watch(self._film(name))
+        return self._shown[name]
+
+
+def save(url: str, path: Path) -> Path:
+    """What a server sends, in a file."""
+    with requests.get(url, stream=True, timeout=60) as answer, path.open("wb") as file:
+        answer.raise_for_status()
+        for piece in answer.iter_content(1 << 20):
+            file.write(piece)
+    return path
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_play_mp4_is_the_film_with_its_index_first(
+    shelf: Shelf, original: Originals, tmp_path: Path, name: str
+) -> None:
+    shelved = shelf[name]
+    assert shelved.playback["state"] in {"playable", "ready"}
+    file = save(f"{shelved.url}/play.mp4", tmp_path / "play.mp4")
+    assert differences(original[name], watch(file)) == []
+    assert duration_of(file) == pytest.approx(shelved.playback["duration"], abs=FRAME_SECONDS)
+    start = file.read_bytes()
+    assert start.index(b"moov") < start.index(b"mdat")
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_hls_is_the_film(shelf: Shelf, original: Originals, tmp_path: Path, name: str) -> None:
+    shelved = shelf.with_segments(name)
+    stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
+    assert differences(original[name], stream.showing()) == []
+    for rendition in stream.variants:
+        assert faults(rendition, has_picture=name != "sound.m4a") == []
+        longest = shelved.playback["duration"] + FRAME_SECONDS
+        assert longest - 3 * FRAME_SECONDS < rendition.duration < longest
+    for rendition in stream.sounds:
+        assert faults(rendition, has_picture=False) == []
+
+
+@pytest.mark.parametrize("name", ["open-gop.mp4", "two-languages.mp4", "late-sound.mp4"])
+def test_ffmpeg_plays_both_over_http(shelf: Shelf, original: Originals, name: str) -> None:
+    shelved = shelf.with_segments(name)
+    assert differences(original[name], watch(f"{shelved.url}/play.mp4")) == []
+    assert differences(original[name], watch(f"{shelved.url}/hls/master.m3u8")) == []
+
+
+def test_nothing_of_a_film_is_encoded_again(shelf: Shelf, film: FilmStore, tmp_path: Path) -> None:
+    file = save(f"{shelf['two-languages.mp4'].url}/play.mp4", tmp_path / "play.mp4")
+    for stream in ("v:0", "a:0", "a:1"):
+        assert packets(file, stream) == packets(film("two-languages.mp4"), stream)
+
+
+def test_a_film_that_was_cut_off_says_so(shelf: Shelf) -> None:
+    assert shelf["truncated.mp4"].playback["problem"]["code"] == "truncated"
+
+
+@pytest.mark.parametrize("name", WITHOUT_FILM)
+def test_what_is_no_film_says_so_and_can_be_downloaded(
+    shelf: Shelf, film: FilmStore, name: str
+) -> None:
+    shelved = shelf[name]
+    assert shelved.playback["state"] == "unplayable"
+    assert shelved.playback["problem"]["detail"]
+    assert requests.get(shelved.url, timeout=60).content == film(name).read_bytes()
+    assert requests.get(f"{shelved.url}/play.mp4", timeout=60).status_code == 404
+
+
+@pytest.mark.timeout(600)
+def test_a_film_beyond_4_gib_plays(
+    shelf: Shelf, original: Originals, all_films: None, tmp_path: Path
+) -> None:
+    shelved = shelf.with_segments("huge.mp4")
+    assert differences(original["huge.mp4"], watch(f"{shelved.url}/play.mp4")) == []
+    stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
+    assert differences(original["huge.mp4"], stream.showing()) == []
