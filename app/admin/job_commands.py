@@ -61,7 +61,7 @@ def cancel(upload_id: str, step: str, argument: str) -> None:
 @click.option("--all", "is_all", is_flag=True, help="All videos.")
 @explained
 def look_again(upload_ids: tuple[str, ...], *, is_all: bool) -> None:
-    """Look at videos again, as at new ones: within a minute, the newest first."""
+    """Look at videos again, as at new ones: within five minutes, the newest first."""
     if is_all is bool(upload_ids):
         raise click.UsageError("Name the videos, or say --all.")
     wanted: list[UploadId] = [parse_upload_id(upload_id) for upload_id in upload_ids]

@@ -24,14 +24,15 @@ class Pace:
     A job is taken over when its worker has not renewed its claim for `lease`. Whether it was
     cancelled is a read, and asked every `look_seconds`, as is whether there is work; a renewal is
     a write, and comes with each third of the lease and with visible progress. `postponed` is the
-    pause after a failure of the server, such as a full disk, which no attempt counts.
+    pause after a failure of the server, such as a full disk, which no attempt counts. A look at all
+    videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000.
     """
 
     lease: timedelta = timedelta(seconds=15)
     look_seconds: float = 0.5
     progress_seconds: float = 1.0
     progress_step: float = 0.01
-    sweep_seconds: float = 60.0
+    sweep_seconds: float = 300.0
     first_retry: timedelta = timedelta(seconds=5)
     postponed: timedelta = timedelta(seconds=60)
     failed_seconds: float = 2.0
