@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
 from app.domain.ranges import ByteRange
 from app.media.index.fast_start import fast_start
+from app.media.index.movie import read_movie
 from tests.media.films import FilmStore
 from tests.media.frames import packets
 from tests.media.index.making import indexed, write
+from tests.media.rewritten import GIB, edited
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,37 @@ def test_a_truncated_film_plays_as_far_as_it_goes(film: FilmStore, tmp_path: Pat
         whole = packets(film("h264.mp4"), str(stream))
         assert packets(shown, str(stream)) == whole[: len(track.samples)]
         assert len(track.samples) > len(whole) // 2
+
+
+def test_offsets_have_64_bits_where_the_new_file_is_larger_than_4_gib(
+    film: FilmStore, tmp_path: Path
+) -> None:
+    """The last chunk of each track is 5 GiB behind the others, in a sparse file."""
+    source = tmp_path / "wide.mp4"
+    data = film("moov-last.mp4").read_bytes()
+    at_mdat, at_moov = data.index(b"mdat") - 4, data.index(b"moov") - 4
+    start = at_mdat - 8  # the header grows by as much, into the `free` box before it
+    with source.open("wb") as file:
+        file.write(data[:start] + struct.pack(">I4sQ", 1, b"mdat", 6 * GIB - start))
+        file.write(data[at_mdat + 8 : at_moov])
+        file.seek(6 * GIB)
+        file.write(edited(data[at_moov:], _with_last_chunk_far))
+    movie = indexed(source)
+    head, media = fast_start(movie)
+    assert isinstance(head, bytes)
+    assert isinstance(media, ByteRange)
+    assert media.length > 5 * GIB
+    shown = read_movie(
+        lambda offset, count: head[offset : offset + count], len(head) + media.length
+    )
+    for track, original in zip(shown.tracks, movie.tracks, strict=True):
+        places = [offset - len(head) + media.start for offset in track.samples.offsets]
+        assert places == list(original.samples.offsets)
+
+
+def _with_last_chunk_far(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+    if kind != b"stco":
+        return kind, content
+    offsets = list(struct.unpack(f">{len(content) // 4 - 2}I", content[8:]))
+    offsets[-1] += 5 * GIB
+    return b"co64", content[:8] + struct.pack(f">{len(offsets)}Q", *offsets)
