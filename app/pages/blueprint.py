@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from flask import Blueprint, render_template, request
 
-from app.domain.upload import Upload, parse_upload_id
+from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.context import current_owner, current_services
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
+from app.pages.video_view import view_of
 
 LIBRARY_PAGE_SIZE = 50
 """Videos a page shows; more follow on request."""
@@ -23,25 +21,6 @@ blueprint.context_processor(lambda: {"style_nonce": style_nonce})
 blueprint.after_request(allow_styles_with_nonce)
 
 
-@dataclass(frozen=True, slots=True)
-class VideoView:
-    """A video as the templates show it."""
-
-    id: str
-    filename: str
-    length: int
-    content_type: str
-    inline: bool
-    media: str
-    published: str
-    published_text: str
-    sha256: str | None
-    source: str | None
-    """What a <video> of the page without scripts plays."""
-    poster: str | None
-    problem: str | None
-
-
 @blueprint.get("/")
 def index() -> str:
     """The start page: the drop area, the uploads and the first page of the library."""
@@ -50,9 +29,10 @@ def index() -> str:
     wanted = VideoList.parse(search, request.args.get("sort") or VideoOrder.NEWEST)
     cursor = request.args.get("cursor")
     page = services.library.page(current_owner(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
+    playbacks = services.media.library.playbacks(page.videos)
     return render_template(
         "upload.html",
-        videos=[view_of(video) for video in page.videos],
+        videos=list(map(view_of, page.videos, playbacks)),
         next_cursor=page.next_cursor,
         search=search,
         order=wanted.order.value,
@@ -66,32 +46,10 @@ def index() -> str:
 @blueprint.get("/watch/<upload_id>")
 def watch(upload_id: str) -> str:
     """The page of one video."""
-    video = current_services().library.get(current_owner(), parse_upload_id(upload_id))
-    return render_template("watch.html", video=view_of(video))
-
-
-def view_of(video: Upload) -> VideoView:
-    """What the templates need of a video."""
-    published = video.published_at
-    return VideoView(
-        id=video.id,
-        filename=video.filename,
-        length=video.known_length,
-        content_type=video.content_type,
-        inline=video.is_playable,
-        media=f"/media/{video.id}",
-        published=published.isoformat() if published else "",
-        published_text=date_text(published) if published else "",
-        sha256=video.sha256,
-        source=f"/media/{video.id}" if video.is_playable else None,
-        poster=None,
-        problem=None,
-    )
-
-
-def date_text(moment: datetime) -> str:
-    """A date for people, in the server's words: "3 Nov 2026, 14:05 UTC"."""
-    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+    services = current_services()
+    video = services.library.get(current_owner(), parse_upload_id(upload_id))
+    (playback,) = services.media.library.playbacks([video])
+    return render_template("watch.html", video=view_of(video, playback))
 
 
 @blueprint.app_template_filter("file_size")
@@ -106,3 +64,11 @@ def file_size(length: int) -> str:
         return "1 byte"
     text = f"{value:.1f}" if unit and value < 9.95 else f"{value:.0f}"
     return f"{text.removesuffix('.0')} {SIZE_UNITS[unit]}"
+
+
+@blueprint.app_template_filter("duration")
+def duration(seconds: float) -> str:
+    """The length of a film as "0:05", "12:34" or "1:02:03"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,5 +1,6 @@
 /** Puts the page together: models from uploads/, elements from elements/, and what is announced between them. */
 
+import "./elements/arriving_films.js";
 import "./elements/confirm_dialog.js";
 import "./elements/connection_notice.js";
 import "./elements/interrupted_panel.js";
@@ -11,7 +12,9 @@ import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
 import "./elements/video_library.js";
 import { announceProgress } from "./helpers/announcements.js";
+import { ArrivingFilms } from "./library/arriving_films.js";
 import { Library } from "./library/library.js";
+import { Preparation } from "./library/preparation.js";
 import { Selection } from "./library/selection.js";
 import { isServerThere } from "./uploads/api.js";
 import { batchPost, chunkPost } from "./uploads/body_request.js";
@@ -67,8 +70,12 @@ function connectLibrary(library, { confirm, announce }) {
   const selection = new Selection();
   const play = (video) => find("player-dialog").open(video);
   list.connect({ library, selection, confirm, announce, play });
+  new Preparation(library, { films: list.initialFilms });
   find("library-search").connect({ library, list, announce });
   find("selection-bar").connect({ library, selection, list, confirm, announce });
+  const films = new ArrivingFilms();
+  find("arriving-films").connect({ films, play });
+  return films;
 }
 
 function warnBeforeLeaving(queue) {
@@ -89,7 +96,11 @@ function start() {
 
   find("upload-panel").connect({ queue, intake, connection, confirm, limit: queue.maxUploadBytes });
   find("interrupted-panel").connect({ interrupted, confirm });
-  connectLibrary(library, { confirm, announce });
+  const arriving = connectLibrary(library, { confirm, announce });
+  arriving.addEventListener("left", ({ detail }) => {
+    interrupted.forget(detail);
+    library.refresh().catch(() => {});
+  });
   find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
   connectIntake(drop, find("interrupted-panel"), intake);
   announceProgress({ queue, panel: find("upload-panel"), connection, announce });

@@ -33,9 +33,9 @@ def test_a_paused_upload_sends_nothing_until_it_is_resumed(page: UploadPage, fil
     page.wait_for_progress(row, 20)
     page.button("Pause middle.mp4").click()
     expect(row).to_contain_text("paused")
-    requests_until_now, progress = list(page.requests), page.progress(row)
+    orders_until_now, progress = page.orders, page.progress(row)
     page.page.wait_for_timeout(1500)
-    assert page.requests == requests_until_now
+    assert page.orders == orders_until_now
     assert page.progress(row) == progress
     page.chunks.clear()
     page.throttle(-1)
@@ -62,7 +62,7 @@ def test_cancelling_asks_first_and_then_leaves_nothing_on_the_server(
     page.wait_until(lambda: open_uploads_of(page.server) == [], "the server forgets it")
     assert staged(page.server) == staged_before
     page.page.wait_for_timeout(500)
-    assert page.requests[-1].startswith("DELETE /api/uploads/")
+    assert page.orders[-1].startswith("DELETE /api/uploads/")
     page.reload()
     expect(page.button("Choose files")).to_be_visible()
     expect(page.waiting_rows).to_have_count(0)
@@ -84,9 +84,9 @@ def test_all_uploads_are_paused_resumed_and_cancelled_together(
     page.button("Pause all").click()
     for path in paths:
         expect(page.row(path)).to_have_attribute("data-state", "paused")
-    requests_until_now = list(page.requests)
+    orders_until_now = page.orders
     page.page.wait_for_timeout(1000)
-    assert page.requests == requests_until_now
+    assert page.orders == orders_until_now
     page.button("Resume all").click()
     expect(page.button("Resume all")).to_be_hidden()
     page.wait_for_progress(page.row(paths[0]), page.progress(page.row(paths[0])) + 5)

@@ -134,7 +134,7 @@ def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
     page.wait_until(lambda: scroll(page) and page.videos.count() >= 1_500, "it is scrolled through")
     assert page.page.evaluate("frames_.longestGap") < FROZEN_SECONDS
     elements = page.page.locator("*").count()
-    assert elements < page.videos.count() + 2_500, "one for each, and those of the rows in sight"
+    assert elements < page.videos.count() + 3_000, "one for each, and those of the rows in sight"
     page.page.mouse.wheel(0, -50_000)
     numbers = page.videos.evaluate_all("(rows) => rows.map((row) => Number(row.dataset.id))")
     assert numbers == list(range(10_000, 10_000 - len(numbers), -1))

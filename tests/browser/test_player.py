@@ -9,22 +9,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from tests.browser.films import Films, encode
+from tests.browser.films import Films
 from tests.browser.library_tools import put
+from tests.dropzone_client import ChunkedFile, send_chunk
 from tests.live_server import Server
+from tests.media.films import FilmStore
 
 pytestmark = pytest.mark.browser
 
-FILM_SECONDS = 30
-"""Long enough for a position to be remembered."""
-
-
-@pytest.fixture(scope="module")
-def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small film."""
-    path = tmp_path_factory.mktemp("film") / "film.mp4"
-    encode(path, size="160x90", seconds=FILM_SECONDS, bits_per_second="100k")
-    return path
+FILM = "h264.mp4"
+FILM_SECONDS = 12
 
 
 @pytest.fixture
@@ -65,8 +59,8 @@ def test_a_film_of_the_library_plays_to_its_end_over_the_page(
     expect(page.locator("video")).to_have_count(0)
 
 
-def test_a_film_is_controlled_with_the_keyboard(site: Server, page: Page, film: Path) -> None:
-    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film)}")
+def test_a_film_is_controlled_with_the_keyboard(site: Server, page: Page, film: FilmStore) -> None:
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film(FILM))}")
     video = video_of(page)
     page.get_by_role("button", name="play", exact=True).focus()
     page.keyboard.press("Space")
@@ -75,9 +69,9 @@ def test_a_film_is_controlled_with_the_keyboard(site: Server, page: Page, film: 
     wait_for(video, "video.paused")
     before = value_of(video, "video.currentTime")
     page.keyboard.press("ArrowRight")
-    wait_for(video, f"video.currentTime >= {before + 10}")
+    wait_for(video, f"video.currentTime >= {before + 9}")
     page.keyboard.press("ArrowLeft")
-    wait_for(video, f"video.currentTime < {before + 10}")
+    wait_for(video, f"video.currentTime < {before + 9}")
     page.keyboard.press("m")
     wait_for(video, "video.muted")
     page.keyboard.press(">")
@@ -85,14 +79,14 @@ def test_a_film_is_controlled_with_the_keyboard(site: Server, page: Page, film: 
 
 
 def test_a_film_goes_on_where_it_was_left_and_starts_again_once_seen(
-    site: Server, page: Page, film: Path
+    site: Server, page: Page, film: FilmStore
 ) -> None:
-    address = f"{site.url}/watch/{put(site, 'film.mp4', film)}"
+    address = f"{site.url}/watch/{put(site, 'film.mp4', film(FILM))}"
     page.goto(address)
-    seek(video_of(page), 12)
+    seek(video_of(page), 6)
     page.reload()
     video = video_of(page)
-    wait_for(video, "video.currentTime === 12 && video.readyState >= 2")
+    wait_for(video, "video.currentTime === 6 && video.readyState >= 2")
     seek(video, FILM_SECONDS - 1)
     page.reload()
     video = video_of(page)
@@ -107,6 +101,38 @@ def seek(video: Locator, seconds: float) -> None:
         " video.addEventListener('seeked', done, { once: true }); video.currentTime = seconds; })",
         seconds,
     )
+
+
+def test_another_sound_is_chosen_from_the_menu_where_the_film_goes_on(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('two-languages.mp4'))}")
+    video = video_of(page)
+    seek(video, 3)
+    page.get_by_role("button", name="settings").click()
+    page.get_by_role("menuitem", name="Sound").click()
+    expect(page.get_by_role("menuitemradio", name="English")).to_be_checked()
+    page.get_by_role("menuitemradio", name="German").click()
+    wait_for(video, "video.currentSrc.startsWith('blob:') && video.readyState >= 2")
+    assert value_of(video, "video.currentTime") == pytest.approx(3, abs=0.1)
+    page.get_by_role("button", name="play", exact=True).click()
+    wait_for(video, "video.ended")
+
+
+def test_a_film_is_watched_while_it_arrives(site: Server, page: Page, film: FilmStore) -> None:
+    content = film(FILM).read_bytes()
+    upload = ChunkedFile(content, len(content) * 2 // 3, filename="arriving.mp4")
+    upload_id = send_chunk(site, upload, 0).json()["id"]
+    page.goto(site.url)
+    page.get_by_role("button", name="Watch arriving.mp4").click()
+    video = video_of(page)
+    wait_for(video, "video.currentTime > 0")
+    expect(page.locator("video-player")).to_contain_text("Still being uploaded: 66\u00a0%")
+    assert value_of(video, "video.duration") < FILM_SECONDS - 1
+    assert send_chunk(site, upload, 1).json()["complete"]
+    expect(page.locator(f'video-library [data-id="{upload_id}"]')).to_be_attached()
+    wait_for(video, "video.ended")
+    assert value_of(video, "video.currentTime") == pytest.approx(FILM_SECONDS, abs=0.2)
 
 
 def test_the_page_of_a_file_that_is_no_video_offers_its_download(

@@ -144,6 +144,11 @@ class UploadPage:
         return self.page.locator("connection-notice")
 
     @property
+    def orders(self) -> list[str]:
+        """The requests that ask for more than a look."""
+        return [request for request in self.requests if not request.startswith("GET")]
+
+    @property
     def chunk_bytes(self) -> int:
         """Bytes of all sent chunks, including lost ones."""
         return sum(end - start for start, end in self.chunks)

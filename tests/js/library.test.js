@@ -333,7 +333,7 @@ test("a video that is renamed while another list is loaded keeps its new name", 
   const { library } = setUp();
   const shown = new Map();
   library.addEventListener("replaced", ({ detail }) => detail.forEach(({ id, filename }) => shown.set(id, filename)));
-  library.addEventListener("renamed", ({ detail }) => shown.set(detail.id, detail.filename));
+  library.addEventListener("changed", ({ detail }) => shown.set(detail.id, detail.filename));
   let answer;
   before = (url) => (url.searchParams.has("sort") ? new Promise((resolve) => (answer = resolve)) : null);
   const showing = library.show({ sort: "oldest" });

@@ -7,7 +7,7 @@ import { localiseDates, partsOf } from "../helpers/template.js";
 import { wordsForRequest } from "../helpers/words.js";
 import { rangeBetween } from "../library/selection.js";
 import { openRenameForm } from "./rename_form.js";
-import { isInUse, showNewName, videoRow } from "./video_row.js";
+import { isInUse, showChange, videoRow } from "./video_row.js";
 
 /** The next page is loaded when its button is this close. */
 const LOAD_AHEAD = "600px";
@@ -21,6 +21,11 @@ export class VideoLibrary extends HTMLElement {
   get initial() {
     const { next = null, search, sort } = this.dataset;
     return { ids: this.#rows.map((row) => row.dataset.id), next, search, sort };
+  }
+
+  /** Those of them that the server is still preparing, as their documents would say it. */
+  get initialFilms() {
+    return this.#rows.map(({ dataset: { id, state } }) => ({ id, playback: { state } }));
   }
 
   /** `library` is shown; `play` opens a video; `confirm` asks before a video is deleted. */
@@ -63,9 +68,9 @@ export class VideoLibrary extends HTMLElement {
       this.#showState();
     });
     library.addEventListener("inserted", ({ detail }) => this.#insert(detail));
-    library.addEventListener("renamed", ({ detail }) => {
+    library.addEventListener("changed", ({ detail }) => {
       const row = this.#rowOf(detail.id);
-      if (row) showNewName(row, detail);
+      if (row) showChange(row, detail);
     });
     library.addEventListener("moved", ({ detail }) => this.#move(detail));
     for (const type of ["left", "removed"]) library.addEventListener(type, ({ detail }) => this.#remove(detail));
@@ -84,7 +89,7 @@ export class VideoLibrary extends HTMLElement {
     const inUse = new Map(this.#rows.filter(isInUse).map((row) => [row.dataset.id, row]));
     const rowOf = (video) => {
       const row = inUse.get(video.id);
-      if (row) showNewName(row, video);
+      if (row) showChange(row, video);
       return row ?? this.#newRow(video);
     };
     const draw = () => {
@@ -175,9 +180,10 @@ export class VideoLibrary extends HTMLElement {
     if (action === "select") this.#tick(row, event);
     if (action === "rename") this.#rename(row);
     if (action === "delete") this.#delete(row);
-    if (action === "play" && isPlainClick(event) && row.dataset.inline === "true") {
+    if (action === "play" && isPlainClick(event) && "watchable" in row.dataset) {
       event.preventDefault();
-      this.play({ id: row.dataset.id, media: row.dataset.media, filename: nameOf(row), inline: true });
+      const { id, media, inline } = row.dataset;
+      this.play({ id, media, filename: nameOf(row), inline: inline === "true" });
     }
   }
 

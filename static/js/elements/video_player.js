@@ -32,6 +32,7 @@ export class VideoPlayer extends HTMLElement {
     this.#playing = new Playing(this.#video, this.#film);
     Object.assign(this.#video, { autoplay });
     this.#video.setAttribute("aria-label", video.filename);
+    this.#shape(this.#video);
     this.#connect();
     this.#film.follow(this.#end.signal);
     try {
@@ -103,11 +104,16 @@ export class VideoPlayer extends HTMLElement {
     stage.hidden = isNone;
     none.hidden = !isNone;
     if (isNone) setText(reason, this.#reason);
-    const { width, height, poster } = playback;
-    if (width && height) stage.style.setProperty("--ratio", `${width} / ${height}`);
+    const { poster } = playback;
+    this.#shape(playback);
     stage.classList.toggle("player--sound", isAudioOnly(playback));
     if (poster && this.#video.getAttribute("poster") !== poster) this.#video.poster = poster;
     else if (isAudioOnly(playback) && playback.waveform && !poster) this.#drawWaveform(playback.waveform);
+  }
+
+  /** The controls are as large as the picture before it is there. */
+  #shape({ width, height }) {
+    if (width && height) this.#parts.stage.style.setProperty("--ratio", `${width} / ${height}`);
   }
 
   get #reason() {

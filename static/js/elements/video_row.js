@@ -1,7 +1,9 @@
 /** Rows of the library for videos that were not in the page at first. */
 
-import { formatBytes, formatDate } from "../helpers/format.js";
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
+import { formatBytes, formatDate, formatDuration } from "../helpers/format.js";
+import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { canBeWatched } from "../player/playback.js";
+import { wordsInList } from "../player/words.js";
 
 /**
  * The row of a video: only its name, until `fill()` adds the rest, and again after `empty()`.
@@ -11,14 +13,15 @@ export function videoRow(video, isSelected) {
   const row = document.createElement("div");
   row.className = "video-row";
   row.setAttribute("role", "listitem");
-  const { id, media, inline, length } = video;
-  Object.assign(row.dataset, { id, media, inline: String(inline), length });
+  const { id, media, length } = video;
+  Object.assign(row.dataset, { id, media, length });
+  noteFilm(row, video);
   row.textContent = video.filename;
   row.fill = () => row.childElementCount === 0 && fill(row, video, isSelected(id));
   row.empty = () => {
     if (!isInUse(row)) row.textContent = video.filename;
   };
-  row.rename = (renamed) => Object.assign(video, renamed);
+  row.change = (changed) => Object.assign(video, changed);
   return row;
 }
 
@@ -27,12 +30,24 @@ export function isInUse(row) {
   return row.contains(document.activeElement) || row.querySelector("form") !== null;
 }
 
-/** Writes a video's new name into its row, whether the server drew it or this page. */
-export function showNewName(row, video) {
-  row.rename?.(video);
-  row.dataset.inline = String(video.inline);
-  if (row.childElementCount > 0) showName(partsOf(row), video);
-  else row.textContent = video.filename;
+/** Writes what has changed about a video into its row, whether the server drew it or this page. */
+export function showChange(row, video) {
+  row.change?.(video);
+  noteFilm(row, video);
+  if (row.childElementCount === 0) {
+    row.textContent = video.filename;
+    return;
+  }
+  const parts = partsOf(row);
+  showName(parts, video);
+  showFilm(parts, video);
+}
+
+/** What the list needs to know of a row without contents; rows with a poster are higher. */
+function noteFilm(row, video) {
+  Object.assign(row.dataset, { inline: String(video.inline), state: video.playback?.state ?? "" });
+  row.toggleAttribute("data-watchable", canBeWatched(video));
+  row.toggleAttribute("data-poster", Boolean(video.playback?.poster));
 }
 
 function fill(row, video, isSelected) {
@@ -46,13 +61,24 @@ function fill(row, video, isSelected) {
   parts.download.href = `${media}?download`;
   parts.select.checked = isSelected;
   showName(parts, video);
+  showFilm(parts, video);
 }
 
-function showName(parts, { filename, inline }) {
+function showFilm(parts, video) {
+  const { poster: picture, duration, state, mark } = parts;
+  const { playback } = video;
+  const { poster = null, duration: seconds = null } = playback ?? {};
+  picture.hidden = !poster;
+  if (poster && picture.getAttribute("src") !== poster) picture.src = poster;
+  setText(duration, seconds ? formatDuration(seconds) : "");
+  setText(state, wordsInList(playback));
+  mark.dataset.icon = canBeWatched(video) ? "play" : "file";
+}
+
+function showName(parts, { filename }) {
   parts.name.textContent = filename;
   parts.select.setAttribute("aria-label", `Select ${filename}`);
   parts.rename.setAttribute("aria-label", `Rename ${filename}`);
   parts.download.setAttribute("aria-label", `Download ${filename}`);
   parts.delete.setAttribute("aria-label", `Delete ${filename}`);
-  parts.mark.dataset.icon = inline ? "play" : "file";
 }

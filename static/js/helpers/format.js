@@ -32,6 +32,14 @@ export function formatTimeLeft(seconds) {
   return `${Math.round(hours / 24)} days`;
 }
 
+/** The length of a film in seconds as "0:05", "12:34" or "1:02:03". */
+export function formatDuration(seconds) {
+  const whole = Math.round(seconds);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  const parts = hours > 0 ? [hours, String(minutes).padStart(2, "0")] : [minutes];
+  return [...parts, String(whole % 60).padStart(2, "0")].join(":");
+}
+
 /** A whole percentage that reaches 100 only at the end. */
 export function percentage(part, whole) {
   if (whole === 0) return part >= whole ? 100 : 0;

@@ -17,8 +17,8 @@ const RETRY_PAUSE = 5_000;
 
 /**
  * Emits `replaced` and `appended` (detail: videos), `inserted` (detail: list of `{ video, before }`, the id of the
- * video that it stands before, or null at the end), `renamed` (detail: video), `moved` (detail: `{ id, before }`),
- * `left` (detail: id of a video that no longer belongs to what is shown) and `removed` (detail: id of a deleted one).
+ * video that it stands before, or null at the end), `changed` (detail: a video with a new name or state), `moved`
+ * (detail: `{ id, before }`), `left` (detail: id of a video that no longer belongs to what is shown) and `removed` (detail: id of a deleted one).
  */
 export class Library extends EventTarget {
   #ids;
@@ -103,10 +103,15 @@ export class Library extends EventTarget {
   async rename(id, filename, signal) {
     const video = await renameVideo(id, filename, signal);
     await this.#showing; // A list that is being loaded may still have the old name.
-    this.#emit("renamed", video);
+    this.#emit("changed", video);
     // The name is changed whether or not its new place is found.
     if (this.search || this.sort.endsWith("name")) await this.#place(id).catch(() => {});
     return video;
+  }
+
+  /** Tells what the server now says about a video of the list. */
+  change(video) {
+    if (this.#ids.has(video.id)) this.#emit("changed", video);
   }
 
   /** Deletes a video, here and on the server. */

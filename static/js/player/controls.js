@@ -22,7 +22,7 @@ export async function addControls(video) {
 export function drawMenus(parts, { playback }, wanted) {
   const qualities = qualitiesOf(playback);
   setChoices(parts.quality, qualities, wanted.quality);
-  parts.qualityItem.hidden = qualities.length === 0;
+  parts.qualityItem.hidden = qualities.length < 2;
   const sounds = audioNames(playback).map((name, index) => ({ value: String(index), name }));
   setChoices(parts.audio, sounds, String(wanted.audio));
   parts.audioItem.hidden = sounds.length < 2;

@@ -75,6 +75,12 @@ export function wayToPlay({ playback, media, inline, isArriving }, { quality = O
   return null;
 }
 
+/** Whether it is worth opening the player, as far as a list of videos tells. */
+export function canBeWatched({ inline, playback }) {
+  const state = playback?.state;
+  return state === "playable" || state === "ready" || (inline && state !== "unplayable");
+}
+
 /** Whether the server is likely to say something new soon. */
 export function isChanging({ state, renditions = [] }) {
   return state === "waiting" || state === "probed" || renditions.some((rendition) => rendition.state === "making");

@@ -8,8 +8,8 @@ const LINE_ABOVE_CONTROLS = -3;
 /** Adds what `playback` has and `video` has not yet; more may come while the film is being processed. */
 export function addTextTracks(video, playback) {
   const { subtitles = [], thumbnails } = playback;
-  subtitles.forEach(({ language, url }, index) => {
-    const label = languageName(language) ?? `Subtitles ${index + 1}`;
+  subtitles.forEach(({ language, title, url }, index) => {
+    const label = title || languageName(language) || `Subtitles ${index + 1}`;
     addTrack(video, { kind: "subtitles", src: url, srclang: language ?? "und", label });
   });
   // The controls know the pictures by this label. A track is only loaded when it is the default of its kind.

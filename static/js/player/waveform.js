@@ -2,6 +2,9 @@
 
 const WIDTH = 1200;
 const HEIGHT = 300;
+/** Shares of the height: the controls are below. */
+const MIDDLE = 0.4;
+const HIGHEST = 0.7;
 const COLOUR = "#6fd3c6";
 const BAR = 4;
 const GAP = 2;
@@ -15,8 +18,8 @@ export async function drawWaveform(peaks) {
   const context = canvas.getContext("2d");
   context.fillStyle = COLOUR;
   barsOf(peaks, Math.floor(WIDTH / (BAR + GAP))).forEach((peak, index) => {
-    const height = Math.max(LOWEST, peak * HEIGHT * 0.9);
-    context.fillRect(index * (BAR + GAP), (HEIGHT - height) / 2, BAR, height);
+    const height = Math.max(LOWEST, peak * HEIGHT * HIGHEST);
+    context.fillRect(index * (BAR + GAP), HEIGHT * MIDDLE - height / 2, BAR, height);
   });
   const picture = await new Promise((resolve) => canvas.toBlob(resolve));
   return URL.createObjectURL(picture);

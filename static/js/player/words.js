@@ -38,6 +38,13 @@ export function wordsForState({ playback, inline, isArriving, share }) {
   return [problem?.detail, wordsForMaking(playback)].filter(Boolean).join(" ");
 }
 
+/** The state of a video in a list, empty where it can simply be watched. */
+export function wordsInList(playback) {
+  const state = playback?.state;
+  if (state === "unplayable") return "download only";
+  return state === "waiting" || state === "probed" ? "being prepared" : "";
+}
+
 /** Why a video cannot be played, and what can be done with it. */
 export function wordsForUnplayable(problem) {
   return `${problem?.detail ?? "This file cannot be played."} You can download it.`;
@@ -70,8 +77,8 @@ function pictureWords(track, { width, height, frame_rate: frameRate, hdr }) {
   ]);
 }
 
-function soundWords({ codec, language, channels, bit_rate: bitRate }) {
-  return lineOf([languageName(language), codecName(codec), channelWords(channels), bitRateWords(bitRate)]);
+function soundWords({ codec, language, title, channels, bit_rate: bitRate }) {
+  return lineOf([languageName(language), title, codecName(codec), channelWords(channels), bitRateWords(bitRate)]);
 }
 
 function channelWords(channels) {
@@ -80,8 +87,8 @@ function channelWords(channels) {
 
 /** The names of the entries of a menu of audio tracks, all different. */
 export function audioNames(playback) {
-  const names = tracksOf(playback, "audio").map(({ language, channels }, index) => {
-    return lineOf([languageName(language) ?? `Track ${index + 1}`, channels > 2 && channelWords(channels)]);
+  const names = tracksOf(playback, "audio").map(({ language, title, channels }, index) => {
+    return lineOf([title || (languageName(language) ?? `Track ${index + 1}`), channels > 2 && channelWords(channels)]);
   });
   return names.map((name, index) => (names.indexOf(name) === names.lastIndexOf(name) ? name : `${name} (${index + 1})`));
 }

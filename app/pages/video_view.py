@@ -1,0 +1,89 @@
+"""A video as the templates show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.domain.playback import PlaybackState
+from app.domain.upload import Upload
+from app.http.documents import playback_document
+from app.media.library import PlaybackView
+
+STATE_WORDS = {
+    PlaybackState.WAITING: "being prepared",
+    PlaybackState.PROBED: "being prepared",
+    PlaybackState.UNPLAYABLE: "download only",
+}
+"""In the library; the others can simply be watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoView:
+    """A video with what is shown of it; `source` is what a <video> plays without scripts."""
+
+    id: str
+    filename: str
+    length: int
+    content_type: str
+    inline: bool
+    media: str
+    published: str
+    published_text: str
+    sha256: str | None
+    state: str
+    state_text: str
+    watchable: bool
+    source: str | None
+    poster: str | None
+    duration: float | None
+    width: int | None
+    height: int | None
+    problem: str | None
+
+
+def view_of(video: Upload, playback: PlaybackView) -> VideoView:
+    """What the templates need of a video."""
+    published = video.published_at
+    known = playback_document(playback)
+    return VideoView(
+        id=video.id,
+        filename=video.filename,
+        length=video.known_length,
+        content_type=video.content_type,
+        inline=video.is_playable,
+        media=f"/media/{video.id}",
+        published=published.isoformat() if published else "",
+        published_text=date_text(published) if published else "",
+        sha256=video.sha256,
+        state=playback.state.value,
+        state_text=STATE_WORDS.get(playback.state, ""),
+        watchable=_is_watchable(video, playback.state),
+        source=_source(video, playback.state, known["playable"]),
+        poster=known["poster"],
+        duration=known["duration"],
+        width=known["width"],
+        height=known["height"],
+        problem=known["problem"] and known["problem"]["detail"],
+    )
+
+
+def _is_watchable(video: Upload, state: PlaybackState) -> bool:
+    if state in {PlaybackState.PLAYABLE, PlaybackState.READY}:
+        return True
+    return video.is_playable and state is not PlaybackState.UNPLAYABLE
+
+
+def _source(
+    video: Upload, state: PlaybackState, playable: dict[str, str | None] | None
+) -> str | None:
+    """Until the server has looked at a file, the browser may well play it as it is."""
+    if playable is not None:
+        return playable["mp4"]
+    may_play = video.is_playable and state is PlaybackState.WAITING
+    return f"/media/{video.id}" if may_play else None
+
+
+def date_text(moment: datetime) -> str:
+    """A date for people, in the server's words: "3 Nov 2026, 14:05 UTC"."""
+    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"

@@ -1,0 +1,68 @@
+/** <arriving-films>: films of the library that are still being uploaded. Emits `watch` (detail: the film). */
+
+import { keepFocus } from "../helpers/focus.js";
+import { formatBytes } from "../helpers/format.js";
+import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { percentOf } from "../player/playback.js";
+import { sleep } from "../uploads/retry.js";
+
+/** Time between two looks while films arrive, and while none do, milliseconds. */
+const PAUSE = 3_000;
+const IDLE_PAUSE = 15_000;
+
+export class ArrivingFilmsList extends HTMLElement {
+  #rows = new Map();
+
+  /** `films` is shown and kept up to date; `play` opens one. */
+  connect({ films, play }) {
+    this.films = films;
+    films.addEventListener("change", () => this.#draw());
+    this.addEventListener("click", (event) => {
+      const row = event.target.closest("[data-action]")?.closest(".video-row");
+      if (row) play(row.film);
+    });
+    this.#follow();
+  }
+
+  async #follow() {
+    for (;;) {
+      // The list is optional: once a film is complete, the library shows it anyway.
+      if (!document.hidden) await this.films.refresh().catch(() => {});
+      await sleep(this.films.list.length > 0 ? PAUSE : IDLE_PAUSE);
+    }
+  }
+
+  #draw() {
+    const { list } = this.films;
+    for (const [id, row] of this.#rows) {
+      if (list.some((film) => film.id === id)) continue;
+      this.#rows.delete(id);
+      keepFocus(row, () => row.remove(), [document.querySelector("#library-title")]);
+    }
+    for (const film of list) this.#drawRow(film);
+    this.hidden = list.length === 0;
+  }
+
+  #drawRow(film) {
+    const row = this.#rows.get(film.id) ?? this.#addRow(film);
+    const { state, poster } = partsOf(row);
+    setText(state, `arriving, ${percentOf(film.share)}`);
+    row.toggleAttribute("data-poster", Boolean(film.poster));
+    poster.hidden = !film.poster;
+    if (film.poster && poster.getAttribute("src") !== film.poster) poster.src = film.poster;
+  }
+
+  #addRow(film) {
+    const row = copyOfTemplate("arriving-row").firstElementChild;
+    row.film = { id: film.id, filename: film.filename, media: `/media/${film.id}`, inline: true, isArriving: true };
+    const { name, size, watch } = partsOf(row);
+    name.textContent = film.filename;
+    size.textContent = formatBytes(film.length);
+    watch.setAttribute("aria-label", `Watch ${film.filename}`);
+    this.#rows.set(film.id, row);
+    this.append(row);
+    return row;
+  }
+}
+
+customElements.define("arriving-films", ArrivingFilmsList);

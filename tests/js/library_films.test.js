@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+
+import { ArrivingFilms } from "../../static/js/library/arriving_films.js";
+import { Preparation } from "../../static/js/library/preparation.js";
+
+const realFetch = globalThis.fetch;
+let answers;
+let asked;
+
+beforeEach(() => {
+  asked = [];
+  answers = {};
+  globalThis.fetch = async (path) => {
+    asked.push(path);
+    const [status, document] = answers[path];
+    return new Response(JSON.stringify(document), { status });
+  };
+});
+
+afterEach(() => {
+  globalThis.fetch = realFetch;
+});
+
+/** A list that notes what it is told. */
+class List extends EventTarget {
+  changes = [];
+
+  change(video) {
+    this.changes.push(video.id);
+  }
+
+  tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+/** A clock that stands still until the test lets it go on. */
+class Clock {
+  waits = [];
+  wait = (milliseconds) => new Promise((resolve) => this.waits.push({ milliseconds, resolve }));
+
+  async next() {
+    this.waits.at(-1).resolve();
+    await new Promise((resolve) => setImmediate(resolve)); // Answers are there by then.
+  }
+}
+
+function video(id, state) {
+  return { id, playback: { state } };
+}
+
+test("a video that is being prepared is looked at, more and more rarely, until it can be watched", async () => {
+  const [list, clock] = [new List(), new Clock()];
+  new Preparation(list, { films: [video("a", "ready"), video("b", "waiting"), { id: "c" }], wait: clock.wait });
+  answers["/api/videos/b"] = [200, video("b", "probed")];
+  await clock.next();
+  await clock.next();
+  assert.deepEqual([asked, list.changes], [["/api/videos/b", "/api/videos/b"], []]);
+  answers["/api/videos/b"] = [200, video("b", "playable")];
+  await clock.next();
+  assert.deepEqual(list.changes, ["b"]);
+  assert.deepEqual(clock.waits.map(({ milliseconds }) => milliseconds), [1000, 1500, 2250]);
+});
+
+test("new videos are followed, and those that leave the list are not", async () => {
+  const [list, clock] = [new List(), new Clock()];
+  new Preparation(list, { wait: clock.wait });
+  list.tell("inserted", [{ video: video("a", "waiting"), before: null }, { video: video("b", "waiting"), before: null }]);
+  list.tell("removed", "a");
+  answers["/api/videos/b"] = [404, { status: 404, code: "upload_not_found" }];
+  await clock.next();
+  assert.deepEqual(asked, ["/api/videos/b"]);
+  assert.equal(clock.waits.length, 1);
+  list.tell("appended", [video("d", "waiting")]);
+  assert.equal(clock.waits.length, 2);
+});
+
+test("uploads that can be watched already are listed with the share that has arrived", async () => {
+  const films = new ArrivingFilms();
+  let changes = 0;
+  films.addEventListener("change", () => (changes += 1));
+  const upload = { filename: "film.mp4", length: 200, received: [[0, 40], [160, 200]], state: "receiving" };
+  const playback = { state: "playable", playable: { hls: "/media/a/hls/master.m3u8" } };
+  answers["/api/uploads"] = [200, { uploads: [{ ...upload, id: "a", playback }, { ...upload, id: "b" }] }];
+  await films.refresh();
+  await films.refresh();
+  assert.deepEqual(films.list, [{ id: "a", filename: "film.mp4", length: 200, poster: null, share: 0.4 }]);
+  assert.equal(changes, 1);
+});
