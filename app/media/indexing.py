@@ -18,6 +18,8 @@ from app.media.index.movie import Movie, read_movie
 from app.media.index.texts import read_chapters
 from app.media.pictures import PICTURES
 from app.media.source import MediaSource, length_of, reader
+from app.media.subtitles import SUBTITLES
+from app.media.waveform import WAVEFORM
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -62,7 +64,7 @@ class Indexing:
             self._describe(video, movie, facts)
             if is_playable(movie):
                 keep_streams(movie, video.id, self._folder)
-            self._queue_what_follows(video, movie)
+            self._queue_what_follows(video, movie, facts)
 
     def _describe(self, video: Upload, movie: Movie, facts: Facts) -> None:
         state, problem = PlaybackState.PLAYABLE, None
@@ -80,11 +82,17 @@ class Indexing:
         state = PlaybackState.PLAYABLE if is_played_as_it_is else PlaybackState.UNPLAYABLE
         problem = None if is_played_as_it_is else Problem(error.code, error.detail)
         self._media.describe(video.id, state, self._clock(), facts=None, problem=problem)
+        if video.content_type.startswith("audio/"):
+            self._enqueue(video, WAVEFORM, priority=30)
 
-    def _queue_what_follows(self, video: Upload, movie: Movie) -> None:
+    def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
         """What is made unasked; the shortest comes first."""
+        if facts.chapters or facts.of_kind("text"):
+            self._enqueue(video, SUBTITLES, priority=10)
         if movie.picture is not None:
             self._enqueue(video, PICTURES, priority=20)
+        elif movie.sounds:
+            self._enqueue(video, WAVEFORM, priority=30)
 
     def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
         lane, now = Lane.BACKGROUND, self._clock()

@@ -23,11 +23,11 @@ from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie
+from app.media.index.texts import Cue, webvtt
 from app.media.index.tracks import Track
 from app.media.job_errors import as_job_errors, movie_of
 from app.media.sandbox.process import Limits
 from app.media.source import MediaSource
-from app.media.webvtt import Cue, webvtt
 from app.records.uploads import UploadRecords
 
 PICTURES = "pictures"
@@ -70,7 +70,6 @@ class Pictures:
     def __init__(
         self,
         uploads: UploadRecords,
-        *,
         source: MediaSource,
         folder: MediaFolder,
         ffmpeg: Ffmpeg,
@@ -244,7 +243,7 @@ def _limits(excerpt: Excerpt) -> Limits:
 def _thumbnails(starts: Sequence[Fraction], duration: Fraction, size: tuple[int, int]) -> str:
     """Which part of the sprite stands for which part of the film."""
     width, height = size
-    times = [0.0, *map(float, starts[1:]), float(duration)]
+    times = [Fraction(), *starts[1:], max(duration, starts[-1])]
     cues = []
     for number, (start, end) in enumerate(pairwise(times)):
         x, y = number % COLUMNS * width, number // COLUMNS * height

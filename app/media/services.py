@@ -15,8 +15,10 @@ from app.media.indexing import Indexing
 from app.media.library import MediaLibrary
 from app.media.pictures import PICTURES, Pictures
 from app.media.source import MediaSource
+from app.media.subtitles import SUBTITLES, Subtitles
 from app.media.sweep import MediaSweep
 from app.media.waking import Bell, Waker
+from app.media.waveform import WAVEFORM, Waveform
 from app.media.worker import Listener, MediaWorker, Step
 from app.records.engine import Database
 from app.records.jobs import JobRecords
@@ -95,7 +97,11 @@ class MediaServices:
             folder=self.folder,
             clock=self.clock,
         )
-        pictures = Pictures(
-            self.uploads, source=self.source, folder=self.folder, ffmpeg=Ffmpeg.find()
-        )
-        return {INDEX: indexing, PICTURES: pictures}
+        ffmpeg = Ffmpeg.find()
+        files = (self.uploads, self.source, self.folder)
+        return {
+            INDEX: indexing,
+            SUBTITLES: Subtitles(*files),
+            PICTURES: Pictures(*files, ffmpeg),
+            WAVEFORM: Waveform(*files, ffmpeg),
+        }

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO, RawIOBase
+from pathlib import Path
 
 from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
@@ -59,3 +60,8 @@ def reader(file: RawIOBase) -> Callable[[int, int], bytes]:
 def length_of(file: RawIOBase) -> int:
     """Bytes in an open file."""
     return file.seek(0, os.SEEK_END)
+
+
+def path_of(file: RawIOBase) -> Path:
+    """Where another program finds an open file, which is on a disk of this machine."""
+    return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))

@@ -57,6 +57,17 @@ def test_a_film_plays_from_its_original(server: Server, film: Path) -> None:
         assert played(server.url + playback["playable"][name]) == played(str(film))
 
 
+def test_pictures_come_by_themselves(server: Server, film: Path) -> None:
+    stored = store(server, "film.mp4", film.read_bytes())
+    path = f"/api/videos/{stored.id}"
+    wait_until(lambda: playback_of(server, path)["thumbnails"], "the pictures")
+    playback = playback_of(server, path)
+    poster = server.get(playback["poster"])
+    assert poster.headers["Content-Type"] == "image/jpeg"
+    assert poster.content.startswith(b"\xff\xd8")
+    assert "sprite.jpg#xywh=0,0,160,90" in server.get(playback["thumbnails"]).text
+
+
 @pytest.mark.parametrize("content", [b"no film", b"", b"\0\0\0\x18ftypmp42" + bytes(4000)])
 def test_other_files_say_kindly_that_they_are_no_films(server: Server, content: bytes) -> None:
     stored = store(server, "film.mp4", content)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -17,17 +15,13 @@ import pytest
 from app.domain.jobs import JobCancelled, JobFailed
 from app.media.excerpts import MOST_PARTS, key_frames_near, of_key_frames
 from app.media.ffmpeg import Ffmpeg
-from app.media.heartbeat import Heartbeat
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie, read_movie
 from app.media.index.tracks import Track
 from app.media.job_errors import as_job_errors
-from app.media.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures, Studio, detail
-from app.media.source import REMUXED, MediaSource
+from app.media.pictures import Studio, detail
 from tests.media.films import BITS, H264, HDR10, SQUARE, FilmStore, ffmpeg
 from tests.media.frames import probe
-from tests.media.world import World
-from tests.storage.stores import local_store
 
 CUE = re.compile(
     r"(\d\d):(\d\d):(\d\d\.\d{3}) --> (\d\d):(\d\d):(\d\d\.\d{3})\nsprite\.jpg#xywh=(.+)"
@@ -248,19 +242,3 @@ def test_a_step_without_ffmpeg_says_so_and_a_cancelled_one_stops(
         studio = Studio(Ffmpeg(ffmpeg=program, ffprobe=None), tmp_path, read_at, stop)
         with pytest.raises(error), as_job_errors("no_pictures", "No pictures"):
             studio.poster(movie, picture_of(movie))
-
-
-def test_the_step_keeps_all_three_files_and_no_others(film: FilmStore, tmp_path: Path) -> None:
-    world = World(tmp_path / "data")
-    with closing(world):
-        upload_id = world.publish()
-        place = world.folder.path(upload_id, REMUXED)
-        place.parent.mkdir(parents=True)
-        shutil.copy(film("h264.mp4"), place)
-        store = local_store(tmp_path / "staging", tmp_path / "library")
-        source = MediaSource(store, world.folder)
-        step = Pictures(world.uploads, source=source, folder=world.folder, ffmpeg=Ffmpeg.find())
-        job = world.enqueue(upload_id, PICTURES)
-        step(job, Heartbeat(job))
-        assert world.folder.made(upload_id) == {POSTER, SPRITE, THUMBNAILS, REMUXED}
-        assert world.half_made() == []

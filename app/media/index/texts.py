@@ -85,6 +85,12 @@ def webvtt(cues: Iterable[Cue]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def escaped(text: str) -> str:
+    """Plain text as that of a cue: without tags, and without blank lines, which would end it."""
+    lines = _without_blank_lines(text)
+    return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
     """The chapters of a movie, in order; none for most."""
     listed = descend(movie.box.payload, b"udta", b"chpl")
@@ -113,9 +119,8 @@ def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
                 yield _without_blank_lines(text), settings
         return
     length = int.from_bytes(data[:2], "big")
-    text = _without_blank_lines(_decoded(data[2 : 2 + length]))
-    if text:
-        yield text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), ""
+    if text := escaped(_decoded(data[2 : 2 + length])):
+        yield text, ""
 
 
 def _decoded(data: bytes) -> str:

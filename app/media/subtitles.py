@@ -1,0 +1,78 @@
+"""The step `subtitles`: text tracks and chapters of a film as WebVTT files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from fractions import Fraction
+
+from app.domain.jobs import Job
+from app.media.folder import MediaFolder
+from app.media.heartbeat import Heartbeat
+from app.media.index.boxes import ReadAt
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie
+from app.media.index.texts import Cue, escaped, read_chapters, read_cues, subtitle_tracks, webvtt
+from app.media.job_errors import movie_of
+from app.media.source import MediaSource
+from app.records.uploads import UploadRecords
+
+SUBTITLES = "subtitles"
+
+CHAPTERS = "chapters.vtt"
+"""Name of a file in the folder of a video. Those of subtitles have the number of their track among
+all text tracks of the film, from 1 on."""
+
+MOST_CHARACTERS = 4_000_000
+"""Of one file: what would follow is left out. Two hours of talk are 100 000."""
+
+SHORTEST_CHAPTER = Fraction(1, 1000)
+
+
+class Subtitles:
+    """Writes those of a film that has an index. A track that cannot be read is left out."""
+
+    def __init__(self, uploads: UploadRecords, source: MediaSource, folder: MediaFolder) -> None:
+        self._uploads = uploads
+        self._source = source
+        self._folder = folder
+
+    def __call__(self, job: Job, _beat: Heartbeat) -> None:
+        """Do the job."""
+        video = self._uploads.get(job.upload_id)
+        with closing(self._source.open(video)) as source:
+            for name, cues in _files(*movie_of(source)):
+                if cues:
+                    with self._folder.writing(video.id, name) as target:
+                        target.write(webvtt(cues).encode())
+
+
+def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
+    """Names of files, and the cues that belong into each."""
+    yield CHAPTERS, _chapters(movie, read_at)
+    readable = {track.id for track in subtitle_tracks(movie)}
+    texts = (track for track in movie.tracks if track.kind == "text")
+    for number, track in enumerate(texts, start=1):
+        if track.id in readable:
+            with suppress(NotIndexable):
+                yield f"subs-{number}.vtt", list(_within_limit(read_cues(track, read_at)))
+
+
+def _within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
+    left = MOST_CHARACTERS
+    for cue in cues:
+        left -= len(cue.text) + len(cue.settings)
+        if left < 0:
+            return
+        yield cue
+
+
+def _chapters(movie: Movie, read_at: ReadAt) -> list[Cue]:
+    """Each from its start to that of the next."""
+    chapters = read_chapters(movie, read_at)
+    ends = [*(chapter.start for chapter in chapters[1:]), movie.duration]
+    return [
+        Cue(chapter.start, end, escaped(chapter.title))
+        for chapter, end in zip(chapters, ends, strict=False)
+        if end - chapter.start >= SHORTEST_CHAPTER and chapter.title.strip()
+    ]
