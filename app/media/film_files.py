@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from fractions import Fraction
 from itertools import accumulate
 from operator import sub
@@ -74,10 +73,10 @@ def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:
         picture = segmented_video(movie.picture)
         times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
         cuts.append((SOURCE, picture))
-    sounds = (track for track in movie.sounds if plays_audio(track.codec))
+    sounds = (track for track in movie.sounds if plays_audio(track.codec) and track.samples)
     for number, track in enumerate(sounds, start=1):
-        with suppress(NotIndexable):
-            cuts.append((f"audio-{number}", segmented_sound(track, times)))
+        # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
+        cuts.append((f"audio-{number}", segmented_sound(track, times)))
     return cuts
 
 
