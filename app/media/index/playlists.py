@@ -67,7 +67,7 @@ def media_playlist(durations: Sequence[Fraction], *, available: int | None = Non
         f"#EXT-X-TARGETDURATION:{max(math.ceil(max(durations, default=1)), 1)}",
         "#EXT-X-MEDIA-SEQUENCE:1",
         f"#EXT-X-PLAYLIST-TYPE:{'EVENT' if is_growing else 'VOD'}",
-        # Players else begin near the end of what is still growing.
+        # Otherwise players begin near the end of what is still growing.
         *(("#EXT-X-START:TIME-OFFSET=0",) if is_growing else ()),
         '#EXT-X-MAP:URI="init.mp4"',
     ]
