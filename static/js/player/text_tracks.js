@@ -3,7 +3,7 @@
 import { languageName } from "./words.js";
 
 /** Counted from the bottom. */
-const LINE_ABOVE_CONTROLS = -3;
+const LINE_ABOVE_CONTROLS = -4;
 
 /** Adds what `playback` has and `video` has not yet; more may come while the film is being processed. */
 export function addTextTracks(video, playback) {
