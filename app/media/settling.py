@@ -1,0 +1,49 @@
+"""A film is `ready` once nothing more is to be made of it unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from app.domain.jobs import ENDED, Job, JobFailed
+from app.domain.playback import PlaybackState
+from app.media.heartbeat import Heartbeat
+from app.media.worker import Step
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
+
+
+class Settling:
+    """Notes it after the step that was the last one, whether it succeeded or failed for good.
+
+    The steps of one film run in one lane after its index, so one of them is the last.
+    """
+
+    def __init__(
+        self, jobs: JobRecords, media: MediaRecords, *, clock: Callable[[], datetime]
+    ) -> None:
+        self._jobs = jobs
+        self._media = media
+        self._clock = clock
+
+    def after(self, step: Step) -> Step:
+        """The step, and what is noted after it."""
+
+        def run(job: Job, beat: Heartbeat) -> None:
+            try:
+                step(job, beat)
+            except JobFailed as error:
+                if error.is_final or job.is_last_attempt:
+                    self._settle(job)
+                raise
+            self._settle(job)
+
+        return run
+
+    def _settle(self, job: Job) -> None:
+        playback = self._media.get(job.upload_id)
+        if playback is None or playback.state is not PlaybackState.PLAYABLE:
+            return
+        others = (other for other in self._jobs.of(job.upload_id) if other.state not in ENDED)
+        if all((other.step, other.argument) == (job.step, job.argument) for other in others):
+            self._media.move(job.upload_id, PlaybackState.READY, self._clock())
