@@ -14,6 +14,7 @@ from app.media.folder import MediaFolder
 from app.media.indexing import Indexing
 from app.media.library import MediaLibrary
 from app.media.pictures import PICTURES, Pictures
+from app.media.settling import Settling
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles
 from app.media.sweep import MediaSweep
@@ -99,9 +100,11 @@ class MediaServices:
         )
         ffmpeg = Ffmpeg.find()
         files = (self.uploads, self.source, self.folder)
-        return {
+        steps: dict[str, Step] = {
             INDEX: indexing,
             SUBTITLES: Subtitles(*files),
             PICTURES: Pictures(*files, ffmpeg),
             WAVEFORM: Waveform(*files, ffmpeg),
         }
+        settling = Settling(self.jobs, self.records, clock=self.clock)
+        return {name: settling.after(step) for name, step in steps.items()}

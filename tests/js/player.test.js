@@ -33,6 +33,8 @@ test("until the server has looked at a film, the browser tries the file as it wa
   assert.deepEqual(wayToPlay(film(waiting)), { kind: "file", url: "/media/1" });
   assert.equal(wayToPlay(film(waiting, { inline: false })), null);
   assert.equal(wayToPlay(film(waiting, { isArriving: true })), null);
+  const asItIs = { state: "ready", playable: { from: "original", mp4: null, hls: null } };
+  assert.deepEqual(wayToPlay(film(asItIs)), { kind: "file", url: "/media/1" });
   assert.equal(wayToPlay(film({ state: "unplayable", playable: null })), null);
 });
 

@@ -61,6 +61,8 @@ export function substituteFor(playback) {
   return usable && playback.playable?.hls ? String(usable.height) : null;
 }
 
+const PLAYED_AS_IT_IS = new Set(["waiting", "playable", "ready"]);
+
 /**
  * How to play what is wanted: `{ kind: "file" | "hls", url }`, or null if it cannot be played. HLS costs the browser a
  * large script, so it is only used for what a file cannot do. `media` is the file as it was uploaded.
@@ -70,9 +72,8 @@ export function wayToPlay({ playback, media, inline, isArriving }, { quality = O
   const isPlainFile = quality === ORIGINAL && audio === 0 && !isArriving;
   if (mp4 && (isPlainFile || !hls)) return { kind: "file", url: mp4 };
   if (hls) return { kind: "hls", url: hls };
-  // Until the server has looked at the file, the browser may well play it as it is.
-  if (inline && playback.state === "waiting" && !isArriving) return { kind: "file", url: media };
-  return null;
+  // A WebM file is played as it is; so is any other until the server has looked at it.
+  return inline && !isArriving && PLAYED_AS_IT_IS.has(playback.state) ? { kind: "file", url: media } : null;
 }
 
 /** Whether it is worth opening the player, as far as a list of videos tells. */
