@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, repeat
+from itertools import compress, pairwise, repeat
 from operator import add, gt, ne, sub
 
 from app.domain.ranges import ByteRange
@@ -55,7 +55,7 @@ class Samples:
     def contiguous(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The samples from `first` up to `last`, as runs of those that follow each other."""
         begins = self._begins(first, last)
-        return zip(begins, [*begins[1:], last], strict=True)
+        return pairwise([*begins, last] if begins else [])
 
     def bounds(self, first: int, last: int) -> tuple[array[int], array[int]]:
         """Where the bytes of the samples from `first` up to `last` are: starts and ends of runs."""

@@ -63,6 +63,19 @@ def test_a_truncated_film_plays_as_far_as_it_goes(film: FilmStore, tmp_path: Pat
         assert len(track.samples) > len(whole) // 2
 
 
+def test_a_track_without_samples_does_no_harm(film: FilmStore, tmp_path: Path) -> None:
+    """The first track of `moov-last.mp4` with a table of sizes that is empty."""
+    data = bytearray(film("moov-last.mp4").read_bytes())
+    place = data.index(b"stsz") + 12
+    data[place : place + 4] = bytes(4)
+    source = tmp_path / "empty-track.mp4"
+    source.write_bytes(data)
+    movie = indexed(source)
+    assert [len(track.samples) > 0 for track in movie.tracks] == [False, True]
+    shown = write(fast_start(movie), source, tmp_path / "play.mp4")
+    assert packets(shown, "a:0") == packets(film("moov-last.mp4"), "a:0")
+
+
 def test_offsets_have_64_bits_where_the_new_file_is_larger_than_4_gib(
     film: FilmStore, tmp_path: Path
 ) -> None:
