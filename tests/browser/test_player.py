@@ -20,6 +20,9 @@ pytestmark = pytest.mark.browser
 FILM = "h264.mp4"
 FILM_SECONDS = 12
 
+SHOWN = "[...video.textTracks].find(({ mode }) => mode === 'showing')?.activeCues[0]?.text"
+"""The subtitle on the picture."""
+
 
 @pytest.fixture
 def page(new_context: Callable[..., BrowserContext]) -> Page:
@@ -117,6 +120,16 @@ def test_another_sound_is_chosen_from_the_menu_where_the_film_goes_on(
     assert value_of(video, "video.currentTime") == pytest.approx(3, abs=0.1)
     page.get_by_role("button", name="play", exact=True).click()
     wait_for(video, "video.ended")
+
+
+def test_subtitles_are_shown_when_asked_for(site: Server, page: Page, film: FilmStore) -> None:
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('subtitles.mp4'))}")
+    video = video_of(page)
+    expect(page.get_by_role("button", name="closed captions")).to_be_visible()
+    page.get_by_role("button", name="play", exact=True).focus()
+    page.keyboard.press("c")
+    seek(video, 1)
+    wait_for(video, f"{SHOWN} === 'Good evening'")
 
 
 def test_a_film_is_watched_while_it_arrives(site: Server, page: Page, film: FilmStore) -> None:
