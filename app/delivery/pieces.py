@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from io import RawIOBase
 from typing import Any
@@ -16,6 +16,9 @@ from app.media.index.virtual_file import Piece
 
 BLOCK_BYTES = 256 * 1024
 """Pieces are read and sent in blocks of about this size. A longer one is sent by the kernel."""
+
+BRIDGED_BYTES = 16 * 1024
+"""Spans with a gap up to this are read together: a read costs about as much as copying the gap."""
 
 
 class PiecesBody:
@@ -43,16 +46,20 @@ class PiecesBody:
 
     def __iter__(self) -> Iterator[bytes]:
         held = bytearray()
-        for piece in self._pieces:
-            if isinstance(piece, bytes):
-                held += piece
-            elif self._kernel is not None and piece.length > BLOCK_BYTES:
+        for group in _groups(self._pieces):
+            if isinstance(group, bytes):
+                held += group
+            elif self._kernel is not None and group[0].length > BLOCK_BYTES:
                 # Even if it is empty: the server sends the headers first.
                 yield self._counted(held)
-                self._kernel(self._source, piece)
-                self.sent_bytes += piece.length
+                self._kernel(self._source, group[0])
+                self.sent_bytes += group[0].length
+            elif len(group) > 1:
+                self._gather(group, held)
             else:
-                yield from self._blocks(piece, held)
+                yield from self._blocks(group[0], held)
+            if len(held) >= BLOCK_BYTES:
+                yield self._counted(held)
         yield self._counted(held)
 
     def close(self) -> None:
@@ -63,6 +70,17 @@ class PiecesBody:
             if self._sending is not None:
                 self._sending.ended(self.sent_bytes)
 
+    def _gather(self, spans: Sequence[ByteRange], held: bytearray) -> None:
+        """Append short spans that are close to each other to `held`, with one read for all."""
+        start = spans[0].start
+        count = spans[-1].end - start
+        self._source.seek(start)
+        data = memoryview(self._source.read(count) or b"")
+        if len(data) < count:
+            raise _too_short()
+        for span in spans:
+            held += data[span.start - start : span.end - start]
+
     def _blocks(self, span: ByteRange, held: bytearray) -> Iterator[bytes]:
         """Append the bytes of `span` to `held`, and take them out as full blocks."""
         position = span.start
@@ -70,8 +88,7 @@ class PiecesBody:
             self._source.seek(position)
             block = self._source.read(min(BLOCK_BYTES, span.end - position))
             if not block:
-                # Anything sent now would be taken for the missing bytes.
-                raise OSError(errno.EIO, "the file is shorter than its index says")
+                raise _too_short()
             position += len(block)
             held += block
             if len(held) >= BLOCK_BYTES:
@@ -82,6 +99,31 @@ class PiecesBody:
         held.clear()
         self.sent_bytes += len(block)
         return block
+
+
+def _groups(pieces: Iterable[Piece]) -> Iterator[bytes | list[ByteRange]]:
+    """Literal bytes as they are, and spans: alone, or as many as one read gets cheaply."""
+    group: list[ByteRange] = []
+    for piece in pieces:
+        if group and not (isinstance(piece, ByteRange) and _continues(group, piece)):
+            yield group
+            group = []
+        if isinstance(piece, bytes):
+            yield piece
+        else:
+            group.append(piece)
+    if group:
+        yield group
+
+
+def _continues(group: Sequence[ByteRange], span: ByteRange) -> bool:
+    gap = span.start - group[-1].end
+    return 0 <= gap <= BRIDGED_BYTES and span.end - group[0].start <= BLOCK_BYTES
+
+
+def _too_short() -> OSError:
+    """Anything sent after this would be taken for the missing bytes."""
+    return OSError(errno.EIO, "the file is shorter than its index says")
 
 
 def pieces_body(
