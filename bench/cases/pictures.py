@@ -1,0 +1,177 @@
+"""Poster and small pictures of films of three lengths: through their index, and by ffmpeg alone."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from io import FileIO
+from pathlib import Path
+from statistics import median
+from threading import Event
+
+from app.media.ffmpeg import Ffmpeg
+from app.media.index.movie import Movie, read_movie
+from app.media.pictures import MOST_THUMBNAILS, Studio
+from app.media.source import length_of, reader
+from bench.lib.harness import Benchmark, Lab, NotRunnable
+from bench.lib.plot import Plot, panel_of
+from bench.lib.report import Table
+from bench.lib.samples import GB, MB, Sample, paired_ratio, spread
+
+LENGTHS = {"10 s": 10, "10 min": 600, "2 h": 7200}
+QUICK_LENGTHS = ("10 s", "10 min")
+BASE_SECONDS = 10
+ENCODING = "-c:v libx264 -preset veryfast -b:v 900k -g 125 -c:a aac -b:a 96k"
+
+INDEX, POSTER, SPRITE, NOKEY = "index", "poster", "sprite", "-skip_frame nokey"
+COLUMNS = (
+    "film",
+    "index, CPU s",
+    "poster, CPU s",
+    "sprite, CPU s",
+    "read for the sprite, MB",
+    "sprite by `-skip_frame nokey`, CPU s",
+    "less CPU, with the index",
+)
+NOTES = (
+    "720p with a key frame every 5 s, one film of 10 s repeated. CPU of this process and of "
+    "ffmpeg, which runs in the sandbox for ours; paired. The index is read once for both "
+    "pictures. ffmpeg alone has one thread and makes the same sprite of the whole film.",
+)
+
+
+def run(lab: Lab) -> list[Table]:
+    """Measure, and return the table; raises `NotRunnable` without ffmpeg."""
+    if Ffmpeg.find().ffmpeg is None:
+        raise NotRunnable("ffmpeg is not installed")
+    lengths = QUICK_LENGTHS if lab.is_quick else tuple(LENGTHS)
+    films = dict(_films(lab.folder, lengths))
+    for number in lab.rounds():
+        for name in lab.in_time(lengths):
+            for sample in _measured(films[name], name, number, lab):
+                lab.samples.append(sample)
+    return [Table("Pictures of a film", COLUMNS, [_row(lab, name) for name in lengths], NOTES)]
+
+
+def _films(folder: Path, lengths: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    base = folder / "base.mp4"
+    picture = f"testsrc2=s=1280x720:r=25:d={BASE_SECONDS},noise=alls=12:allf=t"
+    sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", f"sine=d={BASE_SECONDS}"]
+    _ffmpeg(*sources, *ENCODING.split(), str(base))
+    for name in lengths:
+        path = folder / f"{LENGTHS[name]}.mp4"
+        again = str(LENGTHS[name] // BASE_SECONDS - 1)
+        _ffmpeg("-stream_loop", again, "-i", str(base), "-c", "copy", str(path))
+        yield name, path
+
+
+def _ffmpeg(*arguments: str) -> None:
+    subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-y", *arguments], check=True)
+
+
+def _measured(path: Path, name: str, number: int, lab: Lab) -> Iterator[Sample]:
+    with closing(FileIO(path)) as file, lab.scratch("pictures") as folder:
+        read = _Counted(reader(file))
+        with _Clock() as clock:
+            movie = read_movie(read, length_of(file))
+        yield clock.sample(f"{name}, {INDEX}", number, read.taken())
+        assert movie.picture is not None
+        studio = Studio(Ffmpeg.find(), folder, read, Event())
+        for what, make in ((POSTER, studio.poster), (SPRITE, studio.sprite)):
+            with _Clock() as clock:
+                make(movie, movie.picture)
+            yield clock.sample(f"{name}, {what}", number, read.taken())
+        with _Clock() as clock:
+            _without_index(path, movie, folder / "nokey.jpg")
+        yield clock.sample(f"{name}, {NOKEY}", number, path.stat().st_size)
+
+
+def _without_index(path: Path, movie: Movie, sprite: Path) -> None:
+    rate = MOST_THUMBNAILS / movie.duration
+    graph = f"fps={rate.limit_denominator(10**6)},scale=160:90,tile=10x10"
+    options = ["-threads", "1", "-skip_frame", "nokey", "-i", str(path), "-an"]
+    _ffmpeg(*options, "-vf", graph, "-frames:v", "1", "-update", "1", str(sprite))
+
+
+class _Counted:
+    """Counts the bytes that a reader reads."""
+
+    def __init__(self, read_at: Callable[[int, int], bytes]) -> None:
+        self._read_at = read_at
+        self._count = 0
+
+    def __call__(self, offset: int, count: int) -> bytes:
+        found = self._read_at(offset, count)
+        self._count += len(found)
+        return found
+
+    def taken(self) -> int:
+        """Bytes since the last call."""
+        count, self._count = self._count, 0
+        return count
+
+
+class _Clock:
+    """Measures this process and the programs that it has waited for."""
+
+    def __enter__(self) -> _Clock:
+        self._begun, self._cpu_before = time.perf_counter(), _cpu_seconds()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._begun
+        self.cpu_seconds = _cpu_seconds() - self._cpu_before
+
+    def sample(self, case: str, number: int, byte_count: int) -> Sample:
+        return Sample(
+            case=case,
+            round=number,
+            byte_count=byte_count,
+            seconds=self.seconds,
+            cpu_seconds=self.cpu_seconds,
+        )
+
+
+def _cpu_seconds() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _row(lab: Lab, name: str) -> tuple[str, ...]:
+    of = {what: lab.of(f"{name}, {what}") for what in (INDEX, POSTER, SPRITE, NOKEY)}
+    cpu = {what: _cpu_of(samples) for what, samples in of.items()}
+    ours = [index + sprite for index, sprite in zip(cpu[INDEX], cpu[SPRITE], strict=True)]
+    times = paired_ratio(cpu[NOKEY], ours)
+    return (
+        name,
+        *(spread(cpu[what], 2) for what in (INDEX, POSTER, SPRITE)),
+        f"{median([sample.byte_count for sample in of[SPRITE]] or [0]) / MB:.1f}",
+        spread(cpu[NOKEY], 2),
+        "-" if times is None else f"{times:.1f} x",
+    )
+
+
+def _cpu_of(samples: Sequence[Sample]) -> list[float]:
+    return [sample.cpu_seconds or 0.0 for sample in samples]
+
+
+def draw(lab: Lab) -> Plot:
+    """CPU of all cases."""
+    cases = lab.cases()
+    ours = [name for name in cases if not name.endswith(NOKEY)]
+    return Plot("Pictures of a film", (panel_of("CPU s", cases, _cpu_of, ours=ours, digits=2),))
+
+
+BENCHMARK = Benchmark(
+    name="pictures",
+    summary="poster and sprite through the index, and by ffmpeg alone",
+    run=run,
+    draw=draw,
+    needed_bytes=2 * GB,
+    rounds=5,
+    seconds=200,
+    quick_seconds=4,
+)
