@@ -7,7 +7,7 @@ SIDE_BY_SIDE = --numprocesses=3 --dist=loadfile
 TYPED = $(wildcard app client bench tests scripts/*.py wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run test test-fast attack check-unit check-image lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev run test test-fast watch-films attack check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,9 @@ test: setup-dev ## run all tests; ARGS="-k name" narrows them
 
 test-fast: setup-dev ## run the tests that start neither a server nor a browser
 	@$(PYTHON) -m pytest -m "not e2e and not browser" $(SIDE_BY_SIDE) $(ARGS)
+
+watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; half an hour
+	@$(PYTHON) -m pytest tests/media/test_delivery.py tests/browser/test_playback.py --all-films $(ARGS)
 
 attack: setup-dev ## run tests/hostile at full length: kills, cuts, fuzzed bodies, silent clients; about an hour
 	@$(PYTHON) -m pytest tests/hostile --long --timeout=1800 $(ARGS)

@@ -5,6 +5,7 @@ const WIDTH = 160;
 const HEIGHT = 96;
 const SQUARE = 16;
 const BITS = 10;
+const BUFFERED_SECONDS = 15; // less than hls.js fetches ahead of play
 const PATIENCE_MS = 20_000;
 
 const canvas = document.createElement("canvas");
@@ -13,6 +14,7 @@ canvas.height = HEIGHT;
 const context = canvas.getContext("2d", { willReadFrequently: true });
 
 let video;
+let hls;
 let events;
 
 function numberShown(quarterTurns) {
@@ -56,16 +58,23 @@ async function load(source, hlsModule) {
         video.addEventListener(name, () => events.push([name, video.currentTime]));
     }
     document.body.replaceChildren(video);
-    const playable = once(video, "canplaythrough");
+    const playable = once(video, "canplay");
     if (hlsModule) await attachHls(source, hlsModule);
     else video.src = source;
     await playable;
+    while (hlsModule && !isBuffered()) await once(video, "progress");
     return { duration: video.duration, width: video.videoWidth, height: video.videoHeight };
+}
+
+function isBuffered() {
+    const [range] = ranges();
+    return range !== undefined && range[1] > Math.min(video.duration, BUFFERED_SECONDS) - 0.2;
 }
 
 async function attachHls(source, hlsModule) {
     const { default: Hls } = await import(hlsModule);
-    const hls = new Hls({ enableWorker: false });
+    hls?.destroy();
+    hls = new Hls({ enableWorker: false });
     hls.on(Hls.Events.ERROR, (_, { type, details, fatal }) => {
         events.push([`hls ${type} ${details}`, video.currentTime]);
         if (fatal) video.dispatchEvent(new Event("error"));

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page
 
 from tests.live_server import Server
 
 SCRIPT = Path(__file__).with_name("theater.js")
-HLS = Path("node_modules/hls.js/dist/hls.mjs")
+HLS_JS = "/static/vendor/hls.js/hls.min.mjs"
 PAGE = '<!doctype html><title>theater</title><link rel="icon" href="data:,"><body>'
 
 
@@ -41,13 +41,12 @@ class Theater:
         self._page = page
         self._turns = quarter_turns
         page.route(f"{server.url}/theater", lambda route: route.fulfill(body=PAGE))
-        page.route(f"{server.url}/hls.mjs", _send_hls)
         page.goto(f"{server.url}/theater")
         page.add_script_tag(content=SCRIPT.read_text(), type="module")
 
     def load(self, path: str, *, with_hls_js: bool = False) -> Loaded:
         """Load a film until it can be played through."""
-        module = "/hls.mjs" if with_hls_js else None
+        module = HLS_JS if with_hls_js else None
         return Loaded(**self._call("load(...argument)", [path, module]))
 
     def play_to_end(self, *, rate: float = 2) -> Played:
@@ -63,7 +62,3 @@ class Theater:
 
     def _call(self, expression: str, argument: Any) -> Any:
         return self._page.evaluate(f"(argument) => theater.{expression}", argument)
-
-
-def _send_hls(route: Route) -> None:
-    route.fulfill(body=HLS.read_text(), content_type="text/javascript")

@@ -1,0 +1,122 @@
+"""Films play in Chromium and Firefox, as one file and as HLS, to their end and after seeking.
+
+In `make test` a few films stand for all: those whose timing is hardest (B-frames in open groups
+with the index at the end, a variable rate, sound that begins late), one that is rotated, one in
+fragments, and one of another codec. `make watch-films` plays every film. That no frame is lost is
+for tests/media/test_delivery.py to say: a browser on a busy machine drops some.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.theater import Played, Theater
+from tests.live_server import running_server
+from tests.media.films import FilmStore
+from tests.media.frames import Frame, Showing, watch
+from tests.media.shelf import Shelf
+
+pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+
+QUICK = ["open-gop.mp4", "late-sound.mp4", "rotated.mp4", "fragmented.mp4", "av1.mp4"]
+OTHERS = [
+    "h264.mp4",
+    "moov-last.mp4",
+    "quicktime.mov",
+    "variable-rate.mp4",
+    "long-gop.mp4",
+    "ntsc.mp4",
+    "signed-offsets.mp4",
+    "anamorphic.mp4",
+    "interlaced.mp4",
+    "compact-sizes.mp4",
+    "truncated.mp4",
+    "vp9.mp4",
+    "silent.mp4",
+    "surround-aac.mp4",
+    "mp3.mp4",
+    "two-languages.mp4",
+    "subtitles.mp4",
+    "chapters.mp4",
+]
+SHAPES = {"rotated.mp4": (96, 160), "anamorphic.mp4": (320, 96)}
+SEEKS = 10
+CHROMIUM_CANNOT_SEEK = {
+    ("open-gop.mp4", "play.mp4"),
+    ("open-gop.mp4", "hls/master.m3u8"),
+    ("fragmented.mp4", "play.mp4"),
+}
+"""Nor in the originals. It gives up if it meets frames of an open group that refer to the group
+before, and it skips frames before a key frame if the picture begins late without an edit list."""
+
+FRAME_SECONDS = 0.1
+"""The longest frame of the films."""
+
+
+@pytest.fixture(scope="module")
+def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    with running_server(tmp_path_factory.mktemp("shelf")) as server:
+        yield Shelf(server, film)
+
+
+@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
+def page(request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page of each browser."""
+    browser: Browser = request.getfixturevalue(request.param)
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("way", ["play.mp4", "hls/master.m3u8"])
+@pytest.mark.parametrize("name", QUICK)
+def test_a_film_plays_to_its_end_and_shows_the_right_frames_after_seeking(
+    shelf: Shelf, film: FilmStore, page: Page, way: str, name: str
+) -> None:
+    play_and_seek(shelf, film, page, way=way, name=name)
+
+
+@pytest.mark.parametrize("way", ["play.mp4", "hls/master.m3u8"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_films_play_as_well(
+    shelf: Shelf, film: FilmStore, page: Page, all_films: None, way: str, name: str
+) -> None:
+    play_and_seek(shelf, film, page, way=way, name=name)
+
+
+def play_and_seek(shelf: Shelf, film: FilmStore, page: Page, *, way: str, name: str) -> None:
+    shelved = shelf.with_segments(name) if way.startswith("hls") else shelf[name]
+    theater = Theater(page, shelf.server, quarter_turns=int(name == "rotated.mp4"))
+    loaded = theater.load(f"{shelved.path}/{way}", with_hls_js=way.startswith("hls"))
+    assert loaded.duration == pytest.approx(shelved.playback["duration"], abs=FRAME_SECONDS)
+    assert (loaded.width, loaded.height) == SHAPES.get(name, (160, 96))
+    assert list(gaps(theater.play_to_end(), loaded.duration)) == []
+    if "Chrome" in page.evaluate("navigator.userAgent") and (name, way) in CHROMIUM_CANNOT_SEEK:
+        return
+    original = watch(film(name))
+    for frame in random.Random(name).sample(original.frames[:-1], SEEKS):
+        assert theater.seek(middle(original, frame)) == frame.number
+
+
+def gaps(played: Played, duration: float) -> Iterator[str]:
+    """What kept the film from playing through, in words."""
+    for event, time in played.events:
+        if abs(time - duration) > FRAME_SECONDS:  # browsers may wait for the end itself
+            yield f"{event} at {time} s"
+    if len(played.ranges) != 1:
+        yield f"it was buffered in pieces: {played.ranges}"
+    if abs(played.end - duration) > FRAME_SECONDS:
+        yield f"it ended at {played.end} s"
+    numbers = [number for _, number in played.shown]
+    if numbers != sorted(numbers):
+        yield f"frames went back: {numbers}"
+
+
+def middle(original: Showing, frame: Frame) -> float:
+    """A time at which this frame is shown."""
+    after = original.frames[original.frames.index(frame) + 1]
+    return (frame.time + after.time) / 2
