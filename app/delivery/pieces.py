@@ -52,8 +52,7 @@ class PiecesBody:
             elif self._kernel is not None and group[0].length > BLOCK_BYTES:
                 # Even if it is empty: the server sends the headers first.
                 yield self._counted(held)
-                self._kernel(self._source, group[0])
-                self.sent_bytes += group[0].length
+                self._send_past_the_server(self._kernel, group[0])
             elif len(group) > 1:
                 self._gather(group, held)
             else:
@@ -69,6 +68,14 @@ class PiecesBody:
             self._resources.close()
             if self._sending is not None:
                 self._sending.ended(self.sent_bytes)
+
+    def _send_past_the_server(self, kernel: KernelSender, span: ByteRange) -> None:
+        """Count what was sent also if the client leaves: players do so at every seek."""
+        self._source.seek(span.start)
+        try:
+            kernel(self._source, span)
+        finally:
+            self.sent_bytes += self._source.tell() - span.start
 
     def _gather(self, spans: Sequence[ByteRange], held: bytearray) -> None:
         """Append short spans that are close to each other to `held`, with one read for all."""

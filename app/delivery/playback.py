@@ -25,11 +25,8 @@ blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 SANDBOX = "default-src 'none'; sandbox"
 """In case a browser shows one of these by itself."""
 
-CHECKED_EACH_TIME = "private, no-cache"
-
-NEVER_CHANGES = "private, max-age=31536000, immutable"
-"""For a year, the longest that caches keep anything. Playlists name a segment that was made in
-another way differently."""
+CACHING = "private, no-cache"
+"""Kept, and checked by its tag each time: a later version of the index may cut films otherwise."""
 
 PLAYLIST = "application/vnd.apple.mpegurl"
 
@@ -38,7 +35,7 @@ PLAYLIST = "application/vnd.apple.mpegurl"
 def play(upload_id: str) -> Response:
     """The film as an MP4 file that starts to play at once."""
     video = _video(upload_id)
-    return _send_virtual(_films().play_file(video), "video/mp4", CHECKED_EACH_TIME)
+    return _send_virtual(_films().play_file(video), "video/mp4")
 
 
 @blueprint.get("/hls/master.m3u8")
@@ -57,21 +54,21 @@ def playlist(upload_id: str, stream: str) -> Response:
 def segment(upload_id: str, stream: str, number: int) -> Response:
     """One segment; they are counted from 1."""
     found = _films().segment(_video(upload_id), stream, number)
-    return _send_virtual(found, "video/iso.segment", NEVER_CHANGES)
+    return _send_virtual(found, "video/iso.segment")
 
 
 @blueprint.get("/hls/<stream>/init.mp4")
 def initialization(upload_id: str, stream: str) -> Response:
     """What a player needs before the first segment of a stream."""
     found = _films().initialization(_video(upload_id), stream)
-    return _send_made(found, "video/mp4", NEVER_CHANGES)
+    return _send_made(found, "video/mp4")
 
 
 @blueprint.get("/<name>")
 def made(upload_id: str, name: str) -> Response:
     """A picture, subtitles, or the like."""
     found = _films().made(_video(upload_id), name)
-    return _send_made(found, found.content_type, CHECKED_EACH_TIME)
+    return _send_made(found, found.content_type)
 
 
 def _films() -> MediaLibrary:
@@ -83,15 +80,15 @@ def _video(upload_id: str) -> Upload:
 
 
 def _playlist(text: str) -> Response:
-    headers = {"Cache-Control": CHECKED_EACH_TIME, "Content-Security-Policy": SANDBOX}
+    headers = {"Cache-Control": CACHING, "Content-Security-Policy": SANDBOX}
     return Response(text, content_type=PLAYLIST, headers=headers)
 
 
-def _send_virtual(part: VirtualPart, content_type: str, caching: str) -> Response:
+def _send_virtual(part: VirtualPart, content_type: str) -> Response:
     with ExitStack() as resources:
         resources.callback(part.file.close)
         length = part.span.length
-        stored = _stored(length, content_type, os.fstat(part.file.descriptor), caching)
+        stored = _stored(length, content_type, os.fstat(part.file.descriptor))
 
         def body(span: ByteRange) -> Iterable[bytes]:
             resources.callback((source := part.open_source()).close)
@@ -100,11 +97,11 @@ def _send_virtual(part: VirtualPart, content_type: str, caching: str) -> Respons
         return answer(stored, lambda spans, headers: send_span(_only(spans), length, headers, body))
 
 
-def _send_made(found: MadeFile, content_type: str, caching: str) -> Response:
+def _send_made(found: MadeFile, content_type: str) -> Response:
     with ExitStack() as resources:
         file = resources.enter_context(found.open())
         facts = os.fstat(file.fileno())
-        stored = _stored(facts.st_size, content_type, facts, caching)
+        stored = _stored(facts.st_size, content_type, facts)
 
         def body(span: ByteRange) -> Iterable[bytes]:
             resources.pop_all()
@@ -120,7 +117,7 @@ def _only(spans: list[ByteRange]) -> list[ByteRange]:
     return spans if len(spans) == 1 else []
 
 
-def _stored(length: int, content_type: str, facts: os.stat_result, caching: str) -> Stored:
+def _stored(length: int, content_type: str, facts: os.stat_result) -> Stored:
     """A made file never changes in place: a new one has another time."""
     changed_at = datetime.fromtimestamp(facts.st_mtime, UTC).replace(microsecond=0)
     tag = f"{facts.st_mtime_ns:x}-{facts.st_size:x}"
@@ -128,7 +125,7 @@ def _stored(length: int, content_type: str, facts: os.stat_result, caching: str)
         "Accept-Ranges": "bytes",
         "ETag": quote_etag(tag),
         "Last-Modified": http_date(changed_at),
-        "Cache-Control": caching,
+        "Cache-Control": CACHING,
         "Content-Security-Policy": SANDBOX,
         "Cross-Origin-Resource-Policy": "same-origin",
     }

@@ -5,10 +5,12 @@ Our page and client send it first. For any other client a film that begins with 
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import count as count_from
 
 from app.domain.errors import UploadError
 from app.domain.playback import PlaybackState
@@ -32,8 +34,14 @@ BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_AT_ONCE = 50
 """Uploads looked at in one go, the latest first."""
 
+MOST_READS = 2000
+"""A film that consists of more pieces is looked at once, when it is complete."""
+
 REFUSED_KEPT = 1000
 """Ids remembered of files that have no index to wait for."""
+
+
+log = logging.getLogger(__name__)
 
 
 class NotArrived(Exception):
@@ -69,19 +77,31 @@ class Arrivals:
         known = self._media.of([upload.id for upload in films]) if films else {}
         for upload in films:
             if upload.id not in known:
-                with suppress(UploadError):  # It has ended, or the next look does it.
-                    self._try(upload)
+                self._try_safely(upload)
 
     def _may_be_film(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
         return is_whole and upload.content_type in INDEXED_TYPES and upload.id not in self._refused
 
+    def _try_safely(self, upload: Upload) -> None:
+        """No upload may keep the worker from the others."""
+        try:
+            self._try(upload)
+        except UploadError:
+            pass  # It has ended, or the next look does it.
+        except Exception:
+            log.exception("an arriving film cannot be looked at", extra={"upload_id": upload.id})
+            self._refuse(upload.id)
+
     def _try(self, upload: Upload) -> None:
         with closing(self._source.open(upload)) as source:
             read_at = reader(source)
+            reads = count_from(1)
 
             def read_arrived(offset: int, count: int) -> bytes:
                 end = min(offset + count, upload.known_length)
+                if next(reads) > MOST_READS:
+                    raise NotIndexable("too_many_boxes", "The film has too many pieces.")
                 if not upload.received.covers(ByteRange(offset, max(offset, end))):
                     raise NotArrived
                 return read_at(offset, count)

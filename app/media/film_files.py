@@ -50,19 +50,24 @@ def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> Non
 
 def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
     """Make each track that browsers play a stream; none if HLS cannot express the film."""
-    try:
-        cuts = _cut(movie)
-    except NotIndexable as error:
-        log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
-        return
     with folder.workshop() as making:
-        manifest = Manifest([_write_stream(name, cut, making / name) for name, cut in cuts])
-        for stream in manifest.streams:
+        try:
+            streams = [_write_stream(name, cut, making / name) for name, cut in _cut(movie)]
+        except NotIndexable as error:
+            log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
+            streams = []
+        manifest = Manifest(streams).to_json()
+        place = folder.path(video_id, MANIFEST)
+        if place.exists() and place.read_bytes() == manifest:
+            return  # It was made while the film arrived, and somebody may be watching.
+        if not streams:
+            folder.discard(video_id, MANIFEST)
+            return
+        for stream in streams:
             for name in ("init.mp4", "segments.virtual"):
                 folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
-        if manifest.streams:  # After what it names.
-            (making / MANIFEST).write_bytes(manifest.to_json())
-            folder.keep(making / MANIFEST, video_id, MANIFEST)
+        (making / MANIFEST).write_bytes(manifest)  # After what it names.
+        folder.keep(making / MANIFEST, video_id, MANIFEST)
 
 
 def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:

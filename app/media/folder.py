@@ -17,9 +17,12 @@ from typing import BinaryIO
 
 from app.domain.errors import UploadNotFound
 from app.domain.upload import UploadId, parse_upload_id
-from app.storage.local.folder import disk_errors, make_private_folder
+from app.storage.local.folder import Folder, disk_errors, make_private_folder
 
 MAKING = ".making"
+
+LEFT_FREE_BYTES = 64 * 1024 * 1024
+"""Nothing is made with less than this free: what is made can wait, uploads cannot."""
 
 
 class MediaFolder:
@@ -27,6 +30,7 @@ class MediaFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._disk = Folder(path)
 
     def path(self, upload_id: UploadId, name: str = "") -> Path:
         """Where a file of the video is, or would be; without a name, the folder of them all."""
@@ -55,9 +59,11 @@ class MediaFolder:
     def workshop(self) -> Iterator[Path]:
         """An empty folder for half-made files, removed at the end, with what was left in it.
 
-        If this process is killed, `remove_abandoned` of another one removes it.
+        Raises `NoRoom` while the disk has less free than uploads may need. If this process is
+        killed, `remove_abandoned` of another one removes the folder.
         """
         making = self._path / MAKING
+        self._disk.require_room(LEFT_FREE_BYTES)
         with disk_errors():
             make_private_folder(making)
             folder, descriptor = _locked_folder(making)
@@ -79,6 +85,11 @@ class MediaFolder:
                 _sync(file)
             made.replace(place)
         return place
+
+    def discard(self, upload_id: UploadId, name: str) -> None:
+        """Remove a file that is no longer right. Repeatable."""
+        with disk_errors():
+            self.path(upload_id, name).unlink(missing_ok=True)
 
     @contextmanager
     def writing(self, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:

@@ -163,6 +163,9 @@ class MediaLibrary:
             file = StoredVirtualFile(self._folder.path(video.id, name))
         except FileNotFoundError as error:
             raise NotMade("The film cannot be played yet.") from error
+        if span is not None and span.end > file.length:  # Indexed anew since the list was read.
+            file.close()
+            raise NotMade("The film is being indexed anew.")
         return VirtualPart(
             file, span or ByteRange(0, file.length), lambda: self._source.open(video)
         )

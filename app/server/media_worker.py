@@ -11,6 +11,7 @@ import secrets
 import signal
 import sys
 
+from app.domain.jobs import Lane
 from app.media.ffmpeg import Ffmpeg
 from app.monitoring.folder import name_process
 from app.monitoring.instruments import Instruments
@@ -50,6 +51,7 @@ def main() -> int:
         return 2
     configure_logging(settings.log_level, settings.log_format)
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # In all threads that begin later, too.
+    os.nice(Lane.QUICK.niceness)  # For its threads too; those of the background are nicer still.
     end_with_supervisor()
     name_process("media")
     try:

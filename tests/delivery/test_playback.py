@@ -14,7 +14,7 @@ from app.domain.ranges import ByteRange
 from app.media.index.virtual_file import Piece, VirtualFileWriter
 from tests.delivery.stored import Stored, store
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server
+from tests.live_server import Server, receive_exactly
 from tests.waiting import wait_until
 
 CONTENT = random_bytes(3_000_017, 11)
@@ -119,7 +119,7 @@ def test_segments_are_spans_of_their_stream(film: Stored) -> None:
     ):
         response = film.server.get(f"{film.path}/hls/source/{number}.m4s")
         assert response.content == whole[span.start : span.end]
-        assert "immutable" in response.headers["Cache-Control"]
+        assert response.headers["Cache-Control"] == "private, no-cache"
     assert film.server.get(f"{film.path}/hls/source/init.mp4").content == HEAD
 
 
@@ -171,3 +171,19 @@ def test_the_bytes_sent_are_logged(film: Stored) -> None:
     wait_until(lambda: "film-of-pieces" in film.server.log, "the line in the log")
     line = next(line for line in film.server.log.splitlines() if "film-of-pieces" in line)
     assert json.loads(line)["sent"] == len(content_of(PIECES))
+
+
+def test_bytes_are_counted_of_a_player_that_left(film: Stored) -> None:
+    before = sent_bytes(film.server)
+    request = f"GET {film.path}/play.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with film.server.connect() as connection:
+        connection.sendall(request.encode())
+        receive_exactly(connection, 600_000)
+    wait_until(lambda: sent_bytes(film.server) >= before + 500_000, "the bytes are counted")
+
+
+def sent_bytes(server: Server) -> float:
+    lines = server.get("/metrics").text.splitlines()
+    return float(
+        next(line for line in lines if line.startswith("sluice_sent_bytes_total")).split()[1]
+    )

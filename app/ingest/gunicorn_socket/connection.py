@@ -98,8 +98,8 @@ def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
 
 
 KernelSender = Callable[[RawIOBase, ByteRange], None]
-"""Sends a range of a file as part of a body; raises `OSError` if the file is shorter, or the client
-is gone."""
+"""Sends a range of a file as part of a body, and leaves the file where it stopped; raises `OSError`
+if the file is shorter, or the client is gone."""
 
 
 def kernel_sender(environ: dict[str, Any]) -> KernelSender | None:
