@@ -10,7 +10,7 @@ from operator import sub
 from pathlib import Path
 
 from app.domain.upload import UploadId
-from app.media.browsers import plays_audio, plays_video
+from app.media.browsers import plays_audio, plays_segmented_audio, plays_video
 from app.media.folder import MediaFolder
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
@@ -78,7 +78,9 @@ def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:
         picture = segmented_video(movie.picture)
         times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
         cuts.append((SOURCE, picture))
-    sounds = (track for track in movie.sounds if plays_audio(track.codec) and track.samples)
+    sounds = (
+        track for track in movie.sounds if plays_segmented_audio(track.codec) and track.samples
+    )
     for number, track in enumerate(sounds, start=1):
         # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
         cuts.append((f"audio-{number}", segmented_sound(track, times)))

@@ -53,6 +53,10 @@ CHROMIUM_CANNOT_SEEK = {
 """Nor in the originals. It gives up if it meets frames of an open group that refer to the group
 before, and it skips frames before a key frame if the picture begins late without an edit list."""
 
+SLACK = {"variable-rate.mp4": 2}
+"""Numbers: Chromium may show the neighbour of a frame if the rate varies and frames are reordered,
+as with the original: it takes durations from the decoding times."""
+
 FRAME_SECONDS = 0.1
 """The longest frame of the films."""
 
@@ -99,7 +103,7 @@ def play_and_seek(shelf: Shelf, film: FilmStore, page: Page, *, way: str, name: 
         return
     original = watch(film(name))
     for frame in random.Random(name).sample(original.frames[:-1], SEEKS):
-        assert theater.seek(middle(original, frame)) == frame.number
+        assert abs(theater.seek(middle(original, frame)) - frame.number) <= SLACK.get(name, 0)
 
 
 def gaps(played: Played, duration: float) -> Iterator[str]:

@@ -6,7 +6,8 @@ const HEIGHT = 96;
 const SQUARE = 16;
 const BITS = 10;
 const BUFFERED_SECONDS = 15; // less than hls.js fetches ahead of play
-const PATIENCE_MS = 20_000;
+const GAP_SECONDS = 0.3;
+const PATIENCE_MS = 60_000;
 
 const canvas = document.createElement("canvas");
 canvas.width = WIDTH;
@@ -55,7 +56,7 @@ async function load(source, hlsModule) {
     video.preload = "auto";
     events = [];
     for (const name of ["waiting", "stalled", "error"]) {
-        video.addEventListener(name, () => events.push([name, video.currentTime]));
+        video.addEventListener(name, () => note(name));
     }
     document.body.replaceChildren(video);
     const playable = once(video, "canplay");
@@ -64,6 +65,13 @@ async function load(source, hlsModule) {
     await playable;
     while (hlsModule && !isBuffered()) await once(video, "progress");
     return { duration: video.duration, width: video.videoWidth, height: video.videoHeight };
+}
+
+// A browser on a busy machine also waits for its decoder: that is no gap in the film.
+function note(name) {
+    const now = video.currentTime;
+    const hasMore = ranges().some(([start, end]) => start <= now && now + GAP_SECONDS < end);
+    if (name !== "waiting" || !hasMore) events.push([name, now]);
 }
 
 function isBuffered() {
@@ -85,11 +93,11 @@ async function attachHls(source, hlsModule) {
 
 async function playToEnd({ rate, quarterTurns }) {
     const shown = [];
-    const note = (_, { mediaTime }) => {
+    const see = (_, { mediaTime }) => {
         shown.push([mediaTime, numberShown(quarterTurns)]);
-        video.requestVideoFrameCallback(note);
+        video.requestVideoFrameCallback(see);
     };
-    video.requestVideoFrameCallback(note);
+    video.requestVideoFrameCallback(see);
     events = [];
     video.playbackRate = rate;
     const ended = once(video, "ended");

@@ -9,6 +9,7 @@ take part in `make test`, as each costs a CPU second or two; only that of 4 GiB 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,12 @@ H264 = [
     "truncated.mp4",
 ]
 OTHER_CODECS = ["hevc.mp4", "hevc-open-gop.mp4", "hdr10.mp4", "av1.mp4", "vp9.mp4"]
-SOUNDS = ["silent.mp4", "surround-aac.mp4", "mp3.mp4", "two-languages.mp4", "late-sound.mp4"]
+SOUNDS = ["silent.mp4", "surround-aac.mp4", "two-languages.mp4", "late-sound.mp4"]
 TEXTS = ["subtitles.mp4", "chapters.mp4"]
-PLAYED = [*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, "sound.m4a"]
+ONLY_WHOLE = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4"]
+"""Not all browsers take this sound in segments."""
+
+PLAYED = [*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, "sound.m4a", *ONLY_WHOLE]
 
 WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4"]
 
@@ -99,7 +103,8 @@ def test_play_mp4_is_the_film_with_its_index_first(
 def test_hls_is_the_film(shelf: Shelf, original: Originals, tmp_path: Path, name: str) -> None:
     shelved = shelf.with_segments(name)
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
-    assert differences(original[name], stream.showing()) == []
+    expected = replace(original[name], beeps=()) if name in ONLY_WHOLE else original[name]
+    assert differences(expected, stream.showing()) == []
     for rendition in stream.variants:
         assert faults(rendition, has_picture=name != "sound.m4a") == []
         longest = shelved.playback["duration"] + FRAME_SECONDS

@@ -42,10 +42,10 @@ _TO_TABLES = frozenset((b"mdia", b"minf", b"stbl"))
 def fast_start(movie: Movie) -> Iterator[Piece]:
     """The movie with its index first: the original itself where that is so already.
 
-    A fragmented movie becomes a plain one. Samples that the file does not have any more and tracks
-    too damaged to be used are left out.
+    A fragmented movie becomes a plain one, and sizes have 32 bits. Samples that the file does not
+    have any more and tracks too damaged to be used are left out.
     """
-    needs_tables = movie.is_truncated or movie.is_fragmented
+    needs_tables = movie.is_truncated or movie.is_fragmented or _has_compact_sizes(movie)
     if movie.starts_with_index and not needs_tables:
         yield ByteRange(0, movie.length)
         return
@@ -56,6 +56,11 @@ def fast_start(movie: Movie) -> Iterator[Piece]:
     start = len(movie.file_type) + len(index) + len(header)
     yield movie.file_type + make_index(movie, replace(media, start=start)) + header
     yield from media.extents
+
+
+def _has_compact_sizes(movie: Movie) -> bool:
+    """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not read."""
+    return any(b"stz2" in children(track.tables) for track in movie.tracks)
 
 
 @dataclass(frozen=True, slots=True)
