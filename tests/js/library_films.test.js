@@ -50,17 +50,29 @@ function video(id, state) {
   return { id, playback: { state } };
 }
 
-test("a video that is being prepared is looked at, more and more rarely, until it can be watched", async () => {
+test("a video that is being prepared is looked at, more and more rarely, until everything is made of it", async () => {
   const [list, clock] = [new List(), new Clock()];
   new Preparation(list, { films: [video("a", "ready"), video("b", "waiting"), { id: "c" }], wait: clock.wait });
-  answers["/api/videos/b"] = [200, video("b", "probed")];
+  answers["/api/videos/b"] = [200, video("b", "waiting")];
   await clock.next();
   await clock.next();
   assert.deepEqual([asked, list.changes], [["/api/videos/b", "/api/videos/b"], []]);
-  answers["/api/videos/b"] = [200, video("b", "playable")];
+  for (const state of ["playable", "ready"]) {
+    answers["/api/videos/b"] = [200, video("b", state)];
+    await clock.next();
+  }
+  assert.deepEqual(list.changes, ["b", "b"]);
+  assert.deepEqual(clock.waits.map(({ milliseconds }) => milliseconds), [1000, 1500, 2250, 1000]);
+});
+
+test("many videos that are being prepared take turns", async () => {
+  const [list, clock] = [new List(), new Clock()];
+  const films = Array.from({ length: 15 }, (_, number) => video(`v${number}`, "waiting"));
+  for (const film of films) answers[`/api/videos/${film.id}`] = [200, film];
+  new Preparation(list, { films, wait: clock.wait });
   await clock.next();
-  assert.deepEqual(list.changes, ["b"]);
-  assert.deepEqual(clock.waits.map(({ milliseconds }) => milliseconds), [1000, 1500, 2250]);
+  await clock.next();
+  assert.equal(new Set(asked).size, 15);
 });
 
 test("new videos are followed, and those that leave the list are not", async () => {

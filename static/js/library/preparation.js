@@ -1,6 +1,5 @@
-/** Follows the videos of the list that the server is preparing, until they can be watched. */
+/** Follows the videos of the list that the server is preparing, until everything is made of them. */
 
-import { isChanging } from "../player/playback.js";
 import { video as videoState } from "../uploads/api.js";
 import { sleep } from "../uploads/retry.js";
 
@@ -8,13 +7,15 @@ import { sleep } from "../uploads/retry.js";
 const PAUSE = 1_000;
 const LONGEST_PAUSE = 15_000;
 const GROWTH = 1.5;
-/** Videos asked about at once: the newest ones; the others' turn comes when these are ready. */
+/** Videos asked about at once; they take turns. */
 const MOST_AT_ONCE = 10;
+const PREPARED = new Set(["ready", "unplayable"]);
 
 /** Tells the library what has changed. */
 export class Preparation {
   #library;
-  #ids = new Set();
+  /** The state that the list shows of each, by id. */
+  #shown = new Map();
   #pause = PAUSE;
   #isLooking = false;
   #wait;
@@ -26,37 +27,44 @@ export class Preparation {
     library.addEventListener("replaced", ({ detail }) => this.#note(detail));
     library.addEventListener("appended", ({ detail }) => this.#note(detail));
     library.addEventListener("inserted", ({ detail }) => this.#note(detail.map(({ video }) => video)));
-    for (const event of ["left", "removed"]) library.addEventListener(event, ({ detail }) => this.#ids.delete(detail));
+    for (const event of ["left", "removed"]) library.addEventListener(event, ({ detail }) => this.#shown.delete(detail));
     this.#note(films);
   }
 
   #note(videos) {
-    const pending = videos.filter(({ playback }) => playback && isChanging(playback));
-    for (const { id } of pending) this.#ids.add(id);
+    const pending = videos.filter(({ playback }) => playback && !PREPARED.has(playback.state));
+    for (const { id, playback } of pending) this.#shown.set(id, playback.state);
     if (pending.length > 0) this.#pause = PAUSE;
-    if (!this.#isLooking && this.#ids.size > 0) this.#follow();
+    if (!this.#isLooking && this.#shown.size > 0) this.#follow();
   }
 
   async #follow() {
     this.#isLooking = true;
-    while (this.#ids.size > 0) {
+    while (this.#shown.size > 0) {
       await this.#wait(this.#pause);
       this.#pause = Math.min(this.#pause * GROWTH, LONGEST_PAUSE);
-      const newest = [...this.#ids].slice(-MOST_AT_ONCE);
-      await Promise.all(newest.map((id) => this.#look(id)));
+      const next = [...this.#shown].slice(0, MOST_AT_ONCE);
+      for (const [id, state] of next) {
+        this.#shown.delete(id); // To the end of the line.
+        this.#shown.set(id, state);
+      }
+      await Promise.all(next.map(([id, state]) => this.#look(id, state)));
     }
     this.#isLooking = false;
   }
 
-  async #look(id) {
+  async #look(id, shown) {
     try {
       const video = await videoState(id);
-      if (isChanging(video.playback)) return;
-      this.#ids.delete(id);
+      const { state } = video.playback;
+      if (!this.#shown.has(id)) return; // It has left the list meanwhile.
+      if (PREPARED.has(state)) this.#shown.delete(id);
+      else this.#shown.set(id, state);
+      if (state === shown) return;
       this.#pause = PAUSE;
       this.#library.change(video);
     } catch (error) {
-      if (!error.retryable) this.#ids.delete(id);
+      if (!error.retryable) this.#shown.delete(id);
     }
   }
 }
