@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from app.media.index import texts
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +91,16 @@ class Facts:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The facts that `to_json` has printed; members of a later version are ignored."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        known["tracks"] = tuple(TrackFacts(**track) for track in values.get("tracks", ()))
-        known["chapters"] = tuple(Chapter(**chapter) for chapter in values.get("chapters", ()))
+        known = known_members(cls, values)
+        tracks, chapters = values.get("tracks", ()), values.get("chapters", ())
+        known["tracks"] = tuple(TrackFacts(**known_members(TrackFacts, each)) for each in tracks)
+        known["chapters"] = tuple(Chapter(**known_members(Chapter, each)) for each in chapters)
         return cls(**known)
+
+
+def known_members(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `values` that a dataclass has: what a later version adds is ignored."""
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
 def _track_facts(track: Track) -> TrackFacts:

@@ -190,7 +190,7 @@ class MediaLibrary:
         return stream.available(video.offset)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _manifest(path: Path, _changed_at: int) -> Manifest:
     """Read once for all the segments that a player asks for."""
     return Manifest.from_json(path.read_bytes())

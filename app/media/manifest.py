@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from app.domain.ranges import ByteRange
+from app.media.facts import known_members
 from app.media.index.playlists import VideoRange
 
 
@@ -69,10 +70,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """The manifest that `to_json` has written."""
+        """The manifest that `to_json` has written; members of a later version are ignored."""
         return cls([_stream(values) for values in json.loads(data)])
 
 
 def _stream(values: dict[str, Any]) -> Stream:
     columns = {name: tuple(values[name]) for name in ("ends", "durations", "reaches")}
-    return Stream(**{**values, **columns})
+    return Stream(**{**known_members(Stream, values), **columns})

@@ -26,6 +26,9 @@ all text tracks of the film, from 1 on."""
 MOST_CHARACTERS = 4_000_000
 """Of one file: what would follow is left out. Two hours of talk are 100 000."""
 
+CHARACTERS_OF_A_CUE = 50
+"""What its times and its end take in the file, and a little more."""
+
 SHORTEST_CHAPTER = Fraction(1, 1000)
 
 
@@ -37,14 +40,25 @@ class Subtitles:
         self._source = source
         self._folder = folder
 
-    def __call__(self, job: Job, _beat: Heartbeat) -> None:
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
         video = self._uploads.get(job.upload_id)
         with closing(self._source.open(video)) as source:
-            for name, cues in _files(*movie_of(source)):
+            movie, read_at = movie_of(source)
+            for name, cues in _files(movie, _with_beat(read_at, beat)):
                 if cues:
                     with self._folder.writing(video.id, name) as target:
                         target.write(webvtt(cues).encode())
+
+
+def _with_beat(read_at: ReadAt, beat: Heartbeat) -> ReadAt:
+    """A reader that stops when the job is lost: a track has up to 100 000 samples."""
+
+    def reading(offset: int, count: int) -> bytes:
+        beat(beat.progress)
+        return read_at(offset, count)
+
+    return reading
 
 
 def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
@@ -61,7 +75,7 @@ def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
 def _within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
     left = MOST_CHARACTERS
     for cue in cues:
-        left -= len(cue.text) + len(cue.settings)
+        left -= CHARACTERS_OF_A_CUE + len(cue.text) + len(cue.settings)
         if left < 0:
             return
         yield cue

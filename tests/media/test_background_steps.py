@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.jobs import JobFailed
+from app.domain.jobs import JobCancelled, JobFailed
 from app.domain.upload import UploadId
 from app.media.ffmpeg import Ffmpeg
 from app.media.heartbeat import Heartbeat
@@ -35,7 +35,9 @@ class Steps:
         self.world = World(folder / "data")
         self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
 
-    def run(self, step: str, path: Path, programs: Ffmpeg | None = None) -> UploadId:
+    def run(
+        self, step: str, path: Path, programs: Ffmpeg | None = None, *, is_lost: bool = False
+    ) -> UploadId:
         """Run it, and return where its results are."""
         upload_id = self.world.publish()
         place = self.world.folder.path(upload_id, REMUXED)
@@ -49,7 +51,10 @@ class Steps:
             WAVEFORM: Waveform(*parts, programs),
         }
         job = self.world.enqueue(upload_id, step)
-        steps[step](job, Heartbeat(job))
+        beat = Heartbeat(job)
+        if is_lost:
+            beat.stop.set()
+        steps[step](job, beat)
         assert self.world.half_made() == []
         return upload_id
 
@@ -102,6 +107,11 @@ def test_subtitles_are_numbered_among_all_text_tracks(
     made = steps.run(SUBTITLES, path)
     assert steps.made(made) == {"subs-2.vtt"}
     assert "00:00:00.500 --> 00:00:01.500\nGood evening\n" in steps.text(made, "subs-2.vtt")
+
+
+def test_subtitles_of_a_lost_job_are_not_read_on(steps: Steps, film: FilmStore) -> None:
+    with pytest.raises(JobCancelled):
+        steps.run(SUBTITLES, film("subtitles.mp4"), is_lost=True)
 
 
 def test_chapters_follow_each_other_to_the_end(

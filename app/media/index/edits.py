@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from app.media.index.boxes import LARGEST_64_BIT, Box, Fields, box, full_box
+from app.media.index.boxes import LARGEST_64_BIT, Box, Fields, box, damaged, full_box
 
 MAX_EDITS = 1000
 """Further ones are ignored."""
@@ -82,10 +82,13 @@ class Timeline:
 
     @classmethod
     def of(cls, edits: Sequence[Edit], *, movie_timescale: int, timescale: int) -> Timeline:
-        """The timeline that an edit list makes."""
+        """The timeline that an edit list makes; raises `NotIndexable` beyond any film's time."""
 
         def rescaled(ticks: int) -> int:
-            return (2 * ticks * timescale + movie_timescale) // (2 * movie_timescale)
+            rounded = (2 * ticks * timescale + movie_timescale) // (2 * movie_timescale)
+            if rounded > _LATEST_TICK:
+                raise damaged("an edit lasts longer than any film")
+            return rounded
 
         shown = [edit for edit in edits if not edit.is_empty]
         if not shown:

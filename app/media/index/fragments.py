@@ -15,7 +15,7 @@ from operator import and_, not_
 
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, numbers
 from app.media.index.errors import NotIndexable
-from app.media.index.samples import MAX_SAMPLES, Samples
+from app.media.index.samples import Samples, most_samples
 
 MAX_BYTES = 256 << 20
 """Of all `moof` boxes of a file; one with more is not indexed. 2 hours need 8 MiB."""
@@ -60,7 +60,7 @@ class FragmentedMovie:
         self._tracks = {number: _Track(each) for number, each in samples.items()}
         self._defaults = dict(_track_defaults(moov))
         self._length = length
-        self._room = MAX_SAMPLES - sum(map(len, samples.values()))
+        self._room = most_samples(length) - sum(map(len, samples.values()))
 
     def samples(self) -> Iterator[tuple[int, Samples, bool]]:
         """The id of each track, its samples, and whether some are missing at its end."""
@@ -96,8 +96,9 @@ class FragmentedMovie:
             if box.kind == b"trun":
                 run = _Run.read(box, defaults, base=base, position=position, most=self._room)
                 position = run.end
+                self._room -= len(run.sizes)
                 if track:
-                    self._room -= track.add(run, length=self._length)
+                    track.add(run, length=self._length)
         return position
 
 
@@ -191,11 +192,11 @@ class _Track:
         else:
             self._end = min(max(time, self._decode_times[-1]), self._end + _LONGEST_STEP)
 
-    def add(self, run: _Run, *, length: int) -> int:
-        """Add what is within a file of `length` bytes, and return how many samples that is."""
+    def add(self, run: _Run, *, length: int) -> None:
+        """Add what is within a file of `length` bytes."""
         if self.is_truncated or not 0 <= run.start <= length:
             self.is_truncated = True
-            return 0
+            return
         places = array("Q", accumulate(run.sizes, initial=run.start))
         count = bisect_right(places, length) - 1
         self.is_truncated = count < len(run.sizes)
@@ -209,7 +210,6 @@ class _Track:
         self._decode_times.extend(times)
         self._composition_offsets.extend(run.composition_offsets[:count])
         self._key_frames.extend(compress(range(known, known + count), are_key))
-        return count
 
     def samples(self) -> Samples:
         """All that were added."""

@@ -11,10 +11,10 @@ from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
 from app.media.index.errors import NotIndexable
 from app.media.index.fragments import FragmentedMovie, add_fragments
-from app.media.index.samples import MAX_SAMPLES
+from app.media.index.samples import most_samples
 from app.media.index.tracks import Track, is_played, read_track
 
-MAX_MOOV_BYTES = 256 << 20
+MAX_MOOV_BYTES = 64 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
 
 MAX_TRACKS = 32
@@ -161,7 +161,7 @@ def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Trac
     tracks: list[Track] = []
     problem: NotIndexable | None = None
     is_missed = False
-    left = MAX_SAMPLES
+    left = most_samples(length)
     boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
     for trak in islice(boxes, MAX_TRACKS):
         try:

@@ -182,6 +182,7 @@ class SoundEntry:
         elif is_quicktime and version == 2:
             rate, channels = struct.unpack(">4xdI20x", fields.take(_SOUND_2_FIELDS))
             sample_rate = int(rate) if 0 < rate < 1 << 32 else 0
+            channels = channels if channels < 1 << 16 else 0  # ISO has 16 bits for them
         boxes = children(fields.rest())
         is_plain = version == 0 and b"wave" not in boxes
         if b"wave" in boxes:  # where QuickTime keeps what ISO has beside it

@@ -18,6 +18,15 @@ MAX_SAMPLES = 10_000_000
 """Of all tracks together: 40 hours at 24 bytes of memory each. A film with more is not indexed."""
 
 
+def most_samples(length: int) -> int:
+    """How many samples a file of `length` bytes can have; a table that claims more is damaged.
+
+    A sample has a byte of media or more, or it is empty, and a table has its size. Only a table
+    that says "all are empty" could describe more of them than there are bytes.
+    """
+    return min(MAX_SAMPLES, length)
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """The samples of a track in decode order, one column per property, all of the same length.

@@ -25,6 +25,12 @@ MAX_CHAPTERS = 1000
 MAX_TEXT_BYTES = 16_384
 """A sample of text that is longer is cut."""
 
+MAX_TRACK_BYTES = 8 << 20
+"""Read of one track, whose samples may all be at one place; what follows is left out."""
+
+MAX_TITLE_CHARACTERS = 200
+"""A title of a chapter that is longer is cut."""
+
 _SUBTITLES = frozenset(("tx3g", "text", "wvtt"))
 _TICKS_OF_CHPL = 10_000_000
 """A second; the list counts in 100 ns."""
@@ -61,19 +67,20 @@ def _has_cues(track: Track) -> bool:
 
 
 def read_cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
-    """The cues of a track of subtitles, in order; a damaged sample is left out."""
+    """The cues of a track of subtitles that have a text, in order."""
+    return islice(_cues(track, read_at), MAX_CUES)
+
+
+def _cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
     for number, data in enumerate(_texts(track, read_at)):
         start = track.shown_at(number)
         end = start + next(track.samples.durations(number, number + 1))
         if end <= max(start, 0):
             continue
+        times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)
         for text, settings in _cue_texts(track.fourcc, data):
-            yield Cue(
-                Fraction(max(start, 0), track.timescale),
-                Fraction(end, track.timescale),
-                text,
-                settings,
-            )
+            if text:
+                yield Cue(*times, text, settings)
 
 
 def webvtt(cues: Iterable[Cue]) -> str:
@@ -99,13 +106,20 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
     wanted = {track.references.get(b"chap") for track in movie.tracks}
     track = next((track for track in movie.tracks if track.id in wanted), None)
     cues = read_cues(track, read_at) if track and _has_cues(track) else ()
-    return tuple(Chapter(cue.start, _plain(cue.text)) for cue in islice(cues, MAX_CHAPTERS))
+    return tuple(
+        Chapter(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
+        for cue in islice(cues, MAX_CHAPTERS)
+    )
 
 
 def _texts(track: Track, read_at: ReadAt) -> Iterator[bytes]:
-    samples = track.samples
+    samples, left = track.samples, MAX_TRACK_BYTES
     for offset, size in islice(zip(samples.offsets, samples.sizes, strict=True), MAX_CUES):
-        yield read_at(offset, min(size, MAX_TEXT_BYTES))
+        count = min(size, MAX_TEXT_BYTES)
+        left -= count
+        if left < 0:
+            return
+        yield read_at(offset, count)
 
 
 def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
@@ -146,7 +160,7 @@ def _listed_chapters(fields: Fields) -> Iterator[Chapter]:
         fields.take(4 if version else 0)
         for _ in range(fields.unsigned(1)):
             start, length = fields.unsigned(8), fields.unsigned(1)
-            title = _decoded(bytes(fields.take(length)))
+            title = _decoded(bytes(fields.take(length)))[:MAX_TITLE_CHARACTERS]
             yield Chapter(Fraction(start, _TICKS_OF_CHPL), title)
     except NotIndexable:
         return  # A list that ends early loses its end, not the film.

@@ -37,6 +37,7 @@ _IS_LITERAL = 1 << 63
 _TRAILER = struct.Struct("<QQ8s")
 _ENTRY = struct.Struct("<QQ")
 _ENTRIES_AT_ONCE = 4096
+_LITERAL_BYTES_AT_ONCE = 256 << 10
 
 
 class VirtualFileWriter:
@@ -159,7 +160,8 @@ class StoredVirtualFile:
     def pieces(self, span: ByteRange) -> Iterator[Piece]:
         """The pieces of `span`, which must be inside the file, in order.
 
-        Only the entries and the literal bytes of `span` are read.
+        Only the entries and the literal bytes of `span` are read, these in parts of at most
+        256 KiB, each when it is asked for.
         """
         if span.end > self.length:
             raise ValueError(f"{span} is not within {self.length} bytes")
@@ -171,7 +173,7 @@ class StoredVirtualFile:
             if start >= span.end:
                 return
             skipped = max(span.start - start, 0)
-            yield self._piece(where + skipped, min(end, span.end) - start - skipped)
+            yield from self._parts(where + skipped, min(end, span.end) - start - skipped)
 
     def sources(self, span: ByteRange) -> RangeSet:
         """The bytes of the source that `span` consists of."""
@@ -190,10 +192,14 @@ class StoredVirtualFile:
         if before is not None:
             yield before, self.length
 
-    def _piece(self, where: int, length: int) -> Piece:
-        if where & _IS_LITERAL:
-            return os.pread(self.descriptor, length, where ^ _IS_LITERAL)
-        return ByteRange(where, where + length)
+    def _parts(self, where: int, length: int) -> Iterator[Piece]:
+        if not where & _IS_LITERAL:
+            yield ByteRange(where, where + length)
+            return
+        place = where ^ _IS_LITERAL
+        for start in range(0, length, _LITERAL_BYTES_AT_ONCE):
+            count = min(_LITERAL_BYTES_AT_ONCE, length - start)
+            yield os.pread(self.descriptor, count, place + start)
 
 
 def _layout(descriptor: int) -> tuple[int, int, int]:

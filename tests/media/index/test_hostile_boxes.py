@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.media.index.boxes import MAX_BOXES_IN_A_BOX, box, full_box
+from app.media.index.boxes import LARGEST_32_BIT, MAX_BOXES_IN_A_BOX, box, full_box
+from app.media.index.edits import Edit, Timeline
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import MAX_MOOV_BYTES, MAX_TRACKS, Movie, read_movie
 from tests.media.films import FilmStore
@@ -98,6 +99,26 @@ def test_impossible_tables_are_cut_down_or_refused(
     with suppress(NotIndexable):
         for track, original in zip(read(data).tracks, known, strict=False):
             assert len(track.samples) <= len(original.samples)
+
+
+def test_an_edit_that_lasts_longer_than_any_film_is_refused() -> None:
+    edits = (Edit((1 << 60) - 1, -1), Edit(1, 0))
+    with pytest.raises(NotIndexable) as refused:
+        Timeline.of(edits, movie_timescale=1, timescale=LARGEST_32_BIT)
+    assert refused.value.code == "damaged"
+
+
+def test_a_fragment_cannot_have_more_empty_samples_than_the_file_has_bytes(film: FilmStore) -> None:
+    data = film("fragmented.mp4").read_bytes()
+    number = data[data.index(b"tfhd") + 8 :][:4]
+    header = full_box(b"tfhd", 0, 0x10, number, bytes(4))  # size 0 unless a run says otherwise
+    for count, is_read in ((1000, True), (10_000_000, False)):
+        run = full_box(b"trun", 0, 0, count.to_bytes(4, "big"))
+        made = data + box(b"moof", box(b"traf", header, run))
+        if is_read:
+            assert sum(len(track.samples) for track in read(made).tracks) > count
+        else:
+            assert refusal(made) == "too_many_samples"
 
 
 def test_a_film_whose_sound_is_damaged_shows_its_pictures_and_says_so(film: FilmStore) -> None:

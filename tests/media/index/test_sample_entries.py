@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from app.media.index.boxes import box, boxes_in
@@ -68,3 +70,12 @@ def test_mp3_of_quicktime_gets_the_configuration_of_iso() -> None:
     stsd = memoryview(bytes(4) + b"\0\0\0\1" + box(b".mp3", fields))
     plain = read_sample_entry(memoryview(plain_description(stsd, "audio")), "audio")
     assert (plain.fourcc, plain.codec, plain.channels) == ("mp4a", "mp4a.6B", 2)
+
+
+def test_more_channels_than_iso_can_express_are_unknown_ones() -> None:
+    """QuickTime's version 2 has 32 bits for their number."""
+    version_2 = bytes(4) + struct.pack(">dI", 48_000.0, 0x7FFF_FFFF) + bytes(20)
+    fields = bytes(6) + b"\0\1" + b"\0\2" + bytes(18) + version_2
+    stsd = memoryview(bytes(4) + b"\0\0\0\1" + box(b"mp4a", fields))
+    plain = read_sample_entry(memoryview(plain_description(stsd, "audio")), "audio")
+    assert (plain.channels, plain.sample_rate) == (0, 48_000)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from app.media.index.boxes import ReadAt
-from app.media.index.texts import Cue, read_chapters, read_cues, subtitle_tracks, webvtt
+from app.media.index.boxes import Box, ReadAt, box, full_box
+from app.media.index.samples import Samples
+from app.media.index.texts import (
+    MAX_CUES,
+    MAX_TEXT_BYTES,
+    MAX_TRACK_BYTES,
+    Cue,
+    read_chapters,
+    read_cues,
+    subtitle_tracks,
+    webvtt,
+)
+from app.media.index.tracks import Track
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.index.making import indexed
 
@@ -47,6 +60,56 @@ def test_chapters_are_found_in_a_list_and_in_a_track(film: FilmStore, tmp_path: 
             (Fraction(2), "Evening"),
         ]
         assert subtitle_tracks(movie) == []
+
+
+def text_track(film: FilmStore, fourcc: str, count: int, size: int) -> Track:
+    """The track of a film's subtitles with `count` samples of a second, all at byte 0."""
+    (track,) = subtitle_tracks(indexed(film("subtitles.mp4")))
+    samples = Samples(
+        array("Q", bytes(8 * count)),
+        array("I", [size]) * count,
+        array("q", range(0, count * track.timescale, track.timescale)),
+        array("i", bytes(4 * count)),
+        range(count),
+        count * track.timescale,
+    )
+    entry = replace(track.entry, fourcc=fourcc)
+    timeline = replace(track.timeline, end=None)
+    return replace(track, samples=samples, entry=entry, timeline=timeline)
+
+
+def test_cues_without_a_text_are_left_out(film: FilmStore) -> None:
+    sample = box(b"vttc") + box(b"vttc", box(b"payl", b"Hello")) + box(b"vttc")
+    cues = read_cues(text_track(film, "wvtt", 2, len(sample)), lambda *_: sample)
+    assert [cue.text for cue in cues] == ["Hello", "Hello"]
+
+
+def test_cues_are_counted_not_the_samples_they_are_in(film: FilmStore) -> None:
+    sample = box(b"vttc", box(b"payl", b"A")) * 900
+    track = text_track(film, "wvtt", MAX_CUES // 900 + 5, len(sample))
+    assert sum(1 for _ in read_cues(track, lambda *_: sample)) == MAX_CUES
+
+
+def test_of_samples_that_are_all_at_one_place_not_all_are_read(film: FilmStore) -> None:
+    sample = box(b"vttc", bytes(MAX_TEXT_BYTES - 8))
+    track = text_track(film, "wvtt", 10_000, len(sample))
+    reads: list[int] = []
+
+    def read_at(_offset: int, count: int) -> bytes:
+        reads.append(count)
+        return sample
+
+    assert list(read_cues(track, read_at)) == []
+    assert sum(reads) == MAX_TRACK_BYTES
+
+
+def test_a_long_title_of_a_chapter_is_cut(film: FilmStore) -> None:
+    title = b"a" * 255
+    listed = full_box(b"chpl", 0, 0, b"\1", bytes(8), bytes([len(title)]), title)
+    movie = indexed(film("moov-last.mp4"))
+    moov = Box(b"moov", memoryview(box(b"udta", listed)), movie.box.raw)
+    (chapter,) = read_chapters(replace(movie, box=moov), lambda *_: b"")
+    assert chapter.title == "a" * 200
 
 
 def test_a_film_without_chapters_has_none(film: FilmStore) -> None:

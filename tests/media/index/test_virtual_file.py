@@ -119,3 +119,14 @@ def test_other_files_are_refused(stored: Path, data: bytes) -> None:
     stored.write_bytes(data)
     with pytest.raises(ValueError, match="not a virtual file"):
         StoredVirtualFile(stored)
+
+
+def test_long_literal_bytes_come_in_parts(stored: Path) -> None:
+    literal = random.Random(2).randbytes(600_000)
+    write(stored, [b"head", ByteRange(0, 10), literal])
+    with StoredVirtualFile(stored) as file:
+        found = list(file.pieces(ByteRange(0, file.length)))
+        inside = list(file.pieces(ByteRange(20, 300_020)))
+    assert content(found) == content([b"head", ByteRange(0, 10), literal])
+    assert content(inside) == literal[6:300_006]
+    assert max(len(piece) for piece in found if isinstance(piece, bytes)) == 256 << 10
