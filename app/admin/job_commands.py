@@ -34,7 +34,7 @@ def list_failed(limit: int, is_json: bool) -> None:
 
 @jobs.command("retry")
 @click.argument("upload_id", metavar="[ID]", required=False)
-@click.option("--code", help="Only those with this problem, as in ffmpeg_missing.")
+@click.option("--code", help="Only those with this problem, as in no_ffmpeg.")
 @explained
 def retry(upload_id: str | None, code: str | None) -> None:
     """Queue failed jobs again: all of them, or those of one video."""

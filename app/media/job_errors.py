@@ -14,6 +14,9 @@ from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
 from app.media.source import length_of, reader
 
+NO_FFMPEG = "no_ffmpeg"
+"""The code of a job that failed because ffmpeg is not installed."""
+
 
 @contextmanager
 def as_job_errors(code: str, what: str) -> Iterator[None]:
@@ -23,7 +26,7 @@ def as_job_errors(code: str, what: str) -> Iterator[None]:
     except FfmpegStopped as error:
         raise JobCancelled(str(error)) from error
     except FfmpegMissing as error:
-        raise JobFailed("no_ffmpeg", f"{what}: {error}.", is_final=True) from error
+        raise JobFailed(NO_FFMPEG, f"{what}: {error}.", is_final=True) from error
     except (FfmpegFailed, TooLarge) as error:
         raise JobFailed(code, f"{what}: {error}.") from error
 

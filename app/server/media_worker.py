@@ -10,6 +10,8 @@ import os
 import secrets
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from app.domain.jobs import Lane
 from app.media.ffmpeg import Ffmpeg
@@ -24,6 +26,9 @@ STOP_SECONDS = 0.8
 """A step that has not stopped after this time ends with the process, and so do its programs."""
 
 NAME_BYTES = 8
+
+OUT_OF_MEMORY_SCORE = 500
+"""Added to our score, and that of our programs, out of 1000; see proc_pid_oom_score_adj(5)."""
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +47,14 @@ def run(settings: Settings) -> None:
     worker.stop(STOP_SECONDS)
 
 
+def be_killed_first() -> None:
+    """Have the kernel kill this process before the web workers when memory runs out."""
+    with suppress(OSError):  # Not everywhere may a process change its score.
+        file = Path("/proc/self/oom_score_adj")
+        inherited = int(file.read_text())  # The web workers have it, too.
+        file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
+
+
 def main() -> int:
     """Run until a signal."""
     try:
@@ -54,6 +67,7 @@ def main() -> int:
     os.nice(Lane.QUICK.niceness)  # For its threads too; those of the background are nicer still.
     end_with_supervisor()
     name_process("media")
+    be_killed_first()
     try:
         run(settings)
     except Exception:

@@ -11,6 +11,7 @@ import pytest
 from app.domain.jobs import Job, Lane
 from app.domain.playback import Problem
 from app.domain.upload import UploadId
+from app.media.job_errors import NO_FFMPEG
 from tests.admin.test_commands import Operator
 
 
@@ -65,7 +66,7 @@ def test_jobs_failed_says_why_and_retry_queues_them_again(queue: Queue) -> None:
     (row,) = queue.json("jobs", "failed")
     assert (row["code"], row["problem"]) == ("ffmpeg_failed", "The picture cannot be decoded.")
     assert "The picture cannot be decoded." in queue.run("jobs", "failed").stdout
-    assert queue.run("jobs", "retry", "--code", "ffmpeg_missing").stdout == "0 queued\n"
+    assert queue.run("jobs", "retry", "--code", NO_FFMPEG).stdout == "0 queued\n"
     assert queue.run("jobs", "retry", job.upload_id).stdout == "1 queued\n"
     assert queue.json("jobs", "failed") == []
     assert len(queue.json("jobs", "list")) == 1
@@ -78,6 +79,12 @@ def test_jobs_cancel_ends_one_job(queue: Queue) -> None:
     again = queue.run("jobs", "cancel", job.upload_id, "rendition", "720")
     assert again.exit_code == 1
     assert again.stderr == "Error: No such job waits or runs.\n"
+
+
+def test_help_and_documentation_name_a_code_that_exists(queue: Queue) -> None:
+    assert f"as in {NO_FFMPEG}." in " ".join(queue.run("jobs", "retry", "--help").stdout.split())
+    operations = Path(__file__).parents[2] / "docs" / "operations.md"
+    assert f"`jobs retry --code {NO_FFMPEG}`" in operations.read_text()
 
 
 def test_jobs_again_has_videos_looked_at_as_if_new(queue: Queue) -> None:

@@ -89,6 +89,37 @@ def test_without_layers_the_same_attempts_succeed(target: Target) -> None:
     assert target.was_connected_to()
 
 
+SIGNAL_OF_A_PIPE = """import fcntl
+reader, writer = os.pipe()
+refused = []
+for command, value in (SET_OWNER), (fcntl.F_SETSIG, signal.SIGKILL), (fcntl.F_SETFL, os.O_ASYNC):
+    try:
+        fcntl.fcntl(reader, command, value)
+    except OSError as error:
+        refused.append(errno.errorcode[error.errno])
+os.write(writer, b"x")
+return refused"""
+
+SET_OWNER = {
+    "F_SETOWN": "fcntl.F_SETOWN, VICTIM",
+    "F_SETOWN_EX": "15, (1).to_bytes(4, sys.byteorder) + (VICTIM).to_bytes(4, sys.byteorder)",
+}
+
+
+@pytest.mark.parametrize("way", SET_OWNER)
+def test_a_pipe_cannot_be_made_to_kill_another_process(way: str, target: Target) -> None:
+    with subprocess.Popen(["sleep", "600"]) as victim:
+        owner = SET_OWNER[way].replace("VICTIM", str(victim.pid))
+        body = SIGNAL_OF_A_PIPE.replace("SET_OWNER", owner)
+        try:
+            assert target.attempt(body, layers=SECCOMP) == ["EPERM", "EPERM"]
+            assert victim.poll() is None
+            assert target.attempt(body, layers=frozenset()) == []  # The attack is a real one.
+            assert victim.wait(timeout=30) == -signal.SIGKILL
+        finally:
+            victim.kill()
+
+
 def test_it_reads_its_input_writes_its_folder_and_starts_threads(target: Target) -> None:
     body = """with open("made", "wb") as made:
     thread = threading.Thread(target=lambda: made.write(open(INPUT, "rb").read()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -15,6 +17,8 @@ from app.media.sandbox import seccomp
 ALLOWED, DENIED, UNKNOWN, KILLED = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
 PROCESS = 4711
 CLONE_THREAD, CLONE_NEWUSER = 0x10000, 0x10000000
+F_SETOWN_EX, FIOSETOWN, SIOCSPGRP = 15, 0x8901, 0x8902
+HIGH_BITS = 1 << 32
 
 DECIDED_BY_ARGUMENTS: list[tuple[str, list[int], int]] = [
     ("clone", [CLONE_THREAD | signal.SIGCHLD], ALLOWED),
@@ -28,6 +32,16 @@ DECIDED_BY_ARGUMENTS: list[tuple[str, list[int], int]] = [
     ("openat", [0, 0, os.O_RDONLY], ALLOWED),
     ("openat", [0, 0, os.O_WRONLY | os.O_CREAT | os.O_TRUNC], ALLOWED),
     ("openat", [0, 0, os.O_RDONLY | os.O_TRUNC], DENIED),
+    ("fcntl", [3, fcntl.F_SETFL, os.O_NONBLOCK], ALLOWED),
+    ("fcntl", [3, fcntl.F_DUPFD_CLOEXEC, 8], ALLOWED),
+    ("fcntl", [3, fcntl.F_SETOWN, 1], DENIED),
+    ("fcntl", [3, fcntl.F_SETOWN | HIGH_BITS, 1], DENIED),  # The kernel ignores them.
+    ("fcntl", [3, fcntl.F_SETSIG, signal.SIGKILL], DENIED),
+    ("fcntl", [3, F_SETOWN_EX, 0], DENIED),
+    ("ioctl", [3, termios.FIONREAD], ALLOWED),
+    ("ioctl", [3, FIOSETOWN], DENIED),
+    ("ioctl", [3, SIOCSPGRP], DENIED),
+    ("ioctl", [3, termios.FIOASYNC], DENIED),
 ]
 
 

@@ -320,14 +320,14 @@ def test_counts_and_lists_show_what_waits_runs_and_has_failed(queue: Queue) -> N
 
 def test_failed_jobs_are_retried_by_video_and_by_code(queue: Queue) -> None:
     jobs = [queue.add(priority=number) for number in range(3)]
-    codes = ["ffmpeg_missing", "ffmpeg_failed", "ffmpeg_missing"]
+    codes = ["no_ffmpeg", "ffmpeg_failed", "no_ffmpeg"]
     for code in codes:
         problem = Problem(code, "It did not work.")
         queue.jobs.fail(queue.claim(), problem, NOW, retry_after=None)
     wakes = queue.wakes
     assert queue.jobs.retry(at(1), upload_id=jobs[0].upload_id, code="other") == 0
     assert queue.wakes == wakes
-    assert queue.jobs.retry(at(1), code="ffmpeg_missing") == 2
+    assert queue.jobs.retry(at(1), code="no_ffmpeg") == 2
     assert [queue.state(job) for job in jobs] == ["queued", "failed", "queued"]
     assert queue.jobs.retry(at(1)) == 1
     assert queue.now(jobs[1]).attempts == 0

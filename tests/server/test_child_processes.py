@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,12 @@ def test_an_exit_status_is_described_in_words() -> None:
     assert describe_status(0) == "status 0"
     assert describe_status(-signal.SIGSEGV) == "SIGSEGV"
     assert describe_status(-250) == "signal 250"
+
+
+def test_the_media_worker_is_killed_before_the_web_workers_when_memory_runs_out() -> None:
+    code = """from app.server.media_worker import be_killed_first
+be_killed_first()
+print(open("/proc/self/oom_score_adj").read())"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    inherited = int(Path("/proc/self/oom_score_adj").read_text())
+    assert int(result.stdout) == min(inherited + 500, 1000)

@@ -51,7 +51,10 @@ files: removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16
 WITHOUT_FLAGS_TO_SEE = "clone3 435 435, openat2 437 437"
 """Their flags are in memory, which a filter cannot read. Libraries fall back to the older calls."""
 
-FILTERED = "clone 56 220, tgkill 234 131, prlimit64 302 261, open 2 -, openat 257 56"
+FILTERED = (
+    "clone 56 220, tgkill 234 131, prlimit64 302 261, open 2 -, openat 257 56, "
+    "fcntl 72 25, ioctl 16 29"
+)
 """Allowed with certain arguments."""
 
 NEWEST_CALL = 450
@@ -62,6 +65,13 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020000
+
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15  # asm-generic/fcntl.h
+_FIOSETOWN, _SIOCSPGRP, _FIOASYNC = 0x8901, 0x8902, 0x5452  # asm-generic/sockios.h, ioctls.h
+_FCNTL_SIGNALS = [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX]
+_IOCTL_SIGNALS = [_FIOSETOWN, _SIOCSPGRP, _FIOASYNC]
+"""The kernel sends the signal of a descriptor to its owner, which may be any process of the user.
+Without them, a write to a pipe would kill the server."""
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # linux/bpf_common.h
 _IF_EQUAL, _IF_GREATER = 0x15, 0x25
@@ -140,6 +150,8 @@ def _checks(process: int) -> dict[str, list[Instruction]]:
         "prlimit64": _masked(0, 0xFFFFFFFF, [0, process], _ALLOW, _DENY),
         "open": _masked(1, truncates, [os.O_RDONLY | os.O_TRUNC], _DENY, _ALLOW),
         "openat": _masked(2, truncates, [os.O_RDONLY | os.O_TRUNC], _DENY, _ALLOW),
+        "fcntl": _masked(1, 0xFFFFFFFF, _FCNTL_SIGNALS, _DENY, _ALLOW),
+        "ioctl": _masked(1, 0xFFFFFFFF, _IOCTL_SIGNALS, _DENY, _ALLOW),
     }
 
 
