@@ -58,7 +58,7 @@ def run(lab: Lab) -> list[Table]:
 
 def _films(folder: Path, lengths: Sequence[str]) -> Iterator[tuple[str, Path]]:
     base = folder / "base.mp4"
-    picture = f"testsrc2=s=1280x720:r=25:d={BASE_SECONDS},noise=alls=12:allf=t"
+    picture = f"testsrc2=s=1280x720:r=25:d={BASE_SECONDS},noise=c0s=12:c0f=t"
     sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", f"sine=d={BASE_SECONDS}"]
     _ffmpeg(*sources, *ENCODING.split(), str(base))
     for name in lengths:
