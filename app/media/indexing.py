@@ -28,6 +28,11 @@ INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
 """Types of files that are indexed; browsers play none of them that cannot be."""
 
 
+def is_played_as_it_is(video: Upload) -> bool:
+    """Whether browsers may play the file without an index, such as a WebM or MP3 file."""
+    return video.is_playable and video.content_type not in INDEXED_TYPES
+
+
 class Indexing:
     """Indexes a complete file, notes what was found, and queues what else is to be done with it."""
 
@@ -77,10 +82,9 @@ class Indexing:
         self._media.describe(video.id, state, self._clock(), facts=facts.to_json(), problem=problem)
 
     def _describe_other(self, video: Upload, error: NotIndexable) -> None:
-        """A WebM or MP3 file is played as it is."""
-        is_played_as_it_is = video.is_playable and video.content_type not in INDEXED_TYPES
-        state = PlaybackState.PLAYABLE if is_played_as_it_is else PlaybackState.UNPLAYABLE
-        problem = None if is_played_as_it_is else Problem(error.code, error.detail)
+        plays = is_played_as_it_is(video)
+        state = PlaybackState.PLAYABLE if plays else PlaybackState.UNPLAYABLE
+        problem = None if plays else Problem(error.code, error.detail)
         self._media.describe(video.id, state, self._clock(), facts=None, problem=problem)
         if video.content_type.startswith("audio/"):
             self._enqueue(video, WAVEFORM, priority=30)

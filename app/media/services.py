@@ -73,9 +73,7 @@ class MediaServices:
         return MediaWorker(
             self.jobs,
             self._steps(),
-            sweep=MediaSweep(
-                self.jobs, self.records, self.uploads, folder=self.folder, clock=self.clock
-            ),
+            sweep=MediaSweep(self.records, self.uploads, folder=self.folder, clock=self.clock),
             look_at_arrivals=Arrivals(
                 self.uploads,
                 self.records,

@@ -3,68 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 
-from app.domain.errors import UploadGone, UploadNotFound
-from app.domain.jobs import INDEX, Lane
+from app.domain.jobs import Job, Lane
 from app.domain.lifecycle import GONE
+from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.folder import MediaFolder
-from app.records.jobs import JobRecords
+from app.media.indexing import is_played_as_it_is
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
 
 BATCH = 100
-"""Uploads looked at in one query."""
+"""Uploads looked at in one query, and changed in one transaction."""
 
 RECENT = timedelta(seconds=90)
 """How far back a look at recent uploads goes. What it misses, as when the clock was set, a look at
 all of them finds."""
 
+NOT_INDEXED = Problem("not_indexed", "Nobody has looked at this file: its index was cancelled.")
+
 _ABSENT = frozenset({None, *GONE})
 
 
 class MediaSweep:
-    """Each method can be repeated; the media worker calls them, and at once again for more."""
+    """Each method can be repeated, and changes its records in one transaction.
+
+    Those that return a number say how many videos they dealt with. If that is `BATCH` there may be
+    more: the media worker calls them again, after a pause.
+    """
 
     def __init__(
         self,
-        jobs: JobRecords,
         media: MediaRecords,
         uploads: UploadRecords,
         *,
         folder: MediaFolder,
         clock: Callable[[], datetime],
     ) -> None:
-        self._jobs = jobs
         self._media = media
         self._uploads = uploads
         self._folder = folder
         self._clock = clock
 
-    def plan(self, *, is_recent: bool) -> bool:
+    def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
 
-        Whether there may be more. Others, such as all there are after an update, give way to
-        recent ones.
+        Others, such as all there are after an update, give way to recent ones.
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
         found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
-        for upload_id in found:
-            with suppress(UploadGone, UploadNotFound):  # Deleted meanwhile.
-                self._plan(upload_id, lane)
-        return len(found) == BATCH
+        if found:
+            self._media.plan(found, lane, self._clock())
+        return len(found)
 
-    def forget(self, *, is_recent: bool) -> bool:
-        """Remove the jobs and files of uploads that were deleted; whether there may be more."""
+    def conclude(self, *, is_recent: bool) -> int:
+        """Decide about videos whose index failed for good, so that nobody waits for it.
+
+        Those whose index an operator cancelled are only found without `is_recent`.
+        """
+        ended = {job.upload_id: job for job in self._media.undescribed(BATCH, is_recent=is_recent)}
+        if ended:
+            found = [self._conclusion(job) for job in ended.values()]
+            self._media.conclude(found, self._clock())
+        return len(ended)
+
+    def forget(self, *, is_recent: bool) -> int:
+        """Remove the jobs and files of uploads that were deleted."""
         found = self._media.gone(BATCH, since=self._since(is_recent=is_recent))
         for upload_id in found:
             self._folder.remove(upload_id)
-            self._jobs.forget(upload_id)
-            self._media.forget(upload_id)
-        return len(found) == BATCH
+        if found:
+            self._media.forget(found)
+        return len(found)
 
     def remove_abandoned(self) -> None:
         """Remove what killed workers left half-made."""
@@ -87,8 +99,7 @@ class MediaSweep:
     def _since(self, *, is_recent: bool) -> datetime | None:
         return self._clock() - RECENT if is_recent else None
 
-    def _plan(self, upload_id: UploadId, lane: Lane) -> None:
-        now = self._clock()
-        # In this order: after a crash between the two, both happen again.
-        self._jobs.enqueue(upload_id, INDEX, lane=lane, priority=0, now=now, renew=True)
-        self._media.add(upload_id, now, is_planned=True)
+    def _conclusion(self, job: Job) -> tuple[UploadId, PlaybackState, Problem | None]:
+        if is_played_as_it_is(self._uploads.get(job.upload_id)):
+            return job.upload_id, PlaybackState.PLAYABLE, None
+        return job.upload_id, PlaybackState.UNPLAYABLE, job.problem or NOT_INDEXED

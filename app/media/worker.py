@@ -14,7 +14,7 @@ from app.domain.errors import UploadError, UploadGone, UploadNotFound
 from app.domain.jobs import INDEX, Job, JobCancelled, JobFailed, Lane
 from app.domain.playback import Problem
 from app.media.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
-from app.media.sweep import MediaSweep
+from app.media.sweep import BATCH, MediaSweep
 from app.media.waking import Bell
 from app.records.jobs import JobRecords
 
@@ -30,6 +30,9 @@ Listener = Callable[[str, str, float], None]
 OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 
 CRASHED = "The server made a mistake with this file ({}); its log has the details."
+
+SHORTEST_PAUSE = 0.05
+"""Seconds between two batches of writes, at least: uploads wait for the same lock."""
 
 log = logging.getLogger(__name__)
 
@@ -115,21 +118,29 @@ class MediaWorker:
         sweep_at = 0.0
         while not self._stop.is_set():
             self._look_at_arrivals()
-            has_more = self._look(is_recent=True)
+            began = time.monotonic()
+            most = self._look(is_recent=True)
             if time.monotonic() >= sweep_at:
                 self._sweep.remove_abandoned()
-                is_behind = self._look(is_recent=False)
-                sweep_at = 0.0 if is_behind else time.monotonic() + self._pace.sweep_seconds
-                has_more = has_more or is_behind
+                count = self._look(is_recent=False)
+                sweep_at = 0.0 if count >= BATCH else time.monotonic() + self._pace.sweep_seconds
+                most = max(most, count)
+            took = time.monotonic() - began
             for lane in self._jobs.lanes_due(self._clock()):
                 self._has_work[lane].set()
-            self._bell.wait(0.0 if has_more else self._pace.look_seconds)
+            if most:
+                self._stop.wait(max(took, SHORTEST_PAUSE))  # Nobody cuts this short by a wake-up.
+            self._bell.wait(0.0 if most >= BATCH else self._pace.look_seconds)
 
-    def _look(self, *, is_recent: bool) -> bool:
-        has_more = self._sweep.forget(is_recent=is_recent)
+    def _look(self, *, is_recent: bool) -> int:
+        """The most videos that one kind of change was made to: with `BATCH` there may be more."""
+        counts = [
+            self._sweep.forget(is_recent=is_recent),
+            self._sweep.conclude(is_recent=is_recent),
+        ]
         if INDEX in self._steps:
-            has_more = self._sweep.plan(is_recent=is_recent) or has_more
-        return has_more
+            counts.append(self._sweep.plan(is_recent=is_recent))
+        return max(counts)
 
     # ---- the thread of a lane ----
 

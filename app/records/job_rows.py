@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, update
 
 from app.domain.jobs import ENDED, Job, JobState, Lane
 from app.domain.lifecycle import GONE
@@ -118,6 +118,30 @@ def get(connection: Connection, key: Values, *, for_update: bool = False) -> Job
 def change(connection: Connection, condition: Condition, values: Values) -> int:
     """Change the rows that meet the condition; how many did."""
     return connection.execute(update(media_jobs).where(condition).values(**values)).rowcount
+
+
+def queue_all(
+    connection: Connection, upload_ids: Collection[UploadId], step: str, wanted: Values
+) -> None:
+    """Renew this step of several videos, or queue it, as `JobRecords.enqueue` does for one.
+
+    `wanted` are the values of a new job besides its key. Takes four statements at most, as
+    uploads wait for the write lock meanwhile.
+    """
+    of_step = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+    query = select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
+    known = {row.upload_id: from_row(row) for row in connection.execute(query.with_for_update())}
+    new = [upload_id for upload_id in upload_ids if upload_id not in known]
+    if new:
+        keys = [key_of(upload_id, step, "") for upload_id in new]
+        connection.execute(insert(media_jobs), [{**key, **wanted} for key in keys])
+    alike: dict[tuple[tuple[str, Any], ...], list[UploadId]] = {}
+    for upload_id, job in known.items():
+        changes = asked_again(job, wanted, renew=True)
+        alike.setdefault(tuple(changes.items()), []).append(upload_id)
+    for values, changed in alike.items():
+        if values:
+            change(connection, and_(of_step, media_jobs.c.upload_id.in_(changed)), dict(values))
 
 
 def from_row(row: Any) -> Job:

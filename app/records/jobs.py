@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone, UploadNotFound
@@ -196,11 +196,6 @@ class JobRecords:
         if count:
             self._wake()
         return count
-
-    def forget(self, upload_id: UploadId) -> None:
-        """Drop all jobs of a video; workers that run one notice soon."""
-        with self._database.write() as connection:
-            connection.execute(delete(media_jobs).where(media_jobs.c.upload_id == upload_id))
 
     def find(self, upload_id: UploadId, step: str, argument: str = "") -> Job | None:
         """The job of that step and argument."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,11 +22,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone
+from app.domain.jobs import INDEX, Job, JobState, Lane
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.playback import Playback, PlaybackState, Problem, check_transition
 from app.domain.upload import UploadId
+from app.records import job_rows
 from app.records.engine import Database
-from app.records.tables import media, media_jobs, uploads
+from app.records.tables import IS_SHOWN, media, media_jobs, uploads
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,6 +58,32 @@ _GONE = (
     .limit(bindparam("most"))
 )
 """Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
+
+_OF_WAITING_VIDEO = exists().where(
+    media.c.upload_id == media_jobs.c.upload_id, media.c.state == PlaybackState.WAITING
+)
+
+_ENDED_INDEX = (
+    select(media_jobs)
+    .where(
+        media_jobs.c.step == INDEX,
+        job_rows.is_in([JobState.FAILED, JobState.CANCELLED]),
+        _OF_WAITING_VIDEO,
+    )
+    .limit(bindparam("most"))
+)
+
+_FAILED_INDEX = (
+    select(media_jobs)
+    .where(
+        IS_SHOWN,
+        job_rows.is_in([JobState.FAILED]),
+        media_jobs.c.step == INDEX,
+        _OF_WAITING_VIDEO,
+    )
+    .limit(bindparam("most"))
+)
+"""Asked twice a second; an index leads to failed jobs, but not to cancelled ones."""
 
 
 class MediaRecords:
@@ -87,6 +115,31 @@ class MediaRecords:
                 connection.execute(insert(media).values(**row, is_planned=is_planned))
             elif is_planned and not known.is_planned:
                 connection.execute(update(media).where(is_row).values(is_planned=True))
+
+    def plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
+        """Queue the first job of these complete uploads, and note that they are planned.
+
+        Jobs that have ended are queued again. Uploads that were deleted meanwhile are left out.
+        """
+        try:
+            self._plan(upload_ids, lane, now)
+        except IntegrityError:  # Another process has just planned one of them, or deleted it.
+            self._plan(upload_ids, lane, now)
+
+    def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
+        wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
+        is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
+        with self._database.write() as connection:
+            present = list(connection.scalars(select(uploads.c.id).where(is_present)))
+            job_rows.queue_all(connection, present, INDEX, wanted)
+            is_row = media.c.upload_id.in_(present)
+            known = set(connection.scalars(select(media.c.upload_id).where(is_row)))
+            connection.execute(
+                update(media).where(is_row, not_(media.c.is_planned)).values(is_planned=True)
+            )
+            new = [_row(each, PlaybackState.WAITING, now) for each in present if each not in known]
+            if new:
+                connection.execute(insert(media), [{**row, "is_planned": True} for row in new])
 
     def get(self, upload_id: UploadId) -> Playback | None:
         """What is known about playing a video."""
@@ -164,10 +217,37 @@ class MediaRecords:
             found = connection.scalars(query, {"since": since or _EVER, "most": limit})
             return [UploadId(upload_id) for upload_id in found]
 
-    def forget(self, upload_id: UploadId) -> None:
-        """Drop the row of a video."""
+    def forget(self, upload_ids: Collection[UploadId]) -> None:
+        """Drop the rows of these videos and all their jobs; workers that run one notice soon."""
         with self._database.write() as connection:
-            connection.execute(delete(media).where(media.c.upload_id == upload_id))
+            for table in (media_jobs, media):
+                connection.execute(delete(table).where(table.c.upload_id.in_(upload_ids)))
+
+    def undescribed(self, limit: int, *, is_recent: bool) -> list[Job]:
+        """The index jobs that failed for good, or were cancelled, of videos that still wait.
+
+        With `is_recent`, only those that failed: that costs nothing where there are none.
+        """
+        query = _FAILED_INDEX if is_recent else _ENDED_INDEX
+        with self._database.read() as connection:
+            found = connection.execute(query, {"most": limit})
+            return [job_rows.from_row(row) for row in found]
+
+    def conclude(
+        self, found: Sequence[tuple[UploadId, PlaybackState, Problem | None]], now: datetime
+    ) -> None:
+        """Note what is said of videos that could not be indexed, of those that still wait."""
+        still_waits = media.c.state == PlaybackState.WAITING
+        with self._database.write() as connection:
+            for upload_id, state, problem in found:
+                values = {
+                    "state": state,
+                    "problem_code": problem and problem.code,
+                    "problem_detail": problem and problem.detail,
+                    "updated_at": now,
+                }
+                is_row = media.c.upload_id == upload_id
+                connection.execute(update(media).where(is_row, still_waits).values(**values))
 
 
 def _get(connection: Connection, upload_id: UploadId) -> Playback:

@@ -18,6 +18,7 @@ import pytest
 from app.domain.errors import NoRoom, UploadGone
 from app.domain.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
 from app.domain.lifecycle import UploadState
+from app.domain.playback import PlaybackState
 from app.media.heartbeat import Heartbeat, Pace
 from app.media.worker import MediaWorker, Step
 from tests.media.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
@@ -223,6 +224,20 @@ def test_a_step_that_crashes_fails_and_the_worker_goes_on(
     assert failed.problem.code == "internal_error"
     assert "ZeroDivisionError" in caplog.text
     site.wait_for(site.world.enqueue(upload_id, "audio"), JobState.DONE)
+
+
+def test_a_video_whose_index_crashes_each_time_does_not_wait_for_ever(site: Site) -> None:
+    def crashes(_job: Job, _beat: Heartbeat) -> None:
+        raise ZeroDivisionError("in the test")
+
+    video = site.world.publish()
+    site.start({"index": crashes})
+
+    def is_decided() -> bool:
+        playback = site.world.media.get(video)
+        return playback is not None and playback.state is PlaybackState.UNPLAYABLE
+
+    wait_until(is_decided, "it is called unplayable")
 
 
 def test_a_full_disk_costs_no_attempt(site: Site) -> None:

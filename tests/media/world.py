@@ -65,7 +65,7 @@ class World:
         return MediaWorker(
             self.jobs,
             steps,
-            sweep=MediaSweep(self.jobs, self.media, self.uploads, folder=self.folder, clock=clock),
+            sweep=MediaSweep(self.media, self.uploads, folder=self.folder, clock=clock),
             look_at_arrivals=lambda: None,
             bell=Bell(self.data),
             name=name,

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from app.domain.errors import UploadGone
-from app.domain.jobs import Lane
+from app.domain.jobs import JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import IllegalPlaybackStep, PlaybackState, Problem
 from app.domain.upload import Upload, UploadId
@@ -125,9 +125,60 @@ def test_deleted_uploads_are_found_as_long_as_they_have_rows(
         uploads.move(film, UploadState.DELETED, at(number))
     assert set(media.gone(10)) == set(films[:2])
     assert media.gone(10, since=at(1)) == [films[1]]
-    media.forget(films[0])
-    jobs.forget(films[1])
+    media.forget(films)
     assert media.gone(10) == []
+    assert jobs.of(films[1]) == []
+
+
+def test_planning_a_batch_is_one_transaction_and_renews_what_has_ended(
+    media: MediaRecords, uploads: UploadRecords, database: Database
+) -> None:
+    jobs = JobRecords(database)
+    fresh, again, arrived, deleted = (video(uploads).id for _ in range(4))
+    media.plan([again], Lane.QUICK, NOW)
+    ended = jobs.claim(Lane.QUICK, "a", NOW, timedelta(seconds=1), {"index"})
+    assert ended is not None
+    assert jobs.finish(ended, NOW)
+    media.add(arrived, NOW, is_planned=False)
+    media.move(arrived, PlaybackState.PLAYABLE, NOW)
+    uploads.move(deleted, UploadState.DELETED, NOW)
+    media.plan([fresh, again, arrived, deleted, UploadId("f" * 32)], Lane.BACKGROUND, at(1))
+    for film in (fresh, again, arrived):
+        (job,) = jobs.of(film)
+        assert (job.step, job.state, job.lane) == ("index", JobState.QUEUED, Lane.BACKGROUND)
+        assert (job.attempts, job.queued_at) == (0, at(1))
+    assert jobs.of(deleted) == []
+    assert media.unplanned(10) == []
+    states = {film: playback.state for film, playback in media.of([fresh, arrived]).items()}
+    assert states == {fresh: PlaybackState.WAITING, arrived: PlaybackState.PLAYABLE}
+    media.plan([fresh], Lane.QUICK, at(2))
+    assert [(job.lane, job.queued_at) for job in jobs.of(fresh)] == [(Lane.QUICK, at(1))]
+
+
+def test_a_running_index_that_is_planned_again_runs_once_more(
+    media: MediaRecords, uploads: UploadRecords, database: Database
+) -> None:
+    jobs = JobRecords(database)
+    film = video(uploads).id
+    media.plan([film], Lane.QUICK, NOW)
+    claimed = jobs.claim(Lane.QUICK, "a", NOW, timedelta(seconds=9), {"index"})
+    assert claimed is not None
+    media.plan([film], Lane.QUICK, at(1))
+    assert jobs.finish(claimed, at(2))
+    assert [job.state for job in jobs.of(film)] == [JobState.QUEUED]
+
+
+def test_a_conclusion_does_not_replace_what_was_found(
+    media: MediaRecords, uploads: UploadRecords
+) -> None:
+    film, other = video(uploads).id, video(uploads).id
+    media.plan([film, other], Lane.QUICK, NOW)
+    media.move(film, PlaybackState.PLAYABLE, NOW)
+    problem = Problem("worker_ended", "The worker was killed.")
+    media.conclude([(each, PlaybackState.UNPLAYABLE, problem) for each in (film, other)], at(1))
+    found = media.of([film, other])
+    assert (found[film].state, found[film].problem) == (PlaybackState.PLAYABLE, None)
+    assert (found[other].state, found[other].problem) == (PlaybackState.UNPLAYABLE, problem)
 
 
 def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
@@ -143,11 +194,12 @@ def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
     try:
         media.unplanned(10, since=NOW)
         media.gone(10, since=NOW)
+        media.undescribed(10, is_recent=True)
         jobs.lanes_due(NOW)
         jobs.claim(Lane.QUICK, "a", NOW, timedelta(seconds=1), {"index"})
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    assert len(asked) == 4
+    assert len(asked) == 5
     with database.read() as connection:
         for statement, values in asked:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()

@@ -1,0 +1,128 @@
+"""What the sweep finds in the records, without a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from app.domain.jobs import INDEX, MAX_ATTEMPTS, JobState, Lane
+from app.domain.lifecycle import UploadState
+from app.domain.playback import PlaybackState, Problem
+from app.domain.upload import UploadId
+from app.media.sweep import BATCH, NOT_INDEXED, MediaSweep
+from app.records.jobs import WORKER_ENDED
+from tests.media.world import QUICK_PACE, World, wall_clock
+from tests.records.making import new_upload
+
+VIDEOS = 500
+PROBLEM = Problem("internal_error", "The server made a mistake with this file.")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def sweep(world: World) -> MediaSweep:
+    return MediaSweep(world.media, world.uploads, folder=world.folder, clock=wall_clock)
+
+
+@pytest.fixture
+def writes() -> Iterator[list[str]]:
+    """The statements that write; the rows of a multi-row insert are one."""
+    statements: list[str] = []
+
+    def note(*call: Any) -> None:
+        if call[2].startswith(("INSERT", "UPDATE", "DELETE")):
+            statements.append(call[2])
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(Engine, "before_cursor_execute", note)
+
+
+def planned(world: World, sweep: MediaSweep, filename: str = "film.mp4") -> UploadId:
+    upload = replace(new_upload(created_at=wall_clock()), filename=filename)
+    video = world.uploads.add(replace(upload, state=UploadState.COMPLETE))[0].id
+    assert sweep.plan(is_recent=True) == 1
+    return video
+
+
+def fail_index(world: World) -> None:
+    job = world.jobs.claim(Lane.QUICK, "worker", wall_clock(), QUICK_PACE.lease, [INDEX])
+    assert job is not None
+    assert world.jobs.fail(job, PROBLEM, wall_clock(), retry_after=None)
+
+
+def test_many_videos_are_planned_and_forgotten_with_few_writes(
+    world: World, sweep: MediaSweep, writes: list[str]
+) -> None:
+    videos = [world.publish() for _ in range(VIDEOS)]
+    writes.clear()
+    while sweep.plan(is_recent=False):
+        pass
+    assert len(writes) <= 4 * VIDEOS / BATCH
+    assert world.jobs.counts()[Lane.BACKGROUND, JobState.QUEUED] == VIDEOS
+    assert len(world.media.of(videos)) == VIDEOS
+    for video in videos:
+        world.uploads.move(video, UploadState.DELETED, wall_clock())
+    writes.clear()
+    while sweep.forget(is_recent=False):
+        pass
+    assert len(writes) <= 4 * VIDEOS / BATCH
+    assert world.jobs.counts()[Lane.BACKGROUND, JobState.QUEUED] == 0
+    assert world.media.of(videos) == {}
+
+
+def test_a_video_whose_index_failed_for_good_is_unplayable_and_says_why(
+    world: World, sweep: MediaSweep
+) -> None:
+    video = planned(world, sweep)
+    assert sweep.conclude(is_recent=True) == 0
+    fail_index(world)
+    assert sweep.conclude(is_recent=True) == 1
+    playback = world.media.get(video)
+    assert playback is not None
+    assert (playback.state, playback.problem) == (PlaybackState.UNPLAYABLE, PROBLEM)
+    assert sweep.conclude(is_recent=True) == 0
+
+
+def test_a_video_whose_index_killed_every_worker_is_unplayable(
+    world: World, sweep: MediaSweep
+) -> None:
+    video = planned(world, sweep)
+    for attempt in range(MAX_ATTEMPTS + 1):
+        later = wall_clock() + attempt * 2 * QUICK_PACE.lease
+        world.jobs.claim(Lane.QUICK, f"worker {attempt}", later, QUICK_PACE.lease, [INDEX])
+    assert sweep.conclude(is_recent=True) == 1
+    playback = world.media.get(video)
+    assert playback is not None
+    assert (playback.state, playback.problem) == (PlaybackState.UNPLAYABLE, WORKER_ENDED)
+
+
+def test_a_video_whose_index_was_cancelled_is_unplayable(world: World, sweep: MediaSweep) -> None:
+    video = planned(world, sweep)
+    assert world.jobs.cancel(video, INDEX, "", wall_clock())
+    assert sweep.conclude(is_recent=False) == 1
+    playback = world.media.get(video)
+    assert playback is not None
+    assert (playback.state, playback.problem) == (PlaybackState.UNPLAYABLE, NOT_INDEXED)
+
+
+def test_a_file_that_browsers_play_without_an_index_stays_playable(
+    world: World, sweep: MediaSweep
+) -> None:
+    video = planned(world, sweep, "film.webm")
+    fail_index(world)
+    assert sweep.conclude(is_recent=True) == 1
+    playback = world.media.get(video)
+    assert playback is not None
+    assert (playback.state, playback.problem) == (PlaybackState.PLAYABLE, None)
