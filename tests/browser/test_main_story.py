@@ -102,7 +102,7 @@ def the_video_plays_and_seeks(page: UploadPage, upload_id: str) -> None:
     starts: list[int] = []
 
     def note(answer: Response) -> None:
-        if answer.status == 206 and answer.url.endswith(upload_id):
+        if answer.status == 206 and f"/media/{upload_id}" in answer.url:
             starts.append(first_byte(answer))
 
     page.page.on("response", note)

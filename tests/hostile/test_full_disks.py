@@ -48,7 +48,7 @@ def test_each_folder_fills_up_under_load_and_recovers(
             assert load.run(0.5) == {}, "there is room"
             with load.running(clients=4):
                 disk.fill()
-            refused = load.run(scaled(short=1, long=3))
+            refused = load.refusals(scaled(short=1, long=3))
             assert set(refused) == {NO_ROOM}, f"{name} is full"
             disk.empty()
             stored = len(load.stored)
@@ -94,7 +94,7 @@ def test_a_disk_turns_read_only_under_load_and_is_repaired(
             assert load.run(0.5) == {}
             with load.running(clients=4):
                 breakable.turn_read_only()
-            refused = load.run(1)
+            refused = load.refusals(1)
             assert set(refused) == {FAILED}
             load.check()
             upload_id, *_ = load.stored
