@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, overload
 
-from app.domain.ranges import ByteRange, RangeSet
+from app.domain.ranges import ByteRange
 from app.media.index.errors import NotIndexable
 
 Piece = bytes | ByteRange
@@ -80,8 +80,6 @@ class VirtualFileWriter:
 
     def finish(self) -> None:
         """Write the table, after the last piece; the target stays open."""
-        if self._entries.itemsize != _ENTRY.size // 2:  # pragma: no cover - on no known platform
-            raise TypeError("array('Q') does not hold 64-bit numbers")
         for start in range(0, len(self._entries), 2 * _ENTRIES_AT_ONCE):
             numbers = self._entries[start : start + 2 * _ENTRIES_AT_ONCE]
             self._target.write(struct.pack(f"<{len(numbers)}Q", *numbers))
@@ -174,10 +172,6 @@ class StoredVirtualFile:
                 return
             skipped = max(span.start - start, 0)
             yield from self._parts(where + skipped, min(end, span.end) - start - skipped)
-
-    def sources(self, span: ByteRange) -> RangeSet:
-        """The bytes of the source that `span` consists of."""
-        return RangeSet.of(piece for piece in self.pieces(span) if isinstance(piece, ByteRange))
 
     def _entries(self, first: int) -> Iterator[tuple[tuple[int, int], int]]:
         """The entries from `first` on, each with the end of its piece."""

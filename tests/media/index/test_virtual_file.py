@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.ranges import ByteRange, RangeSet
+from app.domain.ranges import ByteRange
 from app.media.index.errors import NotIndexable
 from app.media.index.virtual_file import MAGIC, Piece, StoredVirtualFile, VirtualFileWriter
 
@@ -53,9 +53,6 @@ def test_any_range_has_the_bytes_of_its_pieces(
         assert file.length == len(whole)
         found = list(file.pieces(ByteRange(start, end)))
         assert content(found) == whole[start:end]
-        assert file.sources(ByteRange(start, end)) == RangeSet.of(
-            piece for piece in found if isinstance(piece, ByteRange)
-        )
 
 
 def test_ranges_that_touch_become_one_piece(stored: Path) -> None:
