@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import count as count_from
@@ -18,13 +17,11 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.facts import Facts
 from app.media.film_files import is_playable, keep_streams
-from app.media.folder import MediaFolder
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
 from app.media.indexing import INDEXED_TYPES
-from app.media.source import MediaSource, reader
-from app.records.media import MediaRecords
-from app.records.uploads import UploadRecords
+from app.media.source import reader
+from app.media.tools import StepTools
 
 RECENT = timedelta(seconds=5)
 """Only uploads of which something has just arrived are looked at; at the first look, all."""
@@ -51,30 +48,18 @@ class NotArrived(Exception):
 class Arrivals:
     """Looks for such films; the media worker calls it often."""
 
-    def __init__(
-        self,
-        uploads: UploadRecords,
-        media: MediaRecords,
-        *,
-        source: MediaSource,
-        folder: MediaFolder,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._uploads = uploads
-        self._media = media
-        self._source = source
-        self._folder = folder
-        self._clock = clock
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
         self._refused: OrderedDict[UploadId, None] = OrderedDict()
         self._has_looked = False
 
     def look(self) -> None:
         """Make the films playable whose index has arrived since the last time."""
-        since = self._clock() - RECENT if self._has_looked else BEFORE_ALL
-        found = self._uploads.arriving(since, MOST_AT_ONCE)
+        since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
+        found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
         self._has_looked = True
         films = [upload for upload in found if self._may_be_film(upload)]
-        known = self._media.of([upload.id for upload in films]) if films else {}
+        known = self._tools.media.of([upload.id for upload in films]) if films else {}
         for upload in films:
             if upload.id not in known:
                 self._try_safely(upload)
@@ -94,7 +79,7 @@ class Arrivals:
             self._refuse(upload.id)
 
     def _try(self, upload: Upload) -> None:
-        with closing(self._source.open(upload)) as source:
+        with closing(self._tools.source.open(upload)) as source:
             read_at = reader(source)
             reads = count_from(1)
 
@@ -114,15 +99,15 @@ class Arrivals:
                 self._refuse(upload.id)
                 return
             if is_playable(movie):
-                keep_streams(movie, upload.id, self._folder)
+                keep_streams(movie, upload.id, self._tools.folder)
                 self._describe(upload, Facts.of(movie))
             else:
                 self._refuse(upload.id)
 
     def _describe(self, upload: Upload, facts: Facts) -> None:
-        now = self._clock()
-        self._media.add(upload.id, now, is_planned=False)
-        self._media.describe(
+        now = self._tools.clock()
+        self._tools.media.add(upload.id, now, is_planned=False)
+        self._tools.media.describe(
             upload.id, PlaybackState.PLAYABLE, now, facts=facts.to_json(), problem=None
         )
 

@@ -19,7 +19,6 @@ from app.media import excerpts
 from app.media.excerpts import Excerpt
 from app.media.ffmpeg import Ffmpeg
 from app.media.ffmpeg_errors import FfmpegFailed
-from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie
@@ -27,8 +26,7 @@ from app.media.index.texts import Cue, webvtt
 from app.media.index.tracks import Track
 from app.media.job_errors import as_job_errors, movie_of
 from app.media.sandbox.process import Limits
-from app.media.source import MediaSource
-from app.records.uploads import UploadRecords
+from app.media.tools import StepTools
 
 PICTURES = "pictures"
 
@@ -67,32 +65,24 @@ _TRANSFERS = {"pq": "smpte2084", "hlg": "arib-std-b67"}
 class Pictures:
     """Makes both of a film that has an index."""
 
-    def __init__(
-        self,
-        uploads: UploadRecords,
-        source: MediaSource,
-        folder: MediaFolder,
-        ffmpeg: Ffmpeg,
-    ) -> None:
-        self._uploads = uploads
-        self._source = source
-        self._folder = folder
-        self._ffmpeg = ffmpeg
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job; a file without a picture gets none."""
-        video = self._uploads.get(job.upload_id)
-        with closing(self._source.open(video)) as source, self._folder.workshop() as workshop:
+        folder = self._tools.folder
+        video = self._tools.uploads.get(job.upload_id)
+        with closing(self._tools.source.open(video)) as source, folder.workshop() as workshop:
             movie, read_at = movie_of(source)
             if (picture := movie.picture) is None:
                 return
-            studio = Studio(self._ffmpeg, workshop, read_at, beat.stop)
+            studio = Studio(self._tools.ffmpeg, workshop, read_at, beat.stop)
             with as_job_errors("no_pictures", "No pictures can be made of this film"):
-                self._folder.keep(studio.poster(movie, picture), video.id, POSTER)
+                folder.keep(studio.poster(movie, picture), video.id, POSTER)
                 beat(0.2)
                 sprite, thumbnails = studio.sprite(movie, picture)
-                self._folder.keep(sprite, video.id, SPRITE)
-                self._folder.keep(thumbnails, video.id, THUMBNAILS)
+                folder.keep(sprite, video.id, SPRITE)
+                folder.keep(thumbnails, video.id, THUMBNAILS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from app.media.settling import Settling
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles
 from app.media.sweep import MediaSweep
+from app.media.tools import StepTools
 from app.media.waking import Bell, Waker
 from app.media.waveform import WAVEFORM, Waveform
 from app.media.worker import Listener, MediaWorker, Step
@@ -70,39 +71,33 @@ class MediaServices:
 
     def worker(self, *, name: str, tell: Listener) -> MediaWorker:
         """The worker that makes what players need; `name` is that of its process alone."""
+        tools = StepTools(
+            uploads=self.uploads,
+            media=self.records,
+            jobs=self.jobs,
+            source=self.source,
+            folder=self.folder,
+            ffmpeg=Ffmpeg.find(),
+            clock=self.clock,
+        )
         return MediaWorker(
             self.jobs,
-            self._steps(),
+            _steps(tools),
             sweep=MediaSweep(self.records, self.uploads, folder=self.folder, clock=self.clock),
-            look_at_arrivals=Arrivals(
-                self.uploads,
-                self.records,
-                source=self.source,
-                folder=self.folder,
-                clock=self.clock,
-            ).look,
+            look_at_arrivals=Arrivals(tools).look,
             bell=self.bell,
             name=name,
             clock=self.clock,
             tell=tell,
         )
 
-    def _steps(self) -> Mapping[str, Step]:
-        indexing = Indexing(
-            self.uploads,
-            self.records,
-            self.jobs,
-            source=self.source,
-            folder=self.folder,
-            clock=self.clock,
-        )
-        ffmpeg = Ffmpeg.find()
-        files = (self.uploads, self.source, self.folder)
-        steps: dict[str, Step] = {
-            INDEX: indexing,
-            SUBTITLES: Subtitles(*files),
-            PICTURES: Pictures(*files, ffmpeg),
-            WAVEFORM: Waveform(*files, ffmpeg),
-        }
-        settling = Settling(self.jobs, self.records, clock=self.clock)
-        return {name: settling.after(step) for name, step in steps.items()}
+
+def _steps(tools: StepTools) -> Mapping[str, Step]:
+    steps: dict[str, Step] = {
+        INDEX: Indexing(tools),
+        SUBTITLES: Subtitles(tools),
+        PICTURES: Pictures(tools),
+        WAVEFORM: Waveform(tools),
+    }
+    settling = Settling(tools.jobs, tools.media, clock=tools.clock)
+    return {name: settling.after(step) for name, step in steps.items()}

@@ -7,15 +7,13 @@ from contextlib import closing, suppress
 from fractions import Fraction
 
 from app.domain.jobs import Job
-from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie
 from app.media.index.texts import Cue, escaped, read_chapters, read_cues, subtitle_tracks, webvtt
 from app.media.job_errors import movie_of
-from app.media.source import MediaSource
-from app.records.uploads import UploadRecords
+from app.media.tools import StepTools
 
 SUBTITLES = "subtitles"
 
@@ -35,19 +33,17 @@ SHORTEST_CHAPTER = Fraction(1, 1000)
 class Subtitles:
     """Writes those of a film that has an index. A track that cannot be read is left out."""
 
-    def __init__(self, uploads: UploadRecords, source: MediaSource, folder: MediaFolder) -> None:
-        self._uploads = uploads
-        self._source = source
-        self._folder = folder
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._uploads.get(job.upload_id)
-        with closing(self._source.open(video)) as source:
+        video = self._tools.uploads.get(job.upload_id)
+        with closing(self._tools.source.open(video)) as source:
             movie, read_at = movie_of(source)
             for name, cues in _files(movie, _with_beat(read_at, beat)):
                 if cues:
-                    with self._folder.writing(video.id, name) as target:
+                    with self._tools.folder.writing(video.id, name) as target:
                         target.write(webvtt(cues).encode())
 
 

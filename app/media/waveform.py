@@ -9,14 +9,12 @@ from contextlib import closing
 
 from app.domain.jobs import Job
 from app.domain.upload import Upload
-from app.media.ffmpeg import Ffmpeg
 from app.media.ffmpeg_errors import FfmpegFailed
-from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat
 from app.media.job_errors import as_job_errors
 from app.media.sandbox.process import Limits
-from app.media.source import MediaSource, length_of, path_of
-from app.records.uploads import UploadRecords
+from app.media.source import length_of, path_of
+from app.media.tools import StepTools
 
 WAVEFORM = "waveform"
 
@@ -41,31 +39,22 @@ MOST_CPU_SECONDS = 7200
 class Waveform:
     """Decodes all of the sound; memory does not grow with it."""
 
-    def __init__(
-        self,
-        uploads: UploadRecords,
-        source: MediaSource,
-        folder: MediaFolder,
-        ffmpeg: Ffmpeg,
-    ) -> None:
-        self._uploads = uploads
-        self._source = source
-        self._folder = folder
-        self._ffmpeg = ffmpeg
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._uploads.get(job.upload_id)
+        video = self._tools.uploads.get(job.upload_id)
         with as_job_errors("no_waveform", "No waveform can be made of this file"):
             peaks = self._peaks(video, beat)
-        with self._folder.writing(video.id, FILE) as target:
+        with self._tools.folder.writing(video.id, FILE) as target:
             target.write(peaks.to_json().encode())
 
     def _peaks(self, video: Upload, beat: Heartbeat) -> Peaks:
         peaks = Peaks()
-        with closing(self._source.open(video)) as source:
+        with closing(self._tools.source.open(video)) as source:
             path = path_of(source)
-            self._ffmpeg.run(
+            self._tools.ffmpeg.run(
                 ["-threads", "1", "-i", str(path), "-map", "0:a:0", *_MONO, "-"],
                 readable=[path],
                 writable=None,

@@ -43,12 +43,11 @@ class Steps:
         place = self.world.folder.path(upload_id, REMUXED)
         place.parent.mkdir(parents=True)
         shutil.copy(path, place)
-        parts = (self.world.uploads, self.source, self.world.folder)
-        programs = programs or Ffmpeg.find()
+        tools = self.world.tools(self.source, programs)
         steps: Mapping[str, Step] = {
-            SUBTITLES: Subtitles(*parts),
-            PICTURES: Pictures(*parts, programs),
-            WAVEFORM: Waveform(*parts, programs),
+            SUBTITLES: Subtitles(tools),
+            PICTURES: Pictures(tools),
+            WAVEFORM: Waveform(tools),
         }
         job = self.world.enqueue(upload_id, step)
         beat = Heartbeat(job)

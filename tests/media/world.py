@@ -14,9 +14,12 @@ from pathlib import Path
 from app.domain.jobs import Job, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.upload import UploadId
+from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.heartbeat import Heartbeat, Pace
+from app.media.source import MediaSource
 from app.media.sweep import MediaSweep
+from app.media.tools import StepTools
 from app.media.waking import Bell, Waker
 from app.media.worker import MediaWorker, Step
 from app.records.engine import Database
@@ -72,6 +75,17 @@ class World:
             clock=clock,
             pace=pace,
             tell=lambda step, outcome, _seconds: self.outcomes.append((step, outcome)),
+        )
+
+    def tools(self, source: MediaSource, ffmpeg: Ffmpeg | None = None) -> StepTools:
+        return StepTools(
+            uploads=self.uploads,
+            media=self.media,
+            jobs=self.jobs,
+            source=source,
+            folder=self.folder,
+            ffmpeg=ffmpeg or Ffmpeg.find(),
+            clock=wall_clock,
         )
 
     def publish(self, *, seconds_ago: float = 0) -> UploadId:

@@ -1,0 +1,27 @@
+"""What the steps of the media worker work with, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.media.ffmpeg import Ffmpeg
+from app.media.folder import MediaFolder
+from app.media.source import MediaSource
+from app.records.jobs import JobRecords
+from app.records.media import MediaRecords
+from app.records.uploads import UploadRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTools:
+    """The records, the films, the folder of what is made from them, and the programs."""
+
+    uploads: UploadRecords
+    media: MediaRecords
+    jobs: JobRecords
+    source: MediaSource
+    folder: MediaFolder
+    ffmpeg: Ffmpeg
+    clock: Callable[[], datetime]
