@@ -45,10 +45,10 @@ def index() -> str:
 
 @blueprint.get("/watch/<upload_id>")
 def watch(upload_id: str) -> str:
-    """The page of one video."""
-    services = current_services()
-    video = services.library.get(current_owner(), parse_upload_id(upload_id))
-    (playback,) = services.media.library.playbacks([video])
+    """The page of one video, also while it is being uploaded."""
+    films = current_services().media.library
+    video = films.watched(current_owner(), parse_upload_id(upload_id))
+    (playback,) = films.playbacks([video])
     return render_template("watch.html", video=view_of(video, playback))
 
 

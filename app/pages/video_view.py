@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
 from app.domain.upload import Upload
 from app.http.documents import playback_document
@@ -20,13 +21,17 @@ STATE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class VideoView:
-    """A video with what is shown of it; `source` is what a <video> plays without scripts."""
+    """A video with what is shown of it; `source` is what a <video> plays without scripts.
+
+    `arriving` says that it is still being uploaded, perhaps with a length that nobody knows yet.
+    """
 
     id: str
     filename: str
-    length: int
+    length: int | None
     content_type: str
     inline: bool
+    arriving: bool
     media: str
     published: str
     published_text: str
@@ -49,9 +54,10 @@ def view_of(video: Upload, playback: PlaybackView) -> VideoView:
     return VideoView(
         id=video.id,
         filename=video.filename,
-        length=video.known_length,
+        length=video.length,
         content_type=video.content_type,
         inline=video.is_playable,
+        arriving=_is_arriving(video),
         media=f"/media/{video.id}",
         published=published.isoformat() if published else "",
         published_text=date_text(published) if published else "",
@@ -74,13 +80,17 @@ def _is_watchable(video: Upload, state: PlaybackState) -> bool:
     return video.is_playable and state is not PlaybackState.UNPLAYABLE
 
 
+def _is_arriving(video: Upload) -> bool:
+    return video.state is not UploadState.COMPLETE
+
+
 def _source(
     video: Upload, state: PlaybackState, playable: dict[str, str | None] | None
 ) -> str | None:
     """Until the server has looked at a file, the browser may well play it as it is."""
     if playable is not None:
         return playable["mp4"]
-    may_play = video.is_playable and state is PlaybackState.WAITING
+    may_play = video.is_playable and state is PlaybackState.WAITING and not _is_arriving(video)
     return f"/media/{video.id}" if may_play else None
 
 

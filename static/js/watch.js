@@ -1,9 +1,15 @@
-/** The page of one video: the player, and the date in the local time zone. */
+/** The page of one video, perhaps one that is still being uploaded: the player, and dates in the local time zone. */
 
 import "./elements/video_player.js";
-import { localiseDates } from "./helpers/template.js";
+import { localiseDates, partsOf } from "./helpers/template.js";
 
 localiseDates(document);
 const player = document.querySelector("video-player");
 const { id, filename, media, inline } = player.dataset;
-player.show({ id, filename, media, inline: inline === "true" });
+const isArriving = "arriving" in player.dataset;
+const { arriving, download } = partsOf(document.querySelector(".watch__header"));
+player.addEventListener("arrived", () => {
+  arriving.remove();
+  download.hidden = false;
+});
+player.show({ id, filename, media, inline: inline === "true", isArriving });

@@ -148,6 +148,25 @@ def test_a_film_is_watched_while_it_arrives(site: Server, page: Page, film: Film
     assert value_of(video, "video.currentTime") == pytest.approx(FILM_SECONDS, abs=0.2)
 
 
+def test_the_page_of_a_film_that_arrives_plays_it_and_offers_the_download_at_its_end(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    content = film(FILM).read_bytes()
+    upload = ChunkedFile(content, len(content) * 2 // 3, filename="shared-early.mp4")
+    upload_id = send_chunk(site, upload, 0).json()["id"]
+    page.goto(f"{site.url}/watch/{upload_id}")
+    video, header = video_of(page), page.locator(".watch__header")
+    wait_for(video, "video.readyState >= 2")
+    expect(header).to_contain_text("still being uploaded")
+    expect(header.get_by_role("link", name="Download")).to_be_hidden()
+    assert send_chunk(site, upload, 1).json()["complete"]
+    expect(header.get_by_role("link", name="Download")).to_be_visible()
+    expect(header).not_to_contain_text("still being uploaded")
+    page.get_by_role("button", name="play", exact=True).click()
+    wait_for(video, "video.ended")
+    assert value_of(video, "video.currentTime") == pytest.approx(FILM_SECONDS, abs=0.2)
+
+
 def test_the_page_of_a_file_that_is_no_video_offers_its_download(
     site: Server, page: Page, tmp_path: Path
 ) -> None:

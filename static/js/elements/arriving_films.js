@@ -57,6 +57,7 @@ export class ArrivingFilmsList extends HTMLElement {
     row.film = { id: film.id, filename: film.filename, media: `/media/${film.id}`, inline: true, isArriving: true };
     const { name, size, watch } = partsOf(row);
     name.textContent = film.filename;
+    name.href = `/watch/${film.id}`;
     size.textContent = formatBytes(film.length);
     watch.setAttribute("aria-label", `Watch ${film.filename}`);
     this.#rows.set(film.id, row);

@@ -11,10 +11,11 @@ export class PlayerDialog extends HTMLElement {
     parts.title.textContent = video.filename;
     parts.page.href = `/watch/${video.id}`;
     parts.download.href = `${video.media}?download`;
-    parts.links.hidden = Boolean(video.isArriving);
+    parts.download.hidden = Boolean(video.isArriving);
     const player = document.createElement("video-player");
     player.append(copyOfTemplate("video-player"));
     parts.stage.replaceChildren(player);
+    player.addEventListener("arrived", () => (parts.download.hidden = false), { once: true });
     dialog.addEventListener("close", () => player.remove(), { once: true });
     dialog.showModal();
     player.show(video, { autoplay: true });

@@ -1,4 +1,7 @@
-/** <video-player>: plays one video, says how it is doing, and shows what is in the file. */
+/**
+ * <video-player>: plays one video, says how it is doing, and shows what is in the file. Emits `arrived` once an upload
+ * that it plays is complete.
+ */
 
 import { partsOf, setText } from "../helpers/template.js";
 import { addControls, drawMenus } from "../player/controls.js";
@@ -59,6 +62,7 @@ export class VideoPlayer extends HTMLElement {
   #connect() {
     const { signal } = this.#end;
     this.#film.addEventListener("change", () => this.#draw());
+    this.#film.addEventListener("arrived", () => this.dispatchEvent(new Event("arrived")));
     this.#playing.addEventListener("change", () => this.#drawControls());
     this.#playing.addEventListener("failed", ({ detail }) => this.#fail(detail));
     this.#video.addEventListener("timeupdate", () => this.#isTimeToKeep && this.#keepPosition());

@@ -13,7 +13,7 @@ const BUSY_PAUSE = 5_000;
 /** The longest while nothing is: others may choose a quality too. */
 const IDLE_PAUSE = 30_000;
 
-/** Emits `change`. */
+/** Emits `change`, and `arrived` once an upload is complete. */
 export class Film extends EventTarget {
   #id;
   #state;
@@ -63,12 +63,14 @@ export class Film extends EventTarget {
   async #load(signal) {
     const next = this.#state.isArriving ? await this.#loadUpload(signal) : await videoState(this.#id, signal);
     const state = { ...this.#state, ...next, playback: { ...UNKNOWN_PLAYBACK, ...next.playback } };
+    const hasArrived = this.#state.isArriving && !state.isArriving;
     const hasChanged = !this.#isKnown || JSON.stringify(state) !== JSON.stringify(this.#state);
     const isBusy = state.isArriving || isChanging(state.playback);
     this.#pause = hasChanged ? PAUSE : Math.min(this.#pause * GROWTH, isBusy ? BUSY_PAUSE : IDLE_PAUSE);
     this.#state = state;
     this.#isKnown = true;
     if (hasChanged) this.dispatchEvent(new Event("change"));
+    if (hasArrived) this.dispatchEvent(new Event("arrived"));
   }
 
   /** The upload until it is complete, and from then on the video of the same id. */
