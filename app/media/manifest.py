@@ -12,6 +12,8 @@ from app.domain.ranges import ByteRange
 from app.media.facts import known_members
 from app.media.index.playlists import VideoRange
 
+_COLUMNS = ("ends", "durations", "reaches", "rung_durations")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
@@ -19,6 +21,7 @@ class Stream:
 
     For each segment: `ends` is where it ends in its virtual file, `durations` how long it lasts in
     seconds, and `reaches` where the bytes end that it, or one before it, takes from the source.
+    `rung_durations` are those of the segments in other qualities, where they are cut elsewhere.
     Rates are bits per second; what a kind of track does not have is 0.
     """
 
@@ -37,6 +40,14 @@ class Stream:
     frame_rate: float = 0.0
     video_range: VideoRange = "SDR"
     channels: int = 0
+    rung_durations: tuple[float, ...] = ()
+    is_played: bool = True
+    """Whether any browser decodes it; if not, only other qualities of it are offered."""
+
+    @property
+    def rung_segments(self) -> tuple[float, ...]:
+        """How long each segment lasts in other qualities, in seconds."""
+        return self.rung_durations or self.durations
 
     def available(self, arrived: int) -> int:
         """How many segments can be played with the first `arrived` bytes of the source."""
@@ -75,5 +86,5 @@ class Manifest:
 
 
 def _stream(values: dict[str, Any]) -> Stream:
-    columns = {name: tuple(values[name]) for name in ("ends", "durations", "reaches")}
+    columns = {name: tuple(values.get(name, ())) for name in _COLUMNS}
     return Stream(**{**known_members(Stream, values), **columns})

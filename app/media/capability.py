@@ -1,0 +1,48 @@
+"""How fast this host encodes, as the media worker has measured it, for those who offer qualities.
+
+Without a measurement there is no encoder, and nothing is offered.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+FILE = ".encoder.json"
+"""In the folder of what is made from videos."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """What was measured, and with what: another ffmpeg or machine is measured anew."""
+
+    encoder: str
+    """The version of ffmpeg, and the number of processors."""
+    megapixels_per_second: float
+    """Encoded as segments are."""
+
+
+def read_capability(media: Path) -> Capability | None:
+    """What was measured; None if nothing was. `media` is the folder of what is made from videos.
+
+    Costs one look at the file's time.
+    """
+    path = media / FILE
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return None
+
+
+def write_capability(capability: Capability, media: Path, workshop: Path) -> None:
+    """Keep what was measured; `workshop` is a folder of our own on the same disk."""
+    made = workshop / FILE
+    made.write_text(json.dumps(asdict(capability)))
+    made.replace(media / FILE)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, _changed_at: int) -> Capability:
+    return Capability(**json.loads(path.read_text()))
