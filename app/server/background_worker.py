@@ -6,19 +6,17 @@ python -m app.server.background_worker
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 
 from app.domain.errors import UploadError
-from app.monitoring.folder import name_process
 from app.monitoring.instruments import Instruments
-from app.server.access_log import configure_logging
-from app.server.child_processes import END_SIGNALS, end_with_supervisor
-from app.services import Services, build_services
-from app.settings import SettingsError, from_env
+from app.server.child_processes import END_SIGNALS
+from app.server.worker_process import run_worker
+from app.services import build_services
+from app.settings import Settings
 from app.storage.machine import COUNTED_GAP
 
 DIGEST_SECONDS = 0.25
@@ -60,12 +58,13 @@ def sweep_pause(wanted: float) -> float:
     return min(wanted, LONGEST_SWEEP_SECONDS)
 
 
-def run(services: Services) -> None:
+def run(settings: Settings) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
     stop = threading.Event()
+    services = build_services(settings, Instruments().count_upload)
     services.prepare()
     housekeeping = services.housekeeping
-    jobs = [(housekeeping.sweep, sweep_pause(services.settings.sweep_seconds))]
+    jobs = [(housekeeping.sweep, sweep_pause(settings.sweep_seconds))]
     jobs.append((housekeeping.digest, DIGEST_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
@@ -80,25 +79,5 @@ def run(services: Services) -> None:
     stop.set()
 
 
-def main() -> int:
-    """Run until a signal."""
-    try:
-        settings = from_env(os.environ)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    configure_logging(settings.log_level, settings.log_format)
-    os.nice(BACKGROUND_NICENESS)
-    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # In all threads that begin later, too.
-    end_with_supervisor()
-    name_process("background")
-    try:
-        run(build_services(settings, Instruments().count_upload))
-    except Exception:
-        log.exception("the background worker cannot run")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker(run, name="background", niceness=BACKGROUND_NICENESS))

@@ -6,7 +6,6 @@ python -m app.server.media_worker
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import signal
 import sys
@@ -15,12 +14,11 @@ from pathlib import Path
 
 from app.domain.jobs import Lane
 from app.media.ffmpeg import Ffmpeg
-from app.monitoring.folder import name_process
 from app.monitoring.instruments import Instruments
-from app.server.access_log import configure_logging
-from app.server.child_processes import END_SIGNALS, end_with_supervisor
+from app.server.child_processes import END_SIGNALS
+from app.server.worker_process import run_worker
 from app.services import build_services
-from app.settings import Settings, SettingsError, from_env
+from app.settings import Settings
 
 STOP_SECONDS = 0.8
 """A step that has not stopped after this time ends with the process, and so do its programs."""
@@ -35,6 +33,7 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    be_killed_first()
     instruments = Instruments()
     services = build_services(settings)
     services.prepare()
@@ -55,26 +54,5 @@ def be_killed_first() -> None:
         file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
 
 
-def main() -> int:
-    """Run until a signal."""
-    try:
-        settings = from_env(os.environ)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    configure_logging(settings.log_level, settings.log_format)
-    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # In all threads that begin later, too.
-    os.nice(Lane.QUICK.niceness)  # For its threads too; those of the background are nicer still.
-    end_with_supervisor()
-    name_process("media")
-    be_killed_first()
-    try:
-        run(settings)
-    except Exception:
-        log.exception("the media worker cannot run")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker(run, name="media", niceness=Lane.QUICK.niceness))

@@ -1,0 +1,40 @@
+"""How a process beside the web server begins and ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from app.monitoring.folder import name_process
+from app.server.access_log import configure_logging
+from app.server.child_processes import END_SIGNALS, end_with_supervisor
+from app.settings import Settings, SettingsError, from_env
+
+log = logging.getLogger(__name__)
+
+
+def run_worker(work: Callable[[Settings], None], *, name: str, niceness: int) -> int:
+    """Run `work`, which waits for a signal of `END_SIGNALS`; the exit status.
+
+    The signals are blocked in this thread and in all that begin later. `name` is that of its
+    metrics and log lines.
+    """
+    try:
+        settings = from_env(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(settings.log_level, settings.log_format)
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    os.nice(niceness)
+    end_with_supervisor()
+    name_process(name)
+    try:
+        work(settings)
+    except Exception:
+        log.exception("the %s worker cannot run", name)
+        return 1
+    return 0
