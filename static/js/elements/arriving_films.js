@@ -6,9 +6,10 @@ import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
 import { percentOf } from "../player/playback.js";
 import { sleep } from "../uploads/retry.js";
 
-/** Time between two looks while films arrive, and while none do, milliseconds. */
+/** Time until the next look while films arrive, and at first; it grows to the longest while none do. Milliseconds. */
 const PAUSE = 3_000;
-const IDLE_PAUSE = 15_000;
+const GROWTH = 1.3;
+const LONGEST_PAUSE = 15_000;
 
 export class ArrivingFilmsList extends HTMLElement {
   #rows = new Map();
@@ -25,10 +26,11 @@ export class ArrivingFilmsList extends HTMLElement {
   }
 
   async #follow() {
-    for (;;) {
+    for (let pause = PAUSE; ; pause = Math.min(pause * GROWTH, LONGEST_PAUSE)) {
       // The list is optional: once a film is complete, the library shows it anyway.
       if (!document.hidden) await this.films.refresh().catch(() => {});
-      await sleep(this.films.list.length > 0 ? PAUSE : IDLE_PAUSE);
+      if (this.films.list.length > 0) pause = PAUSE;
+      await sleep(pause);
     }
   }
 

@@ -1,0 +1,80 @@
+"""A film is sent over a slow line, and somebody else watches it meanwhile in another browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.films import encode, index_last, repeat, sha256_of
+from tests.browser.stored import digests_of, open_uploads_of
+from tests.browser.upload_page import UploadPage
+from tests.live_server import Server
+
+pytestmark = pytest.mark.browser
+
+FILM_SECONDS, PART_SECONDS = 24, 4
+LINE_BYTES_PER_SECOND = 300_000
+"""Half as much again as the film has, so that both end at about the same time."""
+
+PATIENCE_MS = 120_000
+
+WATCH = """(video) => {
+    const notes = (globalThis.notes = []);
+    const ahead = () => {
+        const { buffered, currentTime } = video;
+        for (let n = 0; n < buffered.length; n += 1) {
+            if (buffered.start(n) <= currentTime) return buffered.end(n) - currentTime;
+        }
+        return 0;
+    };
+    video.addEventListener("waiting", () => notes.push(["waiting", video.currentTime, ahead()]));
+    video.addEventListener("ended", () => notes.push(["ended", video.currentTime, 0]));
+}"""
+"""Notes each time that the player runs out, and how many seconds it still had."""
+
+A_FRAME_SECONDS = 0.3
+"""A browser on a busy machine also waits for its decoder: that is no stall of the line."""
+
+
+@pytest.fixture
+def camera_film(tmp_path: Path) -> Path:
+    part, whole, path = (tmp_path / f"{name}.mp4" for name in ("part", "whole", "camera"))
+    encode(part, size="320x180", seconds=PART_SECONDS, bits_per_second="1500k")
+    repeat(part, whole, FILM_SECONDS // PART_SECONDS - 1)
+    index_last(whole, path)
+    return path
+
+
+@pytest.fixture
+def visitor(firefox: Browser) -> Iterator[Page]:
+    """Somebody else, in another browser."""
+    context = firefox.new_context()
+    yield context.new_page()
+    context.close()
+
+
+def test_a_visitor_watches_a_film_while_it_arrives_without_a_stall(
+    site: Server, open_page: Callable[..., UploadPage], visitor: Page, camera_film: Path
+) -> None:
+    page = open_page(site)
+    page.throttle(LINE_BYTES_PER_SECOND)
+    page.choose(camera_film)
+    visitor.goto(site.url)
+    visitor.get_by_role("button", name="Watch camera.mp4").click(timeout=PATIENCE_MS)
+    video = visitor.locator("media-controller > video")
+    expect(video).to_be_attached()
+    handle = video.element_handle()
+    visitor.wait_for_function("(video) => video.currentTime > 0", arg=handle, timeout=PATIENCE_MS)
+    (upload,) = open_uploads_of(site)
+    assert sum(end - start for start, end in upload["received"]) < upload["length"] / 2
+    video.evaluate(WATCH)
+    visitor.wait_for_function("(video) => video.ended", arg=handle, timeout=PATIENCE_MS)
+    notes = visitor.evaluate("notes")
+    stalls = [note for note in notes if note[0] == "waiting" and note[2] < A_FRAME_SECONDS]
+    assert stalls == []
+    assert notes[-1][1] == pytest.approx(FILM_SECONDS, abs=0.2)
+    page.wait_for_success(camera_film)
+    assert digests_of(site) == {"camera.mp4": sha256_of(camera_film)}
