@@ -16,8 +16,9 @@ from tests.live_server import Server
 pytestmark = pytest.mark.browser
 
 FILM_SECONDS, PART_SECONDS = 24, 4
-LINE_BYTES_PER_SECOND = 300_000
-"""Half as much again as the film has, so that both end at about the same time."""
+FIRST_BYTES_PER_SECOND, BYTES_PER_SECOND = 150_000, 400_000
+"""Of the line, until the film plays and then; the film has 230 000. A busy machine may take half a
+minute to begin, and the upload must not be over by then."""
 
 PATIENCE_MS = 120_000
 
@@ -60,7 +61,7 @@ def test_a_visitor_watches_a_film_while_it_arrives_without_a_stall(
     site: Server, open_page: Callable[..., UploadPage], visitor: Page, camera_film: Path
 ) -> None:
     page = open_page(site)
-    page.throttle(LINE_BYTES_PER_SECOND)
+    page.throttle(FIRST_BYTES_PER_SECOND)
     page.choose(camera_film)
     visitor.goto(site.url)
     visitor.get_by_role("button", name="Watch camera.mp4").click(timeout=PATIENCE_MS)
@@ -68,9 +69,9 @@ def test_a_visitor_watches_a_film_while_it_arrives_without_a_stall(
     expect(video).to_be_attached()
     handle = video.element_handle()
     visitor.wait_for_function("(video) => video.currentTime > 0", arg=handle, timeout=PATIENCE_MS)
-    (upload,) = open_uploads_of(site)
-    assert sum(end - start for start, end in upload["received"]) < upload["length"] / 2
     video.evaluate(WATCH)
+    assert len(open_uploads_of(site)) == 1
+    page.throttle(BYTES_PER_SECOND)
     visitor.wait_for_function("(video) => video.ended", arg=handle, timeout=PATIENCE_MS)
     notes = visitor.evaluate("notes")
     stalls = [note for note in notes if note[0] == "waiting" and note[2] < A_FRAME_SECONDS]
