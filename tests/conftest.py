@@ -13,6 +13,9 @@ from hypothesis import settings
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
 
+# A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("loaded machine", deadline=None)
 settings.load_profile("loaded machine")
 

@@ -10,14 +10,13 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, Table, create_engine, delete, event
 from sqlalchemy.engine import make_url
 
 from app.domain.errors import StorageFailed
 from app.records.errors import DATABASE_ERRORS, is_busy, is_read_only, raise_as_upload_error
 from app.records.group_commit import GroupCommit
+from app.records.schema import is_up_to_date, upgrade
 from app.request.stages import Stage, stage
 
 BUSY_SECONDS = 60.0
@@ -92,12 +91,10 @@ class Database:
         """
         if self._file is not None:
             keep_private(self._file)
-        config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         try:
             with self._transaction() as connection:
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
+                if not is_up_to_date(connection):
+                    upgrade(connection)
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)
             raise

@@ -1,5 +1,7 @@
 """The migrations create the tables that the code declares, and can be reverted."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,6 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-import app.records
 from app.domain.jobs import Lane
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
@@ -19,6 +20,7 @@ from app.domain.upload import Part, Upload, UploadKind
 from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
+from app.records.schema import MIGRATIONS, newest_revision
 from app.records.tables import metadata
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload, sqlite
@@ -26,8 +28,7 @@ from tests.records.making import NOW, new_upload, sqlite
 
 def configuration() -> Config:
     config = Config()
-    folder = Path(app.records.__file__).parent / "migrations"
-    config.set_main_option("script_location", str(folder))
+    config.set_main_option("script_location", str(MIGRATIONS))
     return config
 
 
@@ -144,4 +145,16 @@ def test_an_update_finds_the_films_there_are_and_going_back_keeps_them(database:
 
 
 def test_migrations_are_linear() -> None:
-    assert len(ScriptDirectory.from_config(configuration()).get_heads()) == 1
+    assert ScriptDirectory.from_config(configuration()).get_heads() == [newest_revision()]
+
+
+def test_only_who_migrates_loads_alembic(tmp_path: Path) -> None:
+    """Each process of a server looks; loading it would take a fifth of their start."""
+    look = (
+        "import sys; from tests.records.making import sqlite; from pathlib import Path;"
+        "database = sqlite(Path(sys.argv[1])); database.migrate(); database.close();"
+        "print('alembic' in sys.modules)"
+    )
+    command = [sys.executable, "-c", look, str(tmp_path / "sluice.db")]
+    outputs = [subprocess.run(command, check=True, stdout=subprocess.PIPE) for _ in range(2)]
+    assert [output.stdout.split() for output in outputs] == [[b"True"], [b"False"]]
