@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from operator import sub
@@ -11,11 +12,14 @@ from pathlib import Path
 
 from app.domain.upload import UploadId
 from app.media.browsers import plays_audio, plays_segmented_audio, plays_video
+from app.media.capability import Capability
+from app.media.encoder import is_decoded
 from app.media.folder import MediaFolder
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
 from app.media.index.movie import Movie
 from app.media.index.playlists import VideoRange
+from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
@@ -40,6 +44,17 @@ def is_playable(movie: Movie) -> bool:
     return any(plays_audio(track.codec) for track in movie.sounds)
 
 
+def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
+    """Whether this host makes pictures of it that browsers play, though they may not play it."""
+    if capability is None or movie.picture is None or not is_decoded(movie.picture):
+        return False
+    try:
+        segmented_video(movie.picture)
+    except NotIndexable:
+        return False
+    return True
+
+
 def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
     """Make the film as one virtual MP4 file."""
     with folder.writing(video_id, PLAY_FILE) as target:
@@ -49,7 +64,10 @@ def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> Non
 
 
 def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
-    """Make each track that browsers play a stream; none if HLS cannot express the film."""
+    """Make each track that browsers play a stream; none if HLS cannot express the film.
+
+    A picture that only ffmpeg decodes is a stream as well: other qualities are made of it.
+    """
     with folder.workshop() as making:
         try:
             streams = [_write_stream(name, cut, making / name) for name, cut in _cut(movie)]
@@ -74,7 +92,7 @@ def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:
     """The tracks by the names of their streams; the sound is cut where the picture is."""
     cuts = []
     times: list[Fraction] = []
-    if movie.picture and plays_video(movie.picture.codec):
+    if movie.picture and (plays_video(movie.picture.codec) or is_decoded(movie.picture)):
         picture = segmented_video(movie.picture)
         times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
         cuts.append((SOURCE, picture))
@@ -98,7 +116,18 @@ def _write_stream(name: str, cut: SegmentedTrack, folder: Path) -> Stream:
             writer.add_ranges(segment.starts, segment.ends)
             columns.add(segment, writer.position)
         writer.finish()
-    return columns.stream(name, cut.track)
+    stream = columns.stream(name, cut.track)
+    return _with_rungs(stream, cut) if cut.track.kind == "video" else stream
+
+
+def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
+    """What a manifest says besides of a picture that other qualities are made of."""
+    durations = RungCuts.of(cut).durations
+    return replace(
+        stream,
+        rung_durations=() if durations == stream.durations else durations,
+        is_played=plays_video(cut.track.codec),
+    )
 
 
 class _Columns:

@@ -62,8 +62,13 @@ class MediaFolder:
         Raises `NoRoom` while the disk has less free than uploads may need. If this process is
         killed, `remove_abandoned` of another one removes the folder.
         """
-        making = self._path / MAKING
         self._disk.require_room(LEFT_FREE_BYTES)
+        with self._own_folder() as folder:
+            yield folder
+
+    @contextmanager
+    def _own_folder(self) -> Iterator[Path]:
+        making = self._path / MAKING
         with disk_errors():
             make_private_folder(making)
             folder, descriptor = _locked_folder(making)
@@ -87,9 +92,14 @@ class MediaFolder:
         return place
 
     def discard(self, upload_id: UploadId, name: str) -> None:
-        """Remove a file that is no longer right. Repeatable."""
-        with disk_errors():
-            self.path(upload_id, name).unlink(missing_ok=True)
+        """Remove a file that is no longer right, or a folder of them at once. Repeatable."""
+        place = self.path(upload_id, name)
+        with disk_errors(), suppress(FileNotFoundError):
+            if place.is_dir():
+                with self._own_folder() as folder:  # Its maker may add to it meanwhile.
+                    place.replace(folder / "discarded")
+            else:
+                place.unlink()
 
     @contextmanager
     def writing(self, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:

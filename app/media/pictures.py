@@ -19,6 +19,7 @@ from app.media import excerpts
 from app.media.excerpts import Excerpt
 from app.media.ffmpeg import Ffmpeg
 from app.media.ffmpeg_errors import FfmpegFailed
+from app.media.hdr import tone_mappings
 from app.media.heartbeat import Heartbeat
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie
@@ -58,8 +59,6 @@ LUMA_SIZE = (64, 36)
 LUMA_LEVELS = 32
 
 JPEG_QUALITY = ("-q:v", "3")
-
-_TRANSFERS = {"pq": "smpte2084", "hlg": "arib-std-b67"}
 
 
 class Pictures:
@@ -127,13 +126,9 @@ class Studio:
     def _run(
         self, excerpt: Excerpt, size: tuple[int, int], graph: str, outputs: Sequence[str]
     ) -> bytes:
-        """Decode an excerpt and scale its pictures; standard output.
-
-        A high dynamic range that this ffmpeg cannot map is shown as it is.
-        """
+        """Decode an excerpt and scale its pictures; standard output."""
         files = list(excerpt.write(self.read_at, self.workshop))
-        hdr = excerpt.track.hdr
-        for tones in [_tone_mapped(_TRANSFERS[hdr]), ""] if hdr else [""]:
+        for tones in tone_mappings(excerpt.track.hdr):
             whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
             try:
                 return self.ffmpeg.run(
@@ -210,14 +205,6 @@ def _scaled(size: tuple[int, int], tones: str) -> str:
     width, height = size
     jpeg = f"scale={width}:{height}:out_color_matrix=bt601:out_range=full,format=yuvj420p,setsar=1"
     return f"scale={width}:{height},{tones},{jpeg}" if tones else jpeg
-
-
-def _tone_mapped(transfer: str) -> str:
-    """Filters that make a picture of a high dynamic range one of the standard range."""
-    source = f"transferin={transfer}:primariesin=bt2020:matrixin=bt2020nc"
-    linear = f"format=yuv444p10le,zscale={source}:transfer=linear:npl=100,format=gbrpf32le"
-    mapped = "zscale=primaries=bt709,tonemap=hable:desat=0"
-    return f"{linear},{mapped},zscale=transfer=bt709:matrix=bt709:range=limited,format=yuv444p"
 
 
 def _limits(excerpt: Excerpt) -> Limits:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import FileIO, RawIOBase
 from pathlib import Path
+from typing import BinaryIO
 
 from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
 from app.media.folder import MediaFolder
+from app.media.index.boxes import ReadAt
+from app.media.index.virtual_file import Piece
 from app.storage.base import BytesLost, Store
 
 REMUXED = "source.mp4"
 """In the folder of a video: the same media as in an original that cannot be indexed."""
+
+BLOCK_BYTES = 1 << 20
 
 
 class MediaSource:
@@ -55,6 +60,16 @@ def reader(file: RawIOBase) -> Callable[[int, int], bytes]:
         return b"".join(blocks)
 
     return read_at
+
+
+def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> None:
+    """Write pieces of a file that `read_at` reads from, a block at a time."""
+    for piece in pieces:
+        if not isinstance(piece, ByteRange):
+            target.write(piece)
+            continue
+        starts = range(piece.start, piece.end, BLOCK_BYTES)
+        target.writelines(read_at(at, min(BLOCK_BYTES, piece.end - at)) for at in starts)
 
 
 def length_of(file: RawIOBase) -> int:

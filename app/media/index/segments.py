@@ -84,14 +84,9 @@ class SegmentedTrack:
     @property
     def initialization(self) -> bytes:
         """The file that a player loads before the segments."""
-        track = self.track
-        edits = (Edit(0, self.media_time),) if self.media_time else ()
-        description = children(track.tables)[b"stsd"].payload
-        tables = no_sample_tables(box(b"stsd", plain_description(description, track.kind)))
-        trak = track_box(track, tables, durations=(0, 0), edits=edits)
-        defaults = (track.id, 1, 0, 0, 0)
-        trex = full_box(b"trex", 0, 0, *(number.to_bytes(4, "big") for number in defaults))
-        return _FILE_TYPE + movie_box(track.timescale, 0, trak, box(b"mvex", trex))
+        description = children(self.track.tables)[b"stsd"].payload
+        plain = plain_description(description, self.track.kind)
+        return initialization(self.track, box(b"stsd", plain), self.media_time)
 
     def segments(self) -> Iterator[Segment]:
         """The segments, in order."""
@@ -123,12 +118,24 @@ class SegmentedTrack:
         )
 
 
+def initialization(track: Track, description: bytes, media_time: int) -> bytes:
+    """What players load before fragments of a track; `media_time` is what is at time 0.
+
+    `description` is its `stsd` box.
+    """
+    edits = (Edit(0, media_time),) if media_time else ()
+    trak = track_box(track, no_sample_tables(description), durations=(0, 0), edits=edits)
+    defaults = (track.id, 1, 0, 0, 0)
+    trex = full_box(b"trex", 0, 0, *(number.to_bytes(4, "big") for number in defaults))
+    return _FILE_TYPE + movie_box(track.timescale, 0, trak, box(b"mvex", trex))
+
+
 def segmented_video(track: Track) -> SegmentedTrack:
     """A video track cut at key frames; raises `NotIndexable` if HLS cannot express it."""
     track = _from_its_first_picture(track)
     samples = _usable(track)
     first = samples.key_frames[0] if samples.key_frames else 0
-    cuts = _cuts_at_key_frames(samples, first, len(samples), _target(track))
+    cuts = _cuts_at_key_frames(samples, first, len(samples), target_of(track))
     shown = [
         min(samples.composition_times(*span)) + track.timeline.shift for span in pairwise(cuts)
     ]
@@ -156,7 +163,7 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
         cut = bisect_left(times_of, time * track.timescale - shift)
         if cuts[-1] < cut < last:
             cuts.append(cut)
-    target = _target(track)
+    target = target_of(track)
     while (cut := bisect_left(times_of, times_of[cuts[-1]] + target)) < last:
         if samples.end - times_of[cut] < target // 2:
             break  # The rest is so short that the last segment takes it.
@@ -190,7 +197,7 @@ def _usable(track: Track) -> Samples:
     return track.samples
 
 
-def _target(track: Track) -> int:
+def target_of(track: Track) -> int:
     """How long a segment is at least, in ticks."""
     samples = track.samples
     return max(

@@ -1,0 +1,158 @@
+"""Encodes the pictures of one segment with ffmpeg, in the size and at the rate of a rung."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from threading import Event
+
+from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg_errors import FfmpegFailed
+from app.media.hdr import tone_mappings
+from app.media.index.boxes import ReadAt
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import read_movie
+from app.media.index.rung_segments import Excerpt, RungCuts
+from app.media.index.tracks import Track
+from app.media.ladder import Rung
+from app.media.sandbox.process import Limits
+from app.media.source import copy_pieces, length_of, reader
+from app.storage.local.folder import disk_errors
+
+DECODER_THREADS, ENCODER_THREADS = 2, 4
+"""The same on every machine: the number of the encoder's changes the bytes that it makes."""
+
+X264 = ("-c:v", "libx264", "-preset", "veryfast", "-profile:v", "high", "-crf", "23")
+X264_PARAMETERS = "keyint=infinite:scenecut=0:cpu-independent=1"
+"""One key frame, at the beginning of the segment; the same bytes on every processor."""
+
+PEAK_SHARE = 0.8
+"""The rate of the encoder's buffer, as part of the most that a segment may need: the buffer holds
+a second, and is nearly full at the beginning of each segment."""
+
+NOTHING_DECODED = "nothing in this part of the film could be decoded"
+
+_DECODED = re.compile(
+    r"avc[1-4]|ai[15][0-9pq]|hvc1|hev1|av01|vp0[89]|mp4v|m2v1|mp2v|mpg2|xd[v5].|hdv.|mx[345][np]|"
+    r"ap(ch|cn|cs|co|4h|4x)|AVd[nh]|CFHD|dv(c |cp|pp|5n|5p|h.)|mjp[abg]|jpeg|png |rle |SVQ[13]|"
+    r"cvid|2vuy|v210|[sh]263"
+)
+"""Sample entries of pictures that every ffmpeg decodes, of those that cameras and editors write."""
+
+_EXCERPT, _ENCODED = "excerpt.mp4", "encoded.mp4"
+
+
+def is_decoded(picture: Track) -> bool:
+    """Whether ffmpeg knows what it is; it may be damaged all the same."""
+    return _DECODED.fullmatch(picture.entry.fourcc) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Works in a folder of its own, and reads the film with `read_at`."""
+
+    ffmpeg: Ffmpeg
+    workshop: Path
+    read_at: ReadAt
+    stop: Event
+
+    def encode(self, cuts: RungCuts, number: int, rung: Rung) -> tuple[Path, Path]:
+        """Initialization and segment, the latter as it is named in the rung.
+
+        Raises the errors of `FfmpegError`.
+        """
+        excerpt = cuts.excerpt(number)
+        try:
+            with disk_errors(), (self.workshop / _EXCERPT).open("wb") as target:
+                copy_pieces(excerpt.film(cuts.track), self.read_at, target)
+            self._run(cuts.track, excerpt, rung)
+            return self._assembled(cuts, number, excerpt)
+        finally:
+            for name in (_EXCERPT, _ENCODED):
+                (self.workshop / name).unlink(missing_ok=True)
+
+    def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
+        path = self.workshop / _EXCERPT
+        decoder = ["-threads", str(DECODER_THREADS), "-copyts", "-i", str(path)]
+        attempts = [
+            [*decoder, *_filters(track, excerpt, rung, tones), *_encoding(track, rung), _ENCODED]
+            for tones in tone_mappings(track.hdr)
+        ]
+        for arguments in attempts:
+            try:
+                self.ffmpeg.run(
+                    arguments,
+                    readable=[path],
+                    writable=self.workshop,
+                    limits=_limits(track, excerpt, rung),
+                    formats="mov",
+                    stop=self.stop,
+                )
+            except FfmpegFailed:
+                if arguments is attempts[-1]:
+                    raise
+            else:
+                return
+
+    def _assembled(self, cuts: RungCuts, number: int, excerpt: Excerpt) -> tuple[Path, Path]:
+        initialization, segment = self.workshop / "init.mp4", self.workshop / f"{number}.m4s"
+        with closing(FileIO(self.workshop / _ENCODED)) as file:
+            read_at = reader(file)
+            try:
+                pictures = read_movie(read_at, length_of(file)).picture
+                if pictures is None:
+                    raise FfmpegFailed(NOTHING_DECODED)
+                head = cuts.segment(number, pictures, excerpt.begin).head(pictures.id, number)
+                initialization.write_bytes(cuts.initialization(pictures))
+            except NotIndexable as error:
+                raise FfmpegFailed(NOTHING_DECODED) from error
+            with disk_errors(), segment.open("wb") as target:
+                samples = pictures.samples
+                copy_pieces([head, *samples.extents(0, len(samples))], read_at, target)
+        return initialization, segment
+
+
+def _filters(track: Track, excerpt: Excerpt, rung: Rung, tones: str) -> list[str]:
+    """The pictures of the segment, each once, as they are shown on a screen."""
+    is_within = f"gte(pts,{excerpt.start})*lt(pts,{excerpt.end})"
+    is_later = "(isnan(prev_selected_pts)+gt(pts,prev_selected_pts))"
+    filters = [
+        "bwdif=mode=send_frame:deint=interlaced",  # It needs the neighbours, and halves the ticks.
+        f"settb=1/{track.timescale}",
+        f"select='{is_within}*{is_later}'",
+        f"scale={rung.width}:{rung.height}:out_range=limited",
+        tones,
+        "format=yuv420p",
+        "setsar=1",
+    ]
+    return ["-map", "0:v:0", "-vf", ",".join(filter(None, filters))]
+
+
+def _encoding(track: Track, rung: Rung) -> list[str]:
+    rate = round(rung.peak_rate * PEAK_SHARE)
+    level = f"{rung.level // 10}.{rung.level % 10}"
+    rates = ["-maxrate", str(rate), "-bufsize", str(rate), "-level:v", level]
+    parameters = ["-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)]
+    # Every picture at its own time, in ticks of the film, and the same bytes each time.
+    times = ["-fps_mode", "passthrough", "-enc_time_base", f"1/{track.timescale}"]
+    times += ["-video_track_timescale", str(track.timescale)]
+    times += ["-movie_timescale", str(track.timescale)]
+    exact = ["-flags", "+bitexact", "-fflags", "+bitexact", "-map_metadata", "-1"]
+    return [*X264, *rates, *parameters, *times, *exact, "-y", "-f", "mp4"]
+
+
+def _limits(track: Track, excerpt: Excerpt, rung: Rung) -> Limits:
+    """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
+    count = len(excerpt.samples)
+    decoded = count * track.entry.width * track.entry.height / 1e6
+    encoded = count * rung.width * rung.height / 1e6
+    seconds = (excerpt.end - excerpt.start) / track.timescale
+    return Limits(
+        cpu_seconds=20 + decoded / 10 + encoded,
+        wall_seconds=1800,
+        memory_bytes=3 << 30,
+        output_bytes=(32 << 20) + round(rung.peak_rate * seconds / 4),
+    )

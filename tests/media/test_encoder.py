@@ -1,0 +1,182 @@
+"""Segments of other qualities, each encoded alone: every picture of the film once, at its time."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from io import FileIO
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+
+from app.media.encoder import Encoder
+from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegStopped
+from app.media.index.movie import read_movie
+from app.media.index.rung_segments import RungCuts
+from app.media.index.segments import TARGET_SECONDS, segmented_video
+from app.media.ladder import Rung
+from app.media.source import length_of, reader
+from tests.media.films import FilmStore, ffmpeg
+from tests.media.frames import differences, probe, watch
+
+NUMBERED = (
+    "av1.mp4",
+    "fragmented.mp4",
+    "hdr10.mp4",
+    "hevc-open-gop.mp4",
+    "interlaced.mp4",
+    "long-gop.mp4",
+    "mpeg2.mp4",
+    "open-gop.mp4",
+    "prores.mov",
+    "signed-offsets.mp4",
+    "truncated.mp4",
+    "variable-rate.mp4",
+    "vp9.mp4",
+)
+"""Films whose pictures have their numbers on them; others are turned or stretched."""
+
+SMALL = ("-vf", "scale=16:16:flags=area,format=gray", "-fps_mode", "passthrough")
+
+
+class Cut:
+    """A film, cut, and a rung of its own size."""
+
+    def __init__(self, source: FileIO) -> None:
+        self.read_at = reader(source)
+        picture = read_movie(self.read_at, length_of(source)).picture
+        assert picture is not None
+        self.cuts = RungCuts.of(segmented_video(picture))
+        self.numbers = range(1, len(self.cuts) + 1)
+        self.rung = Rung(
+            quality=360,
+            width=picture.width,
+            height=picture.height,
+            peak_rate=2_000_000,
+            mean_rate=1_000_000,
+            codecs="avc1.64001e",
+            frame_rate=float(picture.frame_rate),
+        )
+
+    def encode(self, numbers: Sequence[int], folder: Path) -> tuple[bytes, dict[int, bytes]]:
+        """The initialization that all of them have, and the segments."""
+        folder.mkdir()
+        encoder = Encoder(Ffmpeg.find(), folder, self.read_at, threading.Event())
+        initializations, segments = set(), {}
+        for number in numbers:
+            initialization, segment = encoder.encode(self.cuts, number, self.rung)
+            initializations.add(initialization.read_bytes())
+            segments[number] = segment.read_bytes()
+        assert len(initializations) == 1
+        return initializations.pop(), segments
+
+
+@contextmanager
+def cut(path: Path) -> Iterator[Cut]:
+    with FileIO(path) as source:
+        yield Cut(source)
+
+
+def encoded(path: Path, folder: Path) -> Path:
+    """The film as a player gets it that has loaded all segments, made in any order."""
+    with cut(path) as film:
+        numbers = random.Random(14).sample(film.numbers, len(film.cuts))
+        initialization, segments = film.encode(numbers, folder)
+    whole = folder / "whole.mp4"
+    whole.write_bytes(initialization + b"".join(segments[number] for number in film.numbers))
+    return whole
+
+
+def luma(path: Path) -> bytes:
+    return ffmpeg("-i", str(path), *SMALL, "-f", "rawvideo", "-")
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_every_picture_is_there_once_at_its_time(
+    film: FilmStore, tmp_path: Path, name: str
+) -> None:
+    shown = watch(encoded(film(name), tmp_path / "rung"))
+    original = replace(watch(film(name)), beeps=())
+    assert differences(original, shown, same_pixels=False) == []
+    times = [frame.time for frame in original.frames]
+    times[0] = 0.0  # Players begin with a picture, not with a gap.
+    assert [frame.time for frame in shown.frames] == times
+
+
+@pytest.mark.parametrize("name", ["anamorphic.mp4", "h264.mp4", "rotated.mp4"])
+def test_pictures_look_as_players_show_the_original(
+    film: FilmStore, tmp_path: Path, name: str
+) -> None:
+    whole = encoded(film(name), tmp_path / "rung")
+    original, found = luma(film(name)), luma(whole)
+    assert len(found) == len(original)
+    different = sum(abs(a - b) for a, b in zip(original, found, strict=True)) / len(original)
+    assert different < 4
+    (stream,) = probe(whole)["streams"]
+    with cut(film(name)) as source:
+        assert (stream["width"], stream["height"]) == (source.rung.width, source.rung.height)
+    assert stream.get("sample_aspect_ratio", "1:1") == "1:1"
+
+
+@pytest.mark.parametrize("name", ["hdr10.mp4", "prores.mov"])
+def test_what_every_browser_decodes_is_made_of_everything(
+    film: FilmStore, tmp_path: Path, name: str
+) -> None:
+    (stream,) = probe(encoded(film(name), tmp_path / "rung"))["streams"]
+    assert (stream["profile"], stream["pix_fmt"], stream["level"]) == ("High", "yuv420p", 30)
+    if name == "hdr10.mp4":
+        colours = [stream[f"color_{name}"] for name in ("space", "transfer", "primaries")]
+        assert colours == ["bt709"] * 3
+
+
+def test_a_segment_can_be_played_alone(film: FilmStore, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.mp4"
+    with cut(film("variable-rate.mp4")) as source:
+        initialization, segments = source.encode([2], tmp_path / "rung")
+        start, end = (time / source.cuts.track.timescale for time in source.cuts.starts[1:3])
+    alone.write_bytes(initialization + segments[2])
+    expected = [frame.time for frame in watch(film("variable-rate.mp4")).frames]
+    found = [frame.time for frame in watch(alone).frames]
+    assert found == [time for time in expected if start <= time < end]
+
+
+def test_whoever_makes_a_segment_makes_the_same_bytes(film: FilmStore, tmp_path: Path) -> None:
+    with cut(film("open-gop.mp4")) as source:
+        first = source.encode(source.numbers, tmp_path / "first")
+        again = source.encode([2], tmp_path / "again")
+    assert again == (first[0], {2: first[1][2]})
+
+
+@pytest.mark.parametrize("name", ["h264.mp4", "long-gop.mp4", "variable-rate.mp4", "ntsc.mp4"])
+def test_segments_last_as_long_as_the_film_and_none_is_long(film: FilmStore, name: str) -> None:
+    with cut(film(name)) as source:
+        track = source.cuts.track
+        durations = source.cuts.durations
+    assert max(durations) <= 2 * TARGET_SECONDS
+    assert min(durations[:-1]) >= TARGET_SECONDS / 2
+    ends = [round(time / track.timescale, 6) for time in source.cuts.starts[1:]]
+    assert list(accumulate(durations)) == pytest.approx(ends, abs=1e-9)
+    assert ends[-1] == pytest.approx(float(track.duration), abs=1e-6)
+
+
+def test_a_part_in_which_nothing_can_be_decoded_is_named(film: FilmStore, tmp_path: Path) -> None:
+    with cut(film("h264.mp4")) as source:
+        source.read_at = lambda _offset, count: bytes(count)
+        with pytest.raises(FfmpegFailed):
+            source.encode([2], tmp_path / "rung")
+    assert list((tmp_path / "rung").iterdir()) == []
+
+
+def test_an_encoder_that_is_stopped_leaves_nothing(film: FilmStore, tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    with cut(film("h264.mp4")) as source:
+        encoder = Encoder(Ffmpeg.find(), tmp_path, source.read_at, stop)
+        with pytest.raises(FfmpegStopped):
+            encoder.encode(source.cuts, 1, source.rung)
+    assert list(tmp_path.iterdir()) == []
