@@ -102,7 +102,15 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
-        media=MediaServices.build(settings.data_dir, database, records, store, _now),
+        media=MediaServices.build(
+            settings.data_dir,
+            database,
+            records,
+            store,
+            _now,
+            threads=settings.threads,
+            policy=settings.rendition_policy,
+        ),
         records=records,
         database=database,
     )

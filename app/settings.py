@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.domain.policy import UploadPolicy
+from app.domain.policy import RenditionPolicy, UploadPolicy
 from app.domain.ranges import MAX_BYTES
 
 PREFIX = "SLUICE_"
@@ -231,6 +231,18 @@ class Settings:
         "Internal location of an nginx in front that sends the library's files, as in "
         "`/protected/`; empty to send them from here.",
     )
+    renditions: str = _option(
+        _one_of("ondemand", "eager", "off"),
+        "ondemand",
+        "Other qualities of films: made `ondemand` when somebody watches them, `eager` for all, or "
+        "`off`.",
+    )
+    media_cache_bytes: int = _option(
+        _count,
+        "21474836480",
+        "Room for other qualities of films; those watched least recently make room for new ones. "
+        "0 for no limit.",
+    )
     log_level: str = _option(
         _one_of("debug", "info", "warning", "error"), "info", "Lowest level of what is logged."
     )
@@ -254,6 +266,12 @@ class Settings:
     def policy(self) -> UploadPolicy:
         """The operator's limits, for the core."""
         return UploadPolicy(self.max_upload_bytes, self.allowed_extensions)
+
+    @property
+    def rendition_policy(self) -> RenditionPolicy:
+        """Which other qualities of films there are."""
+        mode = self.renditions
+        return RenditionPolicy(mode != "off", mode == "eager", self.media_cache_bytes)
 
 
 def from_env(environ: Mapping[str, str]) -> Settings:

@@ -25,6 +25,8 @@ GOOD = {
     "SLUICE_MIN_BYTES_PER_SECOND": "0",
     "SLUICE_GRACEFUL_SECONDS": "3",
     "SLUICE_ACCEL_REDIRECT": "/protected/",
+    "SLUICE_RENDITIONS": "eager",
+    "SLUICE_MEDIA_CACHE_BYTES": "0",
     "SLUICE_LOG_LEVEL": "debug",
     "SLUICE_LOG_FORMAT": "text",
 }
@@ -53,6 +55,8 @@ BAD = [
     ("SLUICE_BODY_IDLE_SECONDS", "0"),
     ("SLUICE_MIN_BYTES_PER_SECOND", "-1"),
     ("SLUICE_MIN_BYTES_PER_SECOND", "nan"),
+    ("SLUICE_RENDITIONS", "on"),
+    ("SLUICE_MEDIA_CACHE_BYTES", "-1"),
     ("SLUICE_ACCEL_REDIRECT", "/"),
     ("SLUICE_ACCEL_REDIRECT", "protected/"),
     ("SLUICE_ACCEL_REDIRECT", "/protected"),

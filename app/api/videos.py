@@ -10,7 +10,7 @@ from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.bodies import json_object, member
 from app.http.context import current_owner, current_services, note_upload
-from app.http.documents import video_document
+from app.http.documents import rendition_document, video_document
 
 blueprint = Blueprint("api_videos", __name__, url_prefix="/api/videos")
 
@@ -36,8 +36,7 @@ def index() -> Response:
 @blueprint.get("/<upload_id>")
 def show(upload_id: str) -> Response:
     """One video."""
-    video = current_services().library.get(current_owner(), parse_upload_id(upload_id))
-    return _document(video)
+    return _document(_video(upload_id))
 
 
 @blueprint.patch("/<upload_id>")
@@ -46,7 +45,7 @@ def rename(upload_id: str) -> Response:
     filename = member(json_object(), "filename", kind=str)
     library = current_services().library
     video = library.rename(current_owner(), parse_upload_id(upload_id), filename)
-    return _document(video)
+    return _document(note_upload(video))
 
 
 @blueprint.delete("/<upload_id>")
@@ -56,6 +55,26 @@ def delete(upload_id: str) -> tuple[str, int]:
     return "", 204
 
 
+@blueprint.post("/<upload_id>/renditions/<int:height>")
+def order_rendition(upload_id: str, height: int) -> tuple[Response, int]:
+    """Have the film made in another quality, as a file to download; 202 until it is there."""
+    video = _video(upload_id)
+    view = current_services().media.renditions.order(video, height)
+    return jsonify(rendition_document(video, view)), 200 if view.state == "ready" else 202
+
+
+@blueprint.delete("/<upload_id>/renditions/<int:height>")
+def remove_rendition(upload_id: str, height: int) -> tuple[str, int]:
+    """Stop making it, and remove what was made."""
+    current_services().media.renditions.remove(_video(upload_id), height)
+    return "", 204
+
+
+def _video(upload_id: str) -> Upload:
+    return note_upload(current_services().library.get(current_owner(), parse_upload_id(upload_id)))
+
+
 def _document(video: Upload) -> Response:
-    (view,) = current_services().media.library.playbacks([note_upload(video)])
-    return jsonify(video_document(video, view))
+    media = current_services().media
+    (view,) = media.library.playbacks([video])
+    return jsonify(video_document(video, view, media.renditions.of(video)))

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from flask import Blueprint, request
 from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
 from app.delivery.answers import Stored, answer, send_span
+from app.delivery.blueprint import content_disposition
 from app.delivery.conditional import Validators
 from app.delivery.pieces import pieces_body
 from app.delivery.sendfile import span_body
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import current_owner, current_services, note_upload
+from app.ingest.gunicorn_socket.connection import has_left
 from app.media.library import MadeFile, MediaLibrary, VirtualPart
+from app.media.playlists import Playlists
+from app.media.renditions import Renditions
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 
@@ -27,6 +33,8 @@ SANDBOX = "default-src 'none'; sandbox"
 
 CACHING = "private, no-cache"
 """Kept, and checked by its tag each time: a later version of the index may cut films otherwise."""
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 PLAYLIST = "application/vnd.apple.mpegurl"
 
@@ -41,13 +49,14 @@ def play(upload_id: str) -> Response:
 @blueprint.get("/hls/master.m3u8")
 def master(upload_id: str) -> Response:
     """The playlist of all qualities, sound tracks and subtitles."""
-    return _playlist(_films().master_playlist(_video(upload_id)))
+    video = _video(upload_id)
+    return _playlist(_playlists().master(video, _renditions().rungs(video)))
 
 
 @blueprint.get("/hls/<stream>/index.m3u8")
 def playlist(upload_id: str, stream: str) -> Response:
     """The segments of one stream."""
-    return _playlist(_films().playlist(_video(upload_id), stream))
+    return _playlist(_playlists().of_stream(_video(upload_id), stream))
 
 
 @blueprint.get("/hls/<stream>/<int:number>.m4s")
@@ -64,6 +73,36 @@ def initialization(upload_id: str, stream: str) -> Response:
     return _send_made(found, "video/mp4")
 
 
+@blueprint.get("/hls/<int:quality>/index.m3u8")
+def rung_playlist(upload_id: str, quality: int) -> Response:
+    """The segments of the picture in another quality."""
+    return _playlist(_renditions().playlist(_video(upload_id), quality))
+
+
+@blueprint.get("/hls/<int:quality>/<int:number>.m4s")
+def rung_segment(upload_id: str, quality: int, number: int) -> Response:
+    """One of them, once it is made; they are counted from 1."""
+    found = _renditions().segment(_video(upload_id), quality, number, _is_awaited)
+    return _send_made(found, "video/iso.segment")
+
+
+@blueprint.get("/hls/<int:quality>/init.mp4")
+def rung_initialization(upload_id: str, quality: int) -> Response:
+    """What a player needs before the first of them."""
+    found = _renditions().initialization(_video(upload_id), quality, _is_awaited)
+    return _send_made(found, "video/mp4")
+
+
+@blueprint.get("/renditions/<int:quality>.mp4")
+def rendition(upload_id: str, quality: int) -> Response:
+    """The whole film in another quality, to be downloaded."""
+    video = _video(upload_id)
+    filename = f"{PurePosixPath(video.filename).stem} {quality}p.mp4"
+    disposition = content_disposition(filename, is_attachment=True)
+    found = _renditions().file(video, quality)
+    return _send_made(found, "video/mp4", {"Content-Disposition": disposition})
+
+
 @blueprint.get("/<name>")
 def made(upload_id: str, name: str) -> Response:
     """A picture, subtitles, or the like."""
@@ -73,6 +112,18 @@ def made(upload_id: str, name: str) -> Response:
 
 def _films() -> MediaLibrary:
     return current_services().media.library
+
+
+def _playlists() -> Playlists:
+    return current_services().media.playlists
+
+
+def _renditions() -> Renditions:
+    return current_services().media.renditions
+
+
+def _is_awaited() -> bool:
+    return not has_left(request.environ)
 
 
 def _video(upload_id: str) -> Upload:
@@ -97,11 +148,13 @@ def _send_virtual(part: VirtualPart, content_type: str) -> Response:
         return answer(stored, lambda spans, headers: send_span(_only(spans), length, headers, body))
 
 
-def _send_made(found: MadeFile, content_type: str) -> Response:
+def _send_made(
+    found: MadeFile, content_type: str, headers: Mapping[str, str] = NO_HEADERS
+) -> Response:
     with ExitStack() as resources:
         file = resources.enter_context(found.open())
         facts = os.fstat(file.fileno())
-        stored = _stored(facts.st_size, content_type, facts)
+        stored = _stored(facts.st_size, content_type, facts, headers)
 
         def body(span: ByteRange) -> Iterable[bytes]:
             resources.pop_all()
@@ -117,7 +170,12 @@ def _only(spans: list[ByteRange]) -> list[ByteRange]:
     return spans if len(spans) == 1 else []
 
 
-def _stored(length: int, content_type: str, facts: os.stat_result) -> Stored:
+def _stored(
+    length: int,
+    content_type: str,
+    facts: os.stat_result,
+    more: Mapping[str, str] = NO_HEADERS,
+) -> Stored:
     """A made file never changes in place: a new one has another time."""
     changed_at = datetime.fromtimestamp(facts.st_mtime, UTC).replace(microsecond=0)
     tag = f"{facts.st_mtime_ns:x}-{facts.st_size:x}"
@@ -128,5 +186,6 @@ def _stored(length: int, content_type: str, facts: os.stat_result) -> Stored:
         "Cache-Control": CACHING,
         "Content-Security-Policy": SANDBOX,
         "Cross-Origin-Resource-Policy": "same-origin",
+        **more,
     }
     return Stored(length, content_type, Validators(tag, changed_at), headers)

@@ -14,12 +14,15 @@
     |-- UploadConflict          409
     |   |-- OffsetMismatch      409
     |   |-- WriterSuperseded    409  retryable
-    |   `-- UploadComplete      409
+    |   |-- UploadComplete      409
+    |   `-- RenditionsOff       409
     |-- UploadGone              410
     |-- TooLarge                413
     |-- TypeNotAllowed          415
+    |-- RenditionFailed         422
     |-- StorageFailed           500  retryable
     |-- ServerBusy              503  retryable
+    |   `-- NotMadeYet          503  retryable
     `-- NoRoom                  507
 
 Clients decide by `code` and `retryable`, never by the text. `status_hint` is the HTTP status that
@@ -39,6 +42,8 @@ class UploadError(Exception):
     title: ClassVar[str]
     status_hint: ClassVar[int]
     retryable: ClassVar[bool] = False
+    retry_after_seconds: ClassVar[int | None] = None
+    """How long a client should wait before it tries again, where the server can tell."""
 
 
 class InvalidRequest(UploadError):
@@ -166,6 +171,13 @@ class UploadComplete(UploadConflict):
     title = "The upload is complete"
 
 
+class RenditionsOff(UploadConflict):
+    """The server is set up to offer films in their own quality only."""
+
+    code = "renditions_off"
+    title = "The server makes no other qualities"
+
+
 class UploadGone(UploadError):
     """The upload existed, and was cancelled, expired or deleted."""
 
@@ -190,6 +202,14 @@ class TypeNotAllowed(UploadError):
     status_hint = 415
 
 
+class RenditionFailed(UploadError):
+    """This part of the film could not be made in another quality; trying again does not help."""
+
+    code = "rendition_failed"
+    title = "The film cannot be made in this quality"
+    status_hint = 422
+
+
 class StorageFailed(UploadError):
     """The disk or the object store answered with an error."""
 
@@ -206,6 +226,15 @@ class ServerBusy(UploadError):
     title = "The server is busy"
     status_hint = 503
     retryable = True
+    retry_after_seconds = 2
+
+
+class NotMadeYet(ServerBusy):
+    """What was asked for is being made."""
+
+    code = "not_made_yet"
+    title = "This is still being made"
+    retry_after_seconds = 1
 
 
 class NoRoom(UploadError):

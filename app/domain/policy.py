@@ -1,4 +1,4 @@
-"""What may be uploaded. Pure: takes values, raises from the error tree or returns them."""
+"""What may be uploaded, and what is made of it. Pure: takes values, raises or returns them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ UNNAMED = "unnamed"
 """Name for unnamed files."""
 
 _CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionPolicy:
+    """Whether films are offered in other qualities; `is_eager` makes all of them unasked.
+
+    `cache_bytes` is the room they may take, 0 for any.
+    """
+
+    is_on: bool
+    is_eager: bool
+    cache_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

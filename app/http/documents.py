@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.domain.lifecycle import UploadState
-from app.domain.playback import PlaybackState
+from app.domain.playback import PlaybackState, Problem
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload
 from app.media.film_files import MANIFEST, PLAY_FILE
 from app.media.library import PlaybackView
+from app.media.renditions import RenditionView
 
 
 def upload_document(
@@ -54,8 +56,16 @@ def chunk_document(upload: Upload) -> dict[str, Any]:
     return document
 
 
-def video_document(video: Upload, playback: PlaybackView) -> dict[str, Any]:
-    """A published file; `inline` says whether a browser may play it in place."""
+def video_document(
+    video: Upload, playback: PlaybackView, renditions: Sequence[RenditionView] | None = None
+) -> dict[str, Any]:
+    """A published file; `inline` says whether a browser may play it in place.
+
+    Lists leave `renditions` out: they would cost as much again.
+    """
+    known = playback_document(playback)
+    if renditions is not None:
+        known["renditions"] = [rendition_document(video, view) for view in renditions]
     return {
         "id": video.id,
         "filename": video.filename,
@@ -65,7 +75,19 @@ def video_document(video: Upload, playback: PlaybackView) -> dict[str, Any]:
         "published": _instant(video.published_at or video.active_at),
         "media": f"/media/{video.id}",
         "sha256": video.sha256,
-        "playback": playback_document(playback),
+        "playback": known,
+    }
+
+
+def rendition_document(video: Upload, view: RenditionView) -> dict[str, Any]:
+    """Another quality of a film; `mp4` is for downloads."""
+    is_ready = view.state == "ready"
+    return {
+        "height": view.quality,
+        "state": view.state,
+        "progress": view.progress,
+        "mp4": f"/media/{video.id}/renditions/{view.quality}.mp4" if is_ready else None,
+        "problem": _problem(view.problem),
     }
 
 
@@ -89,9 +111,12 @@ def playback_document(view: PlaybackView) -> dict[str, Any]:
         "waveform": _made(view, "waveform.json"),
         "subtitles": _subtitles(view),
         "playable": _playable(view),
-        "renditions": [],
-        "problem": view.problem and {"code": view.problem.code, "detail": view.problem.detail},
+        "problem": _problem(view.problem),
     }
+
+
+def _problem(problem: Problem | None) -> dict[str, str] | None:
+    return None if problem is None else {"code": problem.code, "detail": problem.detail}
 
 
 _PLAYS = frozenset({PlaybackState.PLAYABLE, PlaybackState.READY})

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, InternalServerError
 
-from app.domain.errors import ServerBusy, StorageFailed, UploadError
+from app.domain.errors import StorageFailed, UploadError
 from app.http.context import PROBLEM_KEY
-
-RETRY_AFTER_SECONDS = 2
 
 MAX_ACCEPT_CHARACTERS = 2000
 """Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB
@@ -34,11 +32,19 @@ class Problem:
     title: str
     detail: str
     retryable: bool
+    retry_after_seconds: int | None = None
 
     @classmethod
     def of(cls, error: UploadError) -> Problem:
         """A domain error as a problem."""
-        return cls(error.status_hint, error.code, error.title, str(error), error.retryable)
+        return cls(
+            error.status_hint,
+            error.code,
+            error.title,
+            str(error),
+            error.retryable,
+            error.retry_after_seconds,
+        )
 
     @classmethod
     def of_http(cls, error: HTTPException) -> Problem:
@@ -86,8 +92,8 @@ def _finished(problem: Problem, response: Response) -> Response:
     request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
     response.headers["Cache-Control"] = "no-store"
-    if problem.retryable and problem.status == ServerBusy.status_hint:
-        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if problem.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(problem.retry_after_seconds)
     return response
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 from io import FileIO, RawIOBase
 from pathlib import Path
 
@@ -16,11 +14,11 @@ from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.media.facts import Facts
-from app.media.film_files import MANIFEST, PLAY_FILE
+from app.media.film_files import PLAY_FILE
 from app.media.folder import MediaFolder
-from app.media.index.playlists import Alternative, Variant, master_playlist, media_playlist
 from app.media.index.virtual_file import Piece, StoredVirtualFile
-from app.media.manifest import Manifest, Stream
+from app.media.manifest import Stream
+from app.media.playlists import Playlists
 from app.media.source import MediaSource
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -90,11 +88,13 @@ class MediaLibrary:
         media: MediaRecords,
         source: MediaSource,
         folder: MediaFolder,
+        playlists: Playlists,
     ) -> None:
         self._uploads = uploads
         self._media = media
         self._source = source
         self._folder = folder
+        self._playlists = playlists
 
     def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
         """How each of the videos can be played, in their order."""
@@ -121,27 +121,9 @@ class MediaLibrary:
             raise NotMade("The film has not arrived yet.")
         return self._virtual(video, PLAY_FILE)
 
-    def master_playlist(self, video: Upload) -> str:
-        """The playlist of the film's streams, for HLS; raises `NotMade`."""
-        manifest = self._manifest(video.id)
-        sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
-        picture = manifest.picture
-        if picture is None:
-            return master_playlist([_variant(stream, []) for stream in sounds[:1]])
-        alternatives = [_alternative(stream, is_default=stream is sounds[0]) for stream in sounds]
-        return master_playlist([_variant(picture, sounds)], alternatives)
-
-    def playlist(self, video: Upload, stream: str) -> str:
-        """The segments of a stream; raises `NotMade`."""
-        found = self._stream(video, stream)
-        durations = list(map(Fraction, found.durations))
-        if video.state is UploadState.COMPLETE:
-            return media_playlist(durations)
-        return media_playlist(durations, available=self._available(video, found))
-
     def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
         """A segment of a stream, counted from 1; raises `NotMade`."""
-        found = self._stream(video, stream)
+        found = self._playlists.stream(video.id, stream)
         span = found.span(number)
         if span is None or number > self._available(video, found):
             raise NotMade("The stream has no segment of this number.")
@@ -149,7 +131,7 @@ class MediaLibrary:
 
     def initialization(self, video: Upload, stream: str) -> MadeFile:
         """What comes before the first segment of a stream."""
-        self._stream(video, stream)
+        self._playlists.stream(video.id, stream)
         return MadeFile(self._folder.path(video.id, f"hls/{stream}/init.mp4"))
 
     def made(self, video: Upload, name: str) -> MadeFile:
@@ -170,52 +152,8 @@ class MediaLibrary:
             file, span or ByteRange(0, file.length), lambda: self._source.open(video)
         )
 
-    def _stream(self, video: Upload, name: str) -> Stream:
-        found = self._manifest(video.id).stream(name)
-        if found is None:
-            raise NotMade("The film has no stream of this name.")
-        return found
-
-    def _manifest(self, upload_id: UploadId) -> Manifest:
-        path = self._folder.path(upload_id, MANIFEST)
-        try:
-            return _manifest(path, path.stat().st_mtime_ns)
-        except FileNotFoundError as error:
-            raise NotMade("The film cannot be played in segments, or not yet.") from error
-
     @staticmethod
     def _available(video: Upload, stream: Stream) -> int:
         if video.state is UploadState.COMPLETE:
             return len(stream.ends)
         return stream.available(video.offset)
-
-
-@lru_cache(maxsize=8)
-def _manifest(path: Path, _changed_at: int) -> Manifest:
-    """Read once for all the segments that a player asks for."""
-    return Manifest.from_json(path.read_bytes())
-
-
-def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:
-    """A stream, and the sound that is played with it."""
-    return Variant(
-        f"{stream.name}/index.m3u8",
-        stream.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        stream.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [stream.codecs, *(sound.codecs for sound in sounds)],
-        stream.width,
-        stream.height,
-        Fraction(stream.frame_rate),
-        stream.video_range,
-    )
-
-
-def _alternative(stream: Stream, *, is_default: bool) -> Alternative:
-    return Alternative(
-        "AUDIO",
-        f"{stream.name}/index.m3u8",
-        stream.title,
-        stream.language,
-        is_default,
-        stream.channels,
-    )

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from app.domain.jobs import INDEX
+from app.domain.policy import RenditionPolicy
 from app.media.arrivals import Arrivals
+from app.media.capability import read_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.indexing import Indexing
 from app.media.library import MediaLibrary
 from app.media.pictures import PICTURES, Pictures
+from app.media.playlists import Playlists
+from app.media.renditions import Renditions
+from app.media.segment_queue import Patience, SegmentQueue
 from app.media.settling import Settling
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles
@@ -37,35 +43,54 @@ class MediaServices:
     """What the web and the operator's commands use."""
 
     library: MediaLibrary
+    playlists: Playlists
+    renditions: Renditions
     jobs: JobRecords
     records: MediaRecords
     folder: MediaFolder
     source: MediaSource
     uploads: UploadRecords
     bell: Bell
+    policy: RenditionPolicy
     clock: Callable[[], datetime]
 
     @classmethod
-    def build(
+    def build(  # noqa: PLR0913 - called by the composition root alone, with names
         cls,
         data_dir: Path,
         database: Database,
         uploads: UploadRecords,
         store: Store,
         clock: Callable[[], datetime],
+        *,
+        threads: int,
+        policy: RenditionPolicy,
     ) -> MediaServices:
-        """All of them, for files below `data_dir`."""
+        """All of them, for files below `data_dir`, in a process with so many threads."""
         folder = MediaFolder(data_dir / FOLDER)
+        playlists = Playlists(folder)
+        jobs = JobRecords(database, Waker(data_dir).wake)
         source = MediaSource(store, folder)
         records = MediaRecords(database)
         return cls(
-            library=MediaLibrary(uploads, records, source, folder),
-            jobs=JobRecords(database, Waker(data_dir).wake),
+            library=MediaLibrary(uploads, records, source, folder, playlists),
+            playlists=playlists,
+            renditions=Renditions(
+                playlists,
+                jobs,
+                folder,
+                queue=SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock),
+                capability=partial(read_capability, data_dir / FOLDER),
+                is_on=policy.is_on,
+                clock=clock,
+            ),
+            jobs=jobs,
             records=records,
             folder=folder,
             source=source,
             uploads=uploads,
             bell=Bell(data_dir),
+            policy=policy,
             clock=clock,
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, insert, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone, UploadNotFound
@@ -24,6 +24,9 @@ from app.records import job_rows as rows
 from app.records.engine import Database
 from app.records.job_rows import Values, is_held, is_in, is_job, key_of
 from app.records.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
+
+BATCH = 100
+"""Jobs that one call forgets at most."""
 
 WORKER_ENDED = Problem(
     "worker_ended",
@@ -202,9 +205,35 @@ class JobRecords:
         with self._database.read() as connection:
             return rows.get(connection, key_of(upload_id, step, argument))
 
-    def of(self, upload_id: UploadId) -> list[Job]:
-        """All jobs of a video, by step and argument."""
+    def drop(self, upload_id: UploadId, step: str, *, prefix: str) -> None:
+        """Forget the jobs of a step whose argument begins so; workers that run one notice soon."""
+        is_meant = media_jobs.c.argument.startswith(prefix, autoescape=True)
+        is_of = and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
+        with self._database.write() as connection:
+            connection.execute(delete(media_jobs).where(is_of, is_meant))
+
+    def drop_beyond(self, most: int, step: str, lane: Lane) -> None:
+        """Forget the jobs of a step that wait in a lane behind so many others of it."""
+        waiting = select(media_jobs).where(
+            IS_UNFINISHED,
+            media_jobs.c.lane == lane,
+            media_jobs.c.step == step,
+            is_in([JobState.QUEUED]),
+        )
+        behind = waiting.order_by(media_jobs.c.priority, media_jobs.c.queued_at).offset(most)
+        with self._database.read() as connection:  # Mostly there are none.
+            jobs = [rows.from_row(row) for row in connection.execute(behind.limit(BATCH))]
+        if not jobs:
+            return
+        keys = [is_job(key_of(job.upload_id, job.step, job.argument)) for job in jobs]
+        with self._database.write() as connection:
+            connection.execute(delete(media_jobs).where(is_in([JobState.QUEUED]), or_(*keys)))
+
+    def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
+        """All jobs of a video, or those of one step, by step and argument."""
         query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)
+        if step is not None:
+            query = query.where(media_jobs.c.step == step)
         with self._database.read() as connection:
             found = connection.execute(query.order_by(media_jobs.c.step, media_jobs.c.argument))
             return [rows.from_row(row) for row in found]

@@ -11,6 +11,7 @@ from flask import Flask
 from app.factory import create_app
 from app.services import build_services
 from app.settings import Settings
+from tests.media.offered import write_film
 
 MAX_UPLOAD_BYTES = 1024 * 1024
 """Small, so that no generated request reserves much room."""
@@ -30,3 +31,11 @@ def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> It
     with closing(services.database):
         services.prepare()
         yield create_app(services)
+
+
+def offer_renditions(app: Flask, video_id: str) -> Path:
+    """Let a video look like a film in 1080p; the folder of what is made from it."""
+    media = app.extensions["sluice"].settings.data_dir / "media"
+    folder: Path = media / video_id
+    write_film(folder)
+    return folder

@@ -9,11 +9,12 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from tests.api.application import MAX_UPLOAD_BYTES
+from tests.api.application import MAX_UPLOAD_BYTES, offer_renditions
 from tests.dropzone_client import ChunkedFile, form_body, form_headers
 
 UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"
 VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
+RENDITION = "/api/videos/{upload_id}/renditions/{height}"
 MEDIA = "/media/{upload_id}"
 ARCHIVE = "/media/archive"
 
@@ -47,9 +48,8 @@ class Conversation:
 
     def ask(self, method: str, path: str, upload_id: str = "", **request: Any) -> Any:
         """Send a request; the JSON of its answer, if it is JSON."""
-        response = self.client.open(
-            path.format(upload_id=upload_id), method=method, buffered=True, **request
-        )
+        url = path.format(upload_id=upload_id, height=request.pop("height", 720))
+        response = self.client.open(url, method=method, buffered=True, **request)
         self._answers.append(Answer(method, path, response))
         return response.get_json(silent=True)
 
@@ -82,6 +82,7 @@ def hold_conversation(app: Flask) -> Conversation:
     _send_batches(conversation)
     _fetch(conversation)
     _fetch_archives(conversation)
+    _order_renditions(conversation, app)
     _delete(conversation)
     return conversation
 
@@ -100,6 +101,9 @@ def _look_around(conversation: Conversation) -> None:
         conversation.ask("delete", path, UNKNOWN, headers=FOREIGN)
     conversation.ask("patch", VIDEO, UNKNOWN, json=NEW_NAME)
     conversation.ask("patch", VIDEO, UNKNOWN, json=NEW_NAME, headers=FOREIGN)
+    for method in ("post", "delete"):
+        conversation.ask(method, RENDITION, UNKNOWN)
+        conversation.ask(method, RENDITION, UNKNOWN, headers=FOREIGN)
     conversation.ask("get", VIDEOS, query_string="cursor=x")
 
 
@@ -191,6 +195,19 @@ def _fetch_archives(conversation: Conversation) -> None:
     conversation.ask("post", ARCHIVE, data=b"x" * 70_000)
 
 
+def _order_renditions(conversation: Conversation, app: Flask) -> None:
+    video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
+    folder = offer_renditions(app, video)
+    conversation.ask("post", RENDITION, video, height=1080)
+    conversation.ask("post", RENDITION, video)
+    conversation.ask("get", VIDEO, video)
+    made = folder / "renditions" / "720.mp4"
+    made.parent.mkdir()
+    made.write_bytes(b"film")
+    conversation.ask("post", RENDITION, video)
+    conversation.ask("delete", RENDITION, video)
+
+
 def _delete(conversation: Conversation) -> None:
     video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
     conversation.ask("delete", VIDEO, video)
@@ -199,4 +216,6 @@ def _delete(conversation: Conversation) -> None:
     for path in (VIDEO, MEDIA):
         conversation.ask("get", path, video)
     conversation.ask("patch", VIDEO, video, json=NEW_NAME)
+    conversation.ask("post", RENDITION, video)
+    conversation.ask("delete", RENDITION, video)
     conversation.ask("head", MEDIA, video)

@@ -97,6 +97,19 @@ def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
         connection.settimeout(idle_seconds)
 
 
+def has_left(environ: dict[str, Any]) -> bool:
+    """Whether the client has closed its connection; False where that cannot be seen."""
+    connection = environ.get("gunicorn.socket")
+    if type(connection) is not socket.socket or environ.get("HTTP_VERSION") == "2":
+        return False
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 KernelSender = Callable[[RawIOBase, ByteRange], None]
 """Sends a range of a file as part of a body, and leaves the file where it stopped; raises `OSError`
 if the file is shorter, or the client is gone."""

@@ -54,30 +54,33 @@ def master_playlist(variants: Iterable[Variant], alternatives: Sequence[Alternat
     return "\n".join((*lines, ""))
 
 
-def media_playlist(durations: Sequence[Fraction], *, available: int | None = None) -> str:
-    """The playlist of a rendition whose segments last so many seconds.
+def segment_lines(durations: Iterable[float]) -> list[str]:
+    """What a media playlist says of each segment; durations are in seconds, of six decimals.
+
+    Segments are `1.m4s`, `2.m4s` and so on, beside `init.mp4`.
+    """
+    return [f"#EXTINF:{lasts:.6f},\n{number}.m4s" for number, lasts in enumerate(durations, 1)]
+
+
+def media_playlist(lines: Sequence[str], longest: float, *, available: int | None = None) -> str:
+    """The playlist of a rendition with these `segment_lines`, the longest of so many seconds.
 
     While a film still arrives, only the first `available` segments are listed, and players come
-    back for more. Segments are `1.m4s`, `2.m4s` and so on, beside `init.mp4`.
+    back for more.
     """
     is_growing = available is not None
-    lines = [
+    head = [
         "#EXTM3U",
         f"#EXT-X-VERSION:{VERSION}",
-        f"#EXT-X-TARGETDURATION:{max(math.ceil(max(durations, default=1)), 1)}",
+        f"#EXT-X-TARGETDURATION:{max(math.ceil(longest), 1)}",
         "#EXT-X-MEDIA-SEQUENCE:1",
         f"#EXT-X-PLAYLIST-TYPE:{'EVENT' if is_growing else 'VOD'}",
         # Otherwise players begin near the end of what is still growing.
         *(("#EXT-X-START:TIME-OFFSET=0",) if is_growing else ()),
         '#EXT-X-MAP:URI="init.mp4"',
     ]
-    end = Fraction()
-    for number, duration in enumerate(durations[:available], 1):
-        # The difference of rounded times: the sum of all has no error that grows.
-        shown = round(end + duration, 6) - round(end, 6)
-        lines += [f"#EXTINF:{float(shown):.6f},", f"{number}.m4s"]
-        end += duration
-    return "\n".join((*lines, *(() if is_growing else ("#EXT-X-ENDLIST",)), ""))
+    end = () if is_growing else ("#EXT-X-ENDLIST",)
+    return "\n".join((*head, *lines[:available], *end, ""))
 
 
 def _variant(variant: Variant, groups: set[MediaType]) -> str:

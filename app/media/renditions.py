@@ -1,0 +1,195 @@
+"""What the web asks about other qualities of a film: which there are, and their media.
+
+The media worker makes them; segments that are missing are queued when a player asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from app.domain.errors import NotMade, RenditionsOff
+from app.domain.jobs import ENDED, Job, JobState, Lane
+from app.domain.lifecycle import UploadState
+from app.domain.playback import Problem
+from app.domain.upload import Upload
+from app.media.capability import Capability
+from app.media.folder import MediaFolder
+from app.media.ladder import Rung, ladder
+from app.media.library import MadeFile
+from app.media.manifest import Stream
+from app.media.playlists import Playlists
+from app.media.rungs import (
+    ORDERED_PRIORITY,
+    RENDITION,
+    SEGMENTS,
+    initialization_file,
+    rendition_file,
+    rung_folder,
+    segment_file,
+)
+from app.media.segment_queue import IsAwaited, SegmentQueue, WantedSegment
+from app.records.jobs import JobRecords
+
+READ_AHEAD = 2
+"""Segments after one that is watched which should be there; the job makes a few more."""
+
+WATCHED_SECONDS = 60
+"""How exactly it is known when a quality was last watched: noting it is a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionView:
+    """One other quality; `state` is `on_demand`, `making`, `ready` or `failed`."""
+
+    quality: int
+    state: str
+    progress: float
+    problem: Problem | None = None
+
+
+class Renditions:
+    """Methods that take a quality raise `NotMade` if the film is not offered in it."""
+
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+        self,
+        playlists: Playlists,
+        jobs: JobRecords,
+        folder: MediaFolder,
+        *,
+        queue: SegmentQueue,
+        capability: Callable[[], Capability | None],
+        is_on: bool,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._playlists = playlists
+        self._jobs = jobs
+        self._folder = folder
+        self._queue = queue
+        self._capability = capability
+        self._is_on = is_on
+        self._clock = clock
+
+    def rungs(self, video: Upload) -> list[Rung]:
+        """The qualities that the film is offered in besides its own, the best first."""
+        if not self._is_on or video.state is not UploadState.COMPLETE:
+            return []
+        try:
+            picture = self._picture(video)
+        except NotMade:
+            return []
+        return ladder(picture, self._capability())[::-1]
+
+    def of(self, video: Upload) -> list[RenditionView]:
+        """How far each of them is."""
+        rungs = self.rungs(video)
+        jobs = {job.argument: job for job in self._jobs.of(video.id, RENDITION)} if rungs else {}
+        return [self._view(video, rung.quality, jobs.get(str(rung.quality))) for rung in rungs]
+
+    def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
+        if self._folder.path(video.id, rendition_file(quality)).exists():
+            return RenditionView(quality, "ready", 1.0)
+        if job is not None and job.state is JobState.FAILED:
+            return RenditionView(quality, "failed", 0.0, job.problem)
+        if job is not None and job.state not in ENDED:
+            return RenditionView(quality, "making", job.progress)
+        return RenditionView(quality, "on_demand", 0.0)
+
+    def order(self, video: Upload, quality: int) -> RenditionView:
+        """Have the whole film made in that quality, unless it is; raises `RenditionsOff`."""
+        if not self._is_on:
+            raise RenditionsOff("This server offers films only as they were uploaded.")
+        self._require_offered(video, quality)
+        known = self._jobs.find(video.id, RENDITION, str(quality))
+        view = self._view(video, quality, known)
+        if view.state in {"ready", "making"}:
+            return view
+        job = self._jobs.enqueue(
+            video.id,
+            RENDITION,
+            str(quality),
+            lane=Lane.BACKGROUND,
+            priority=ORDERED_PRIORITY,
+            now=self._clock(),
+            renew=True,
+        )
+        return self._view(video, quality, job)
+
+    def remove(self, video: Upload, quality: int) -> None:
+        """Stop making the film in that quality, and remove what was made of it. Repeatable."""
+        files = [rendition_file(quality), rung_folder(quality)]
+        if not any(self._folder.path(video.id, name).exists() for name in files):
+            self._require_offered(video, quality)
+        self._jobs.drop(video.id, RENDITION, prefix=str(quality))
+        self._jobs.drop(video.id, SEGMENTS, prefix=f"{quality}/")
+        for name in files:
+            self._folder.discard(video.id, name)
+
+    def file(self, video: Upload, quality: int) -> MadeFile:
+        """The whole film in that quality, with its sound; it is there if it is `ready`."""
+        self._note_watched(video, quality)
+        return MadeFile(self._folder.path(video.id, rendition_file(quality)))
+
+    def playlist(self, video: Upload, quality: int) -> str:
+        """The segments of the picture, whether they are made or not."""
+        self._require_offered(video, quality)
+        return self._playlists.of_rungs(video.id)
+
+    def initialization(self, video: Upload, quality: int, is_awaited: IsAwaited) -> MadeFile:
+        """What comes before the first segment; raises as `segment` does."""
+        self._require_offered(video, quality)
+        path = self._folder.path(video.id, initialization_file(quality))
+        if not path.exists():
+            self._queue.wait_for(path, WantedSegment(video.id, quality, 1), is_awaited)
+        return MadeFile(path)
+
+    def segment(self, video: Upload, quality: int, number: int, is_awaited: IsAwaited) -> MadeFile:
+        """A segment of the picture, counted from 1, waiting for it if it has to be made.
+
+        Raises `NotMadeYet` if that takes too long, and `RenditionFailed` if it cannot be made.
+        """
+        self._require_offered(video, quality)
+        count = len(self._picture(video).rung_segments)
+        if not 1 <= number <= count:
+            raise NotMade("The stream has no segment of this number.")
+        wanted = WantedSegment(video.id, quality, number)
+        path = self._path(wanted)
+        if path.exists():
+            self._read_ahead(wanted, count)
+        else:
+            self._queue.wait_for(path, wanted, is_awaited)
+        self._note_watched(video, quality)
+        return MadeFile(path)
+
+    def _read_ahead(self, watched: WantedSegment, count: int) -> None:
+        after = range(watched.number + 1, min(watched.number + READ_AHEAD, count) + 1)
+        for number in after:
+            wanted = replace(watched, number=number)
+            if not self._path(wanted).exists():
+                self._queue.read_ahead(wanted)
+                return
+
+    def _note_watched(self, video: Upload, quality: int) -> None:
+        """What is watched is kept longest: the time of its folder says when it last was."""
+        folder = self._folder.path(video.id, rung_folder(quality))
+        with suppress(FileNotFoundError):
+            if time.time() - folder.stat().st_mtime > WATCHED_SECONDS:
+                os.utime(folder)
+
+    def _path(self, wanted: WantedSegment) -> Path:
+        return self._folder.path(wanted.upload_id, segment_file(wanted.quality, wanted.number))
+
+    def _picture(self, video: Upload) -> Stream:
+        picture = self._playlists.manifest(video.id).picture
+        if picture is None:
+            raise NotMade("The film has no picture.")
+        return picture
+
+    def _require_offered(self, video: Upload, quality: int) -> None:
+        if all(rung.quality != quality for rung in self.rungs(video)):
+            raise NotMade("The film is not offered in this quality.")
