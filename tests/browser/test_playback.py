@@ -92,6 +92,19 @@ def test_other_films_play_as_well(
     play_and_seek(shelf, film, page, way=way, name=name)
 
 
+def test_a_film_trimmed_by_its_edit_list_plays_in_segments(
+    shelf: Shelf, film: FilmStore, page: Page
+) -> None:
+    """As one file, Firefox shows it beyond its end, and Chromium may miss a frame."""
+    play_and_seek(shelf, film, page, way="hls/master.m3u8", name="hidden-start.mp4")
+
+
+def test_a_film_made_of_several_parts_plays_in_segments(
+    shelf: Shelf, film: FilmStore, page: Page, all_films: None
+) -> None:
+    play_and_seek(shelf, film, page, way="hls/master.m3u8", name="several-edits.mp4")
+
+
 def play_and_seek(shelf: Shelf, film: FilmStore, page: Page, *, way: str, name: str) -> None:
     shelved = shelf.with_segments(name) if way.startswith("hls") else shelf[name]
     theater = Theater(page, shelf.server, quarter_turns=int(name == "rotated.mp4"))

@@ -41,7 +41,16 @@ def use(film: bytes) -> Movie:
 
 
 @pytest.mark.parametrize(
-    "name", ["subtitles.mp4", "chapters.mp4", "fragmented.mp4", "quicktime.mov", "late-sound.mp4"]
+    "name",
+    [
+        "subtitles.mp4",
+        "chapters.mp4",
+        "fragmented.mp4",
+        "quicktime.mov",
+        "late-sound.mp4",
+        "several-edits.mp4",
+        "hidden-start.mp4",
+    ],
 )
 def test_mutated_indexes_are_used_or_refused(film: FilmStore, scaled: Scaled, name: str) -> None:
     original = film(name).read_bytes()

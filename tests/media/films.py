@@ -133,7 +133,8 @@ Change = Callable[[Path, Path], None]
 REWRITTEN: dict[str, tuple[str, Change]] = {
     "huge.mp4": ("moov-last.mp4", rewritten.beyond_4_gib),
     "rotated.mp4": ("h264.mp4", rewritten.a_quarter_turn_clockwise),
-    "several-edits.mp4": ("silent.mp4", rewritten.with_several_edits),
+    "several-edits.mp4": ("vp9.mp4", rewritten.with_several_edits),
+    "hidden-start.mp4": ("moov-last.mp4", rewritten.with_hidden_start),
     "compact-sizes.mp4": ("moov-last.mp4", rewritten.with_compact_sizes),
     "truncated.mp4": ("h264.mp4", rewritten.cut_at_60_percent),
     "without-moov.mp4": ("moov-last.mp4", rewritten.cut_at_60_percent),

@@ -89,18 +89,42 @@ def a_quarter_turn_clockwise(source: Path, target: Path) -> None:
     change_moov(source, target, turn)
 
 
-def with_several_edits(source: Path, target: Path) -> None:
-    """The film without its second second: two entries in the edit list (8.6.6)."""
+Part = tuple[float, float | None]
+"""Seconds that are shown, and where in the film they begin; None to show nothing."""
 
-    def edit(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+
+def with_edits(source: Path, target: Path, *parts: Part) -> None:
+    """The film cut into parts by the edit lists of all tracks (8.6.6). Its `moov` is last."""
+    data = source.read_bytes()
+    timescales: list[int] = []
+
+    def find(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+        timescales.extend(struct.unpack_from(">I", content, 12) if kind == b"mdhd" else ())
+        return kind, content
+
+    def cut(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
         if kind != b"elst":
             return kind, content
-        media_time, rate = struct.unpack_from(">iI", content, 12)  # the source begins with one edit
-        entries = [(1000, media_time, rate), (4000, media_time + 2 * 12_800, rate)]
-        packed = b"".join(struct.pack(">IiI", *entry) for entry in entries)
-        return kind, content[:4] + struct.pack(">I", len(entries)) + packed
+        timescale, begin = timescales.pop(0), struct.unpack_from(">i", content, 12)[0]
+        starts = (-1 if at is None else begin + round(at * timescale) for _, at in parts)
+        lengths = (round(seconds * 1000) for seconds, _ in parts)
+        entries = [
+            struct.pack(">IiI", *each, FIXED_ONE) for each in zip(lengths, starts, strict=True)
+        ]
+        return kind, content[:4] + struct.pack(">I", len(entries)) + b"".join(entries)
 
-    change_moov(source, target, edit)
+    edited(data[data.index(b"moov") - 4 :], find)
+    change_moov(source, target, cut)
+
+
+def with_several_edits(source: Path, target: Path) -> None:
+    """Two parts, both of which begin between key frames, as if some seconds had been cut out."""
+    with_edits(source, target, (1.2, 0.2), (3.2, 2.2))
+
+
+def with_hidden_start(source: Path, target: Path) -> None:
+    """As phones trim a film: what is hidden from its beginning is needed to decode the rest."""
+    with_edits(source, target, (4.6, 1.2))
 
 
 def with_compact_sizes(source: Path, target: Path) -> None:

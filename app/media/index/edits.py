@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from app.media.index.boxes import LARGEST_64_BIT, Box, Fields, box, damaged, full_box
 
 MAX_EDITS = 1000
-"""Further ones are ignored."""
+"""Of those beyond, one is read and the others are ignored; such a film has only `play.mp4`."""
 
-_LATEST_TICK = 1 << 60
+LATEST_TICK = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,11 @@ class Edit:
     """16.16 fixed point."""
 
     @property
+    def is_at_normal_speed(self) -> bool:
+        """Whether a second of the media lasts a second."""
+        return self.rate == 1 << 16
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is shown meanwhile."""
         return self.media_time == -1
@@ -38,11 +43,11 @@ def read_edits(elst: Box | None) -> tuple[Edit, ...]:
     fields = Fields(elst.payload)
     version, _ = fields.version_and_flags()
     size = 8 if version == 1 else 4
-    count = min(fields.unsigned(4), fields.remaining // (2 * size + 4), MAX_EDITS)
+    count = min(fields.unsigned(4), fields.remaining // (2 * size + 4), MAX_EDITS + 1)
     read = (
         Edit(fields.unsigned(size), fields.signed(size), fields.unsigned(4)) for _ in range(count)
     )
-    return tuple(edit for edit in read if -1 <= edit.media_time < _LATEST_TICK > edit.duration)
+    return tuple(edit for edit in read if -1 <= edit.media_time < LATEST_TICK > edit.duration)
 
 
 def edit_list(edits: Sequence[Edit]) -> bytes:
@@ -83,20 +88,59 @@ class Timeline:
     @classmethod
     def of(cls, edits: Sequence[Edit], *, movie_timescale: int, timescale: int) -> Timeline:
         """The timeline that an edit list makes; raises `NotIndexable` beyond any film's time."""
-
-        def rescaled(ticks: int) -> int:
-            rounded = (2 * ticks * timescale + movie_timescale) // (2 * movie_timescale)
-            if rounded > _LATEST_TICK:
-                raise damaged("an edit lasts longer than any film")
-            return rounded
-
         shown = [edit for edit in edits if not edit.is_empty]
         if not shown:
             return cls(0, None, is_simple=True)
         delay = sum(edit.duration for edit in takewhile(lambda edit: edit.is_empty, edits))
         total = sum(edit.duration for edit in edits)
         return cls(
-            rescaled(delay) - shown[0].media_time,
-            rescaled(total) if edits[-1].duration else None,
+            _rescaled(delay, movie_timescale, timescale) - shown[0].media_time,
+            _rescaled(total, movie_timescale, timescale) if edits[-1].duration else None,
             is_simple=len(shown) == 1,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a track that is shown from `start` to `end`."""
+
+    start: int
+    end: int
+    """`LATEST_TICK` for the end of the samples."""
+    media_time: int
+    """What is shown first, by the times of the samples."""
+
+    @property
+    def media_end(self) -> int:
+        """What is not shown any more, by the times of the samples."""
+        return self.media_time + self.end - self.start
+
+    def shows(self, time: int) -> bool:
+        """Whether what has this time in the media is shown."""
+        return self.media_time <= time < self.media_end
+
+
+def stretches(
+    edits: Sequence[Edit], *, movie_timescale: int, timescale: int, factor: int
+) -> Iterator[Stretch]:
+    """What an edit list shows, in order, in ticks of which `factor` make one of the track's.
+
+    Raises `NotIndexable` beyond any film's time.
+    """
+    elapsed = 0
+    for number, edit in enumerate(edits, start=1):
+        start, elapsed = elapsed, elapsed + edit.duration
+        is_open = number == len(edits) and not edit.duration
+        if not edit.is_empty and (edit.duration or is_open):
+            yield Stretch(
+                _rescaled(start, movie_timescale, factor * timescale),
+                LATEST_TICK if is_open else _rescaled(elapsed, movie_timescale, factor * timescale),
+                factor * edit.media_time,
+            )
+
+
+def _rescaled(ticks: int, movie_timescale: int, timescale: int) -> int:
+    rounded = (2 * ticks * timescale + movie_timescale) // (2 * movie_timescale)
+    if rounded > LATEST_TICK:
+        raise damaged("an edit lasts longer than any film")
+    return rounded

@@ -74,7 +74,7 @@ def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
         array("q", (samples.decode_times[number] - begin for number in numbers)),
         array("i", (samples.composition_offsets[number] for number in numbers)),
         array("I", compress(range(len(numbers)), are_keys)),
-        samples.decode_times[last] - begin + next(samples.durations(last, last + 1)),
+        samples.decode_times[last] - begin + samples.duration(last),
     )
 
 

@@ -60,7 +60,7 @@ def fast_start(movie: Movie) -> Iterator[Piece]:
 
 def _has_compact_sizes(movie: Movie) -> bool:
     """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not read."""
-    return any(b"stz2" in children(track.tables) for track in movie.tracks)
+    return any(b"stz2" in children(track.tables) for track in movie.stored_tracks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _Media:
     @classmethod
     def of(cls, movie: Movie) -> _Media:
         """What samples use of each `mdat` box; the whole file if one is elsewhere."""
-        used = _used(movie.media, [track.samples for track in movie.tracks])
+        used = _used(movie.media, [track.samples for track in movie.stored_tracks])
         return cls(used or (ByteRange(0, movie.length),))
 
     @property
@@ -127,7 +127,7 @@ def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[i
 def _moved_index(movie: Movie, media: _Media) -> bytes:
     """The original `moov` with other offsets and without unusable tracks."""
     boxes = [each for each in boxes_in(movie.box.payload) if each.kind != b"trak"]
-    tracks = (_moved_track(track, media) for track in movie.tracks)
+    tracks = (_moved_track(track, media) for track in movie.stored_tracks)
     return box(b"moov", *(each.raw for each in boxes), *tracks)
 
 
@@ -140,8 +140,8 @@ def _moved_track(track: Track, media: _Media) -> bytes:
 def _new_index(movie: Movie, media: _Media) -> bytes:
     """A `moov` with tables of the samples that were found."""
     descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
-    tracks = (_new_track(track, media, movie.timescale) for track in movie.tracks)
-    duration = max(_duration(track, movie.timescale) for track in movie.tracks)
+    tracks = (_new_track(track, media, movie.timescale) for track in movie.stored_tracks)
+    duration = max(_duration(track, movie.timescale) for track in movie.stored_tracks)
     return movie_box(movie.timescale, duration, *tracks, *descriptions)
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
 from app.media.index.errors import NotIndexable
+from app.media.index.flattened import flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import most_samples
 from app.media.index.tracks import Track, is_played, read_track
@@ -32,7 +33,10 @@ class Movie:
     """Four characters, such as "isom", or "qt  " for QuickTime; empty in old files."""
     timescale: int
     """Ticks a second of the durations in edit lists."""
+    stored_tracks: tuple[Track, ...]
+    """As they are in the file, with their edit lists."""
     tracks: tuple[Track, ...]
+    """As they are shown, each from beginning to end; see `flattened`."""
     is_truncated: bool
     """Whether the file ends before its last samples, or a track is too damaged to be used."""
     length: int
@@ -87,6 +91,7 @@ def read_movie(read_at: ReadAt, length: int) -> Movie:
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
         timescale,
         tracks,
+        tuple(flattened(track, movie_timescale=timescale) for track in tracks),
         is_damaged or any(track.is_truncated for track in tracks),
         length,
         bytes(file_type.raw) if file_type else b"",

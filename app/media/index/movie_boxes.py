@@ -79,7 +79,7 @@ def track_box(
         *(each.raw for each in boxes.values() if each.kind in kept),
         box(
             b"mdia",
-            _media_header(media[b"mdhd"], durations[1]),
+            _media_header(media[b"mdhd"], track.timescale, durations[1]),
             *language,
             media[b"hdlr"].raw,
             box(b"minf", *headers, _OWN_MEDIA, tables),
@@ -96,13 +96,13 @@ def _track_header(tkhd: Box, duration: int) -> bytes:
     return box(b"tkhd", b"\1", payload[1:4], times, track_id, _number(duration), rest)
 
 
-def _media_header(mdhd: Box, duration: int) -> bytes:
-    """A copy with another duration."""
+def _media_header(mdhd: Box, timescale: int, duration: int) -> bytes:
+    """A copy with another timescale and duration."""
     payload = bytes(mdhd.payload)
     is_long = payload[0] == 1
     times, rest = (payload[4:20], payload[32:]) if is_long else (_long(payload[4:12]), payload[20:])
-    timescale = payload[20:24] if is_long else payload[12:16]
-    return box(b"mdhd", b"\1", payload[1:4], times, timescale, _number(duration), rest)
+    ticks = timescale.to_bytes(4, "big")
+    return box(b"mdhd", b"\1", payload[1:4], times, ticks, _number(duration), rest)
 
 
 def _number(duration: int) -> bytes:

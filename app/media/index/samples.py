@@ -50,6 +50,10 @@ class Samples:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def composition_time(self, number: int) -> int:
+        """When a sample is shown."""
+        return self.decode_times[number] + self.composition_offsets[number]
+
     def composition_times(self, first: int, last: int) -> Iterator[int]:
         """When the samples from `first` up to, not including, `last` are shown."""
         return map(add, self.decode_times[first:last], self.composition_offsets[first:last])
@@ -60,6 +64,10 @@ class Samples:
         if last >= len(self):
             after.append(self.end)
         return map(sub, after, self.decode_times[first:last])
+
+    def duration(self, number: int) -> int:
+        """Ticks from the decode time of a sample to the next."""
+        return next(self.durations(number, number + 1))
 
     def contiguous(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The samples from `first` up to `last`, as runs of those that follow each other."""
@@ -104,6 +112,17 @@ class Samples:
         """The same, decoded so much earlier."""
         times = array("q", map((-ticks).__add__, self.decode_times))
         return replace(self, decode_times=times, end=self.end - ticks)
+
+    def finer(self, factor: int) -> Samples:
+        """The same in ticks of which `factor` make one of these; raises `OverflowError`."""
+        if factor == 1:
+            return self
+        return replace(
+            self,
+            decode_times=array("q", map(factor.__mul__, self.decode_times)),
+            composition_offsets=array("i", map(factor.__mul__, self.composition_offsets)),
+            end=factor * self.end,
+        )
 
     def count_within(self, length: int) -> int:
         """How many samples come before the first that reaches beyond a file of `length` bytes."""

@@ -22,6 +22,7 @@ from app.domain.ranges import ByteRange
 from app.media.index.boxes import LARGEST_32_BIT, box, children, damaged, full_box
 from app.media.index.edits import Edit
 from app.media.index.errors import NotIndexable
+from app.media.index.flattened import MOST_REORDERED, PREROLL_SECONDS, hides_its_beginning
 from app.media.index.fragment_boxes import Fragment
 from app.media.index.movie_boxes import movie_box, no_sample_tables, track_box
 from app.media.index.sample_entries import plain_description
@@ -34,15 +35,6 @@ TARGET_SECONDS = 4
 
 MOST_SEGMENTS = 20_000
 """Films that would have more, of 22 hours, have longer ones."""
-
-PREROLL_SECONDS = Fraction(1, 10)
-"""Sound before time 0 that is kept for its decoder; Opus needs most, 80 ms (RFC 7845, 4.6)."""
-
-_SMALLEST_CUT = 50
-"""Pictures hidden for less than this part of a second are shown: edit lists count in 1/600 s."""
-
-_MOST_REORDERED = 64
-"""Pictures at the beginning of a film among which is the one that is shown first."""
 
 _FILE_TYPE = box(b"ftyp", b"iso6", bytes(4), b"iso6cmfcmp41")
 
@@ -175,14 +167,11 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
 
 
 def _from_its_first_picture(track: Track) -> Track:
-    """The track with no picture before time 0; raises `NotIndexable` if an edit hides some.
-
-    Players would drop them, and all that depends on them.
-    """
-    count = min(len(track.samples), _MOST_REORDERED)
+    """The track with no picture before time 0; raises `NotIndexable` if an edit hides some."""
+    if hides_its_beginning(track):
+        raise _too_complex()
+    count = min(len(track.samples), MOST_REORDERED)
     first = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
-    if -first * _SMALLEST_CUT > track.timescale:
-        raise NotIndexable("hidden_start", "The edit list of the video hides its first pictures.")
     shift = track.timeline.shift - min(first, 0)
     return replace(track, timeline=replace(track.timeline, shift=shift))
 
@@ -191,10 +180,16 @@ def _usable(track: Track) -> Samples:
     if not len(track.samples):
         raise NotIndexable("no_samples", "A track of the video is empty.")
     if not track.timeline.is_simple:
-        raise NotIndexable("several_edits", "The video is cut from parts by its edit list.")
+        raise _too_complex()
     if not track.has_one_description:
         raise NotIndexable("several_codecs", "The video changes its coding while it plays.")
     return track.samples
+
+
+def _too_complex() -> NotIndexable:
+    return NotIndexable(
+        "complex_edits", "The edit list of the video repeats parts often, or changes their speed."
+    )
 
 
 def target_of(track: Track) -> int:

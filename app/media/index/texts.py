@@ -74,7 +74,7 @@ def read_cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
 def _cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
     for number, data in enumerate(_texts(track, read_at)):
         start = track.shown_at(number)
-        end = start + next(track.samples.durations(number, number + 1))
+        end = start + track.samples.duration(number)
         if end <= max(start, 0):
             continue
         times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)

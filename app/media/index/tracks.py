@@ -49,6 +49,8 @@ class Track:
     """Whether samples are missing at its end."""
     box: Box
     """The `trak` box."""
+    unseen: int = 0
+    """How many of the samples are decoded and not shown."""
 
     def with_fragments(
         self, samples: Samples, *, is_truncated: bool, movie_timescale: int
@@ -122,9 +124,10 @@ class Track:
 
     @property
     def frame_rate(self) -> Fraction:
-        """Samples a second, on average."""
+        """Samples a second that are shown, on average."""
         ticks = self.samples.end - (self.samples.decode_times[0] if len(self.samples) else 0)
-        return Fraction(len(self.samples) * self.timescale, ticks) if ticks > 0 else Fraction()
+        shown = len(self.samples) - self.unseen
+        return Fraction(shown * self.timescale, ticks) if ticks > 0 else Fraction()
 
     @property
     def bit_rate(self) -> int:
@@ -134,9 +137,7 @@ class Track:
 
     def shown_at(self, number: int) -> int:
         """Tick of the film's time at which a sample is shown; below 0 if it is not."""
-        samples = self.samples
-        composition_time = samples.decode_times[number] + samples.composition_offsets[number]
-        return composition_time + self.timeline.shift
+        return self.samples.composition_time(number) + self.timeline.shift
 
     @property
     def end(self) -> int:

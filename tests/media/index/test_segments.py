@@ -67,14 +67,6 @@ def test_sound_is_cut_where_pictures_are_and_then_in_its_own_steps(film: FilmSto
     assert segments[-1].start + segments[-1].duration == track.duration
 
 
-def test_a_film_whose_edit_hides_its_first_pictures_is_left_to_play_mp4(film: FilmStore) -> None:
-    track = indexed(film("moov-last.mp4")).tracks[0]
-    late = replace(track, timeline=replace(track.timeline, shift=-20_000))
-    with pytest.raises(NotIndexable) as refused:
-        segmented_video(late)
-    assert refused.value.code == "hidden_start"
-
-
 def test_pictures_that_begin_late_begin_at_time_0_in_hls(film: FilmStore) -> None:
     """Players stall at a gap; the first picture is shown longer instead."""
     track = indexed(film("moov-last.mp4")).tracks[0]
