@@ -49,7 +49,7 @@ class Theater:
         module = HLS_JS if with_hls_js else None
         return Loaded(**self._call("load(...argument)", [path, module]))
 
-    def play_to_end(self, *, rate: float = 2) -> Played:
+    def play_to_end(self, *, rate: float = 4) -> Played:
         """Play from the start at a speed."""
         argument = {"rate": rate, "quarterTurns": self._turns}
         return Played(**self._call("playToEnd(argument)", argument))
