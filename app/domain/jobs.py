@@ -23,6 +23,12 @@ MAX_ATTEMPTS = 3
 INDEX = "index"
 """The step that every complete upload begins with. It queues the others."""
 
+REMUX = "remux"
+"""The step that makes a film that can be indexed of one that cannot."""
+
+SOUND = "sound"
+"""The step that makes sound that browsers play of what they do not."""
+
 
 class JobState(StrEnum):
     """Where a job stands; the value is what the record and the status page show."""

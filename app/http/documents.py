@@ -10,7 +10,8 @@ from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState, Problem
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload
-from app.media.film_files import MANIFEST, PLAY_FILE
+from app.media.browsers import plays_audio
+from app.media.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.media.library import PlaybackView
 from app.media.renditions import RenditionView
 
@@ -111,6 +112,7 @@ def playback_document(view: PlaybackView) -> dict[str, Any]:
         "waveform": _made(view, "waveform.json"),
         "subtitles": _subtitles(view),
         "playable": _playable(view),
+        "progress": view.progress,
         "problem": _problem(view.problem),
     }
 
@@ -141,7 +143,14 @@ def _playable(view: PlaybackView) -> dict[str, Any] | None:
     hls = _made(view, MANIFEST, "hls/master.m3u8")
     if mp4 is None and hls is None and view.state not in _PLAYS:
         return None
-    return {"from": "hls" if hls and not mp4 else "original", "mp4": mp4, "hls": hls}
+    needs_hls = mp4 is None or _is_sound_only_in_segments(view)
+    return {"from": "hls" if hls and needs_hls else "original", "mp4": mp4, "hls": hls}
+
+
+def _is_sound_only_in_segments(view: PlaybackView) -> bool:
+    """Whether browsers play the sound only as it was encoded for HLS."""
+    sounds = view.facts.of_kind("audio") if view.facts else []
+    return SOUND_FILE in view.made and not all(plays_audio(sound.codec) for sound in sounds)
 
 
 def _result(upload: Upload) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from app.media.facts import Facts
 from app.media.film_files import is_playable, keep_streams
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
-from app.media.indexing import INDEXED_TYPES
+from app.media.other_formats import INDEXED_TYPES
 from app.media.source import reader
 from app.media.tools import StepTools
 

@@ -19,6 +19,15 @@ _AUDIO = re.compile(r"mp4a\.40\.(2|5|29|42)|mp4a\.(69|6b)|mp3|\.mp3|opus|flac", 
 _SEGMENTED_AUDIO = re.compile(r"mp4a\.40\.(2|5|29|42)|opus|flac", re.IGNORECASE)
 """MP3 is missing: Chromium takes none in segments, and refuses the whole film for it."""
 
+_WITHOUT_INDEX = re.compile(r"vp8|vp9|av1|opus|vorbis|flac|mp3|aac|pcm_[a-z0-9]+")
+"""ffmpeg's names of what browsers decode in WebM, Ogg, MP3, WAV and FLAC files. They have given up
+Theora."""
+
+
+def plays_without_index(*codecs: str) -> bool:
+    """Whether browsers decode all of this in the files that they play as they are."""
+    return all(map(_WITHOUT_INDEX.fullmatch, codecs))
+
 
 def plays_video(codec: str) -> bool:
     """Whether every browser, or some, decode pictures of this codec."""

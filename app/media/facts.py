@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from app.domain.playback import Problem
 from app.media.index import texts
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
@@ -14,13 +15,22 @@ from app.media.index.tracks import Track
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+PICTURE_SUBTITLES = frozenset(("dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle", "xsub"))
+"""ffmpeg's names of subtitles that are pictures."""
+
+_PICTURE_SUBTITLES = Problem(
+    "picture_subtitles",
+    "Its subtitles are pictures, which browsers cannot show: they are only in the download.",
+)
+_TRUNCATED = Problem("truncated", "The file is damaged or cut off. It plays as far as it goes.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackFacts:
     """One track. Rates are per second: bits, pictures, samples."""
 
     kind: str
-    """"video", "audio" or "text"."""
+    """"video", "audio", "text", or "other" for what players do not use."""
     codec: str
     """As in RFC 6381, such as "avc1.64001f"; where there is no such name, ffmpeg's."""
     language: str = "und"
@@ -80,6 +90,26 @@ class Facts:
             ),
         )
 
+    def completed_by(self, made: Facts) -> Facts:
+        """These facts, about an original, with what only a copy of it tells that has an index.
+
+        Both have the same tracks, apart from chapters and what is left out of the copy.
+        """
+        others = {kind: iter(made.of_kind(kind)) for kind in ("video", "audio", "text", "other")}
+        tracks = (_completed(track, next(others[track.kind], None)) for track in self.tracks)
+        known = _completed(self, made)
+        chapters = self.chapters or made.chapters
+        return replace(known, tracks=tuple(tracks), duration=made.duration, chapters=chapters)
+
+    @property
+    def problem(self) -> Problem | None:
+        """What viewers should know, though the film plays."""
+        if self.is_truncated:
+            return _TRUNCATED
+        if any(track.codec in PICTURE_SUBTITLES for track in self.tracks):
+            return _PICTURE_SUBTITLES
+        return None
+
     def of_kind(self, kind: str) -> list[TrackFacts]:
         """The tracks of a kind, in the order of the file."""
         return [track for track in self.tracks if track.kind == kind]
@@ -101,6 +131,16 @@ class Facts:
 def known_members(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `values` that a dataclass has: what a later version adds is ignored."""
     return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+
+
+_Described = TypeVar("_Described", Facts, TrackFacts)
+
+
+def _completed(facts: _Described, other: _Described | None) -> _Described:
+    """The members that are None as in `other`."""
+    found = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    missing = [name for name, value in found.items() if value is None]
+    return type(facts)(**found | {name: getattr(other, name, None) for name in missing})
 
 
 def _track_facts(track: Track) -> TrackFacts:

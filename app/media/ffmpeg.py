@@ -24,9 +24,10 @@ from app.media.ffmpeg_errors import (
     FfmpegTimedOut,
     reason,
 )
+from app.media.ffmpeg_words import answer_in
 from app.media.sandbox import process
 from app.media.sandbox.launcher import REPORT_DESCRIPTOR
-from app.media.sandbox.process import LAYERS, Command, Limits, Sink, Standard
+from app.media.sandbox.process import LAYERS, Command, Ended, Limits, Sink, Standard
 from app.storage.base import Problem
 
 FILM_FORMATS = (
@@ -119,9 +120,12 @@ class Ffmpeg:
         formats: str = FILM_FORMATS,
         stop: threading.Event | None = None,
     ) -> dict[str, Any]:
-        """What ffprobe finds: `streams`, `format` and `chapters`. Raises like `run`."""
+        """What ffprobe finds: `streams`, `format` and `chapters`. Raises like `run`.
+
+        Without ffprobe, what ffmpeg says of the file, which is less.
+        """
         if self.ffprobe is None:
-            raise FfmpegMissing(WITHOUT_FFPROBE)
+            return self._ask_ffmpeg(path, limits, formats=formats, stop=stop)
         shown = ["-show_streams", "-show_format", "-show_chapters", "-of", "json"]
         source = guarded(["-i", f"file:{path.absolute()}"], formats)
         command = Command(
@@ -137,6 +141,24 @@ class Ffmpeg:
             raise FfmpegFailed("ffprobe's answer could not be read") from error
         return found if isinstance(found, dict) else {}
 
+    def _ask_ffmpeg(
+        self, path: Path, limits: Limits, *, formats: str, stop: threading.Event | None
+    ) -> dict[str, Any]:
+        """It describes the file, and then complains that there is no output to write."""
+        source = guarded(["-i", f"file:{path.absolute()}"], formats)
+        command = Command(
+            program=self._need_ffmpeg(),
+            arguments=["-nostdin", "-hide_banner", *source],
+            limits=limits,
+            readable=[path],
+            layers=self.layers,
+        )
+        ended = _end(command, stop=stop)
+        found = answer_in(ended.errors.decode("utf-8", "replace"))
+        if not found["streams"]:
+            raise FfmpegFailed(reason(command.program.name, ended, limits))
+        return found
+
     def problems(self) -> list[Problem]:
         """What is missing on this machine, and what follows; none of it stops an upload."""
         if self.ffmpeg is None:
@@ -145,7 +167,7 @@ class Ffmpeg:
         missing = process.missing_layers()
         found = [Problem("not_confined", detail, is_fatal=False) for detail in missing]
         if self.ffprobe is None:
-            detail = f"{WITHOUT_FFPROBE}: nothing is known of videos other than MP4 and MOV"
+            detail = f"{WITHOUT_FFPROBE}: less is known of films other than MP4 and MOV"
             found.append(Problem("no_ffprobe", detail, is_fatal=False))
         return found
 
@@ -163,18 +185,32 @@ def _run(
     on_report: Sink = lambda _: None,
     stop: threading.Event | None = None,
 ) -> bytes:
-    name, limits = command.program.name, command.limits
-    output = _Output(name, limits.output_bytes)
+    output = _Output(command.program.name, command.limits.output_bytes)
     take = on_output or output.add
+    ended = _end(command, stdin=stdin, on_output=take, on_report=on_report, stop=stop)
+    if ended.status != 0:
+        raise FfmpegFailed(reason(command.program.name, ended, command.limits))
+    return bytes(output.kept)
+
+
+def _end(
+    command: Command,
+    *,
+    stdin: Standard = None,
+    on_output: Sink = lambda _: None,
+    on_report: Sink = lambda _: None,
+    stop: threading.Event | None = None,
+) -> Ended:
+    """How a run ended, with any status."""
+    name, limits = command.program.name, command.limits
     try:
-        ended = process.run(command, stdin=stdin, on_output=take, on_report=on_report, stop=stop)
+        return process.run(
+            command, stdin=stdin, on_output=on_output, on_report=on_report, stop=stop
+        )
     except process.TimedOut:
         raise FfmpegTimedOut(f"{name} took longer than {limits.wall_seconds:g} s") from None
     except process.Stopped:
         raise FfmpegStopped(f"{name} was stopped") from None
-    if ended.status != 0:
-        raise FfmpegFailed(reason(name, ended, limits))
-    return bytes(output.kept)
 
 
 class _Output:

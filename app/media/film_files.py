@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from io import FileIO
 from itertools import accumulate
 from operator import sub
 from pathlib import Path
@@ -17,19 +18,21 @@ from app.media.encoder import is_decoded
 from app.media.folder import MediaFolder
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
-from app.media.index.movie import Movie
+from app.media.index.movie import Movie, read_movie
 from app.media.index.playlists import VideoRange
 from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
 from app.media.manifest import Manifest, Stream
+from app.media.source import length_of, reader
 
 SOURCE = "source"
 """Name of the stream that is the film's own picture."""
 
 PLAY_FILE = "play.virtual"
 MANIFEST = "hls.json"
+SOUND_FILE = "sound.mp4"
 """Names of files in the folder of a video."""
 
 _VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
@@ -55,6 +58,11 @@ def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
     return True
 
 
+def sounds_to_encode(movie: Movie) -> list[Track]:
+    """The sound that not every browser plays in segments."""
+    return [track for track in movie.sounds if not plays_segmented_audio(track.codec)]
+
+
 def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
     """Make the film as one virtual MP4 file."""
     with folder.writing(video_id, PLAY_FILE) as target:
@@ -66,11 +74,13 @@ def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> Non
 def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
     """Make each track that browsers play a stream; none if HLS cannot express the film.
 
-    A picture that only ffmpeg decodes is a stream as well: other qualities are made of it.
+    A picture that only ffmpeg decodes is a stream as well: other qualities are made of it. Sound
+    that browsers do not play is taken from `SOUND_FILE`, if that has been made.
     """
+    encoded = _encoded(movie, folder.path(video_id, SOUND_FILE))
     with folder.workshop() as making:
         try:
-            streams = [_write_stream(name, cut, making / name) for name, cut in _cut(movie)]
+            streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
         except NotIndexable as error:
             log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
@@ -88,24 +98,40 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
         folder.keep(making / MANIFEST, video_id, MANIFEST)
 
 
-def _cut(movie: Movie) -> list[tuple[str, SegmentedTrack]]:
-    """The tracks by the names of their streams; the sound is cut where the picture is."""
-    cuts = []
+def _encoded(movie: Movie, path: Path) -> Sequence[Track]:
+    """The sounds to encode as they are in that file: none, or all of them."""
+    try:
+        with FileIO(path) as file:
+            made = read_movie(reader(file), length_of(file)).sounds
+    except FileNotFoundError:
+        return []
+    originals = sounds_to_encode(movie)
+    if len(made) != len(originals):
+        raise NotIndexable("other_sound", "The encoded sound has other tracks than the film.")
+    return [
+        replace(track, language=original.language, title=original.title)
+        for track, original in zip(made, originals, strict=True)
+    ]
+
+
+def _cut(movie: Movie, encoded: Sequence[Track]) -> Iterator[tuple[str, SegmentedTrack, str]]:
+    """The streams: name, track and the made file that this is in; sound is cut like the picture."""
     times: list[Fraction] = []
     if movie.picture and (plays_video(movie.picture.codec) or is_decoded(movie.picture)):
         picture = segmented_video(movie.picture)
         times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
-        cuts.append((SOURCE, picture))
-    sounds = (
-        track for track in movie.sounds if plays_segmented_audio(track.codec) and track.samples
-    )
-    for number, track in enumerate(sounds, start=1):
+        yield SOURCE, picture, ""
+    others = iter(encoded)
+    for number, track in enumerate(movie.sounds, start=1):
         # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
-        cuts.append((f"audio-{number}", segmented_sound(track, times)))
-    return cuts
+        if plays_segmented_audio(track.codec):
+            yield f"audio-{number}", segmented_sound(track, times), ""
+        elif other := next(others, None):
+            yield f"audio-{number}", segmented_sound(other, times), SOUND_FILE
 
 
-def _write_stream(name: str, cut: SegmentedTrack, folder: Path) -> Stream:
+def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> Stream:
+    folder = making / name
     folder.mkdir()
     (folder / "init.mp4").write_bytes(cut.initialization)
     columns = _Columns()
@@ -116,7 +142,7 @@ def _write_stream(name: str, cut: SegmentedTrack, folder: Path) -> Stream:
             writer.add_ranges(segment.starts, segment.ends)
             columns.add(segment, writer.position)
         writer.finish()
-    stream = columns.stream(name, cut.track)
+    stream = replace(columns.stream(name, cut.track), file=file)
     return _with_rungs(stream, cut) if cut.track.kind == "video" else stream
 
 

@@ -56,13 +56,13 @@ class MediaFolder:
         self._remove(self.path(upload_id))
 
     @contextmanager
-    def workshop(self) -> Iterator[Path]:
+    def workshop(self, needed_bytes: int = 0) -> Iterator[Path]:
         """An empty folder for half-made files, removed at the end, with what was left in it.
 
-        Raises `NoRoom` while the disk has less free than uploads may need. If this process is
-        killed, `remove_abandoned` of another one removes the folder.
+        Raises `NoRoom` as `require_room` does. If this process is killed, `remove_abandoned` of
+        another one removes the folder.
         """
-        self._disk.require_room(LEFT_FREE_BYTES)
+        self.require_room(needed_bytes)
         with self._own_folder() as folder:
             yield folder
 
@@ -77,6 +77,10 @@ class MediaFolder:
         finally:
             self._remove(folder)
             os.close(descriptor)
+
+    def require_room(self, needed_bytes: int = 0) -> None:
+        """Raise `NoRoom` if then the disk had less free than uploads may need."""
+        self._disk.require_room(LEFT_FREE_BYTES + needed_bytes)
 
     def keep(self, made: Path, upload_id: UploadId, name: str) -> Path:
         """Move a finished file, or a folder of them, to its place; returns that.

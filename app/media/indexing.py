@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from app.domain.jobs import Job, Lane
+from app.domain.jobs import SOUND, Job, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.facts import Facts
-from app.media.film_files import is_playable, keep_play_file, keep_streams
+from app.media.film_files import (
+    MANIFEST,
+    SOUND_FILE,
+    is_playable,
+    keep_play_file,
+    keep_streams,
+    sounds_to_encode,
+)
 from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
 from app.media.index.texts import read_chapters
+from app.media.job_errors import NO_FFMPEG
+from app.media.other_formats import OtherFormats
 from app.media.pictures import PICTURES
-from app.media.source import length_of, reader
+from app.media.source import REMUXED, length_of, reader
 from app.media.subtitles import SUBTITLES
 from app.media.tools import StepTools
 from app.media.waveform import WAVEFORM
-
-INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
-"""Types of files that are indexed; browsers play none of them that cannot be."""
-
-
-def is_played_as_it_is(video: Upload) -> bool:
-    """Whether browsers may play the file without an index, such as a WebM or MP3 file."""
-    return video.is_playable and video.content_type not in INDEXED_TYPES
 
 
 class Indexing:
@@ -33,8 +34,9 @@ class Indexing:
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
+        self._other_formats = OtherFormats(tools)
 
-    def __call__(self, job: Job, _beat: Heartbeat) -> None:
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
         video = self._tools.uploads.get(job.upload_id)
         with closing(self._tools.source.open(video)) as source:
@@ -45,43 +47,57 @@ class Indexing:
                 if is_playable(movie):
                     keep_play_file(movie, video.id, self._tools.folder)
             except NotIndexable as error:
-                self._describe_other(video, error)
+                self._other_formats.look(video, source, error, beat)
                 return
-            self._describe(video, movie, facts)
+            self._describe(video, movie, self._of_original(video, facts))
             if is_playable(movie):
                 keep_streams(movie, video.id, self._tools.folder)
             self._queue_what_follows(video, movie, facts)
 
+    def _of_original(self, video: Upload, facts: Facts) -> Facts:
+        """The facts, about the original even if it was indexed in another container."""
+        known = self._tools.media.get(video.id)
+        is_remuxed = self._tools.folder.path(video.id, REMUXED).exists()
+        if not is_remuxed or known is None or known.facts is None:
+            return facts
+        return Facts.from_json(known.facts).completed_by(facts)
+
     def _describe(self, video: Upload, movie: Movie, facts: Facts) -> None:
-        state, problem = PlaybackState.PLAYABLE, None
+        state, problem = PlaybackState.PLAYABLE, facts.problem
         if not is_playable(movie):
-            state, problem = PlaybackState.UNPLAYABLE, _unknown_codec(facts)
-        elif movie.is_truncated:
-            problem = Problem(
-                "truncated", "The file is damaged or cut off. It plays as far as it goes."
-            )
+            state, problem = self._judged(movie, facts)
         self._tools.media.describe(
             video.id, state, self._tools.clock(), facts=facts.to_json(), problem=problem
         )
 
-    def _describe_other(self, video: Upload, error: NotIndexable) -> None:
-        plays = is_played_as_it_is(video)
-        state = PlaybackState.PLAYABLE if plays else PlaybackState.UNPLAYABLE
-        problem = None if plays else Problem(error.code, error.detail)
-        self._tools.media.describe(
-            video.id, state, self._tools.clock(), facts=None, problem=problem
-        )
-        if video.content_type.startswith("audio/"):
-            self._enqueue(video, WAVEFORM, priority=30)
+    def _judged(self, movie: Movie, facts: Facts) -> tuple[PlaybackState, Problem | None]:
+        """What becomes of a film that browsers cannot play as it is."""
+        if movie.picture is not None or not movie.sounds:
+            return PlaybackState.UNPLAYABLE, _unknown_codec(facts)
+        if self._tools.ffmpeg.ffmpeg is None:
+            return PlaybackState.UNPLAYABLE, _needs_ffmpeg(facts)
+        return PlaybackState.PROBED, None
 
     def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
         """What is made unasked; the shortest comes first."""
         if facts.chapters or facts.of_kind("text"):
             self._enqueue(video, SUBTITLES, priority=10)
+        if self._tools.ffmpeg.ffmpeg is None:
+            return
+        if self._needs_sound(video, movie):
+            self._enqueue(video, SOUND, priority=15)
         if movie.picture is not None:
             self._enqueue(video, PICTURES, priority=20)
         elif movie.sounds:
             self._enqueue(video, WAVEFORM, priority=30)
+
+    def _needs_sound(self, video: Upload, movie: Movie) -> bool:
+        """Whether sound is missing in its segments; a sound file that plays needs none."""
+        if not sounds_to_encode(movie) or self._tools.folder.path(video.id, SOUND_FILE).exists():
+            return False
+        if movie.picture is None:
+            return not is_playable(movie)
+        return self._tools.folder.path(video.id, MANIFEST).exists()
 
     def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
         lane, now = Lane.BACKGROUND, self._tools.clock()
@@ -89,5 +105,16 @@ class Indexing:
 
 
 def _unknown_codec(facts: Facts) -> Problem:
-    codecs = ", ".join(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
-    return Problem("unknown_codec", f"Browsers cannot play what is in this file: {codecs}.")
+    return Problem("unknown_codec", f"Browsers cannot play what is in this file: {_codecs(facts)}.")
+
+
+def _needs_ffmpeg(facts: Facts) -> Problem:
+    return Problem(
+        NO_FFMPEG,
+        f"Browsers cannot play what is in this file: {_codecs(facts)}. To convert it, the server "
+        "needs ffmpeg, which is not installed.",
+    )
+
+
+def _codecs(facts: Facts) -> str:
+    return ", ".join(track.codec for track in facts.tracks if track.kind in {"video", "audio"})

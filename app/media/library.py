@@ -9,6 +9,7 @@ from io import FileIO, RawIOBase
 from pathlib import Path
 
 from app.domain.errors import NotMade, UploadNotFound
+from app.domain.jobs import REMUX, Job, JobState
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
@@ -20,6 +21,7 @@ from app.media.index.virtual_file import Piece, StoredVirtualFile
 from app.media.manifest import Stream
 from app.media.playlists import Playlists
 from app.media.source import MediaSource
+from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
 
@@ -77,6 +79,8 @@ class PlaybackView:
     facts: Facts | None
     problem: Problem | None
     made: frozenset[str]
+    progress: float | None = None
+    """Of what must be made before it plays, from 0 to 1; None if that has not begun."""
 
 
 class MediaLibrary:
@@ -86,12 +90,15 @@ class MediaLibrary:
         self,
         uploads: UploadRecords,
         media: MediaRecords,
+        jobs: JobRecords,
+        *,
         source: MediaSource,
         folder: MediaFolder,
         playlists: Playlists,
     ) -> None:
         self._uploads = uploads
         self._media = media
+        self._jobs = jobs
         self._source = source
         self._folder = folder
         self._playlists = playlists
@@ -99,14 +106,21 @@ class MediaLibrary:
     def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
         """How each of the videos can be played, in their order."""
         known = self._media.of([video.id for video in videos])
-        return [self._view(video.id, known.get(video.id)) for video in videos]
+        probed = [each for each, found in known.items() if found.state is PlaybackState.PROBED]
+        jobs = self._jobs.of_step(probed, REMUX) if probed else {}
+        return [self._view(video.id, known.get(video.id), jobs.get(video.id)) for video in videos]
 
-    def _view(self, upload_id: UploadId, known: Playback | None) -> PlaybackView:
+    def _view(self, upload_id: UploadId, known: Playback | None, job: Job | None) -> PlaybackView:
+        """`job` is the one without which it does not play."""
         if known is None:
             return PlaybackView(upload_id, PlaybackState.WAITING, None, None, frozenset())
         facts = None if known.facts is None else Facts.from_json(known.facts)
         made = self._folder.made(upload_id)
-        return PlaybackView(upload_id, known.state, facts, known.problem, made)
+        problem, progress = known.problem, None
+        if job is not None:  # It says why it was put off, such as for a full disk.
+            problem = job.problem or problem
+            progress = job.progress if job.state is JobState.RUNNING else None
+        return PlaybackView(upload_id, known.state, facts, problem, made, progress)
 
     def watched(self, owner: str, upload_id: UploadId) -> Upload:
         """A video, or an upload that may be played while it arrives; raises as `get` does."""
@@ -127,7 +141,8 @@ class MediaLibrary:
         span = found.span(number)
         if span is None or number > self._available(video, found):
             raise NotMade("The stream has no segment of this number.")
-        return self._virtual(video, f"hls/{stream}/segments.virtual", span)
+        name = f"hls/{stream}/segments.virtual"
+        return self._virtual(video, name, span, source_name=found.file)
 
     def initialization(self, video: Upload, stream: str) -> MadeFile:
         """What comes before the first segment of a stream."""
@@ -140,7 +155,16 @@ class MediaLibrary:
             raise NotMade("Nothing of this name is made of videos.")
         return MadeFile(self._folder.path(video.id, name))
 
-    def _virtual(self, video: Upload, name: str, span: ByteRange | None = None) -> VirtualPart:
+    def _virtual(
+        self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
+    ) -> VirtualPart:
+        """A virtual file, or a span of it, with the file that its bytes are in."""
+
+        def open_source() -> RawIOBase:
+            if source_name:
+                return FileIO(self._folder.path(video.id, source_name), "rb")
+            return self._source.open(video)
+
         try:
             file = StoredVirtualFile(self._folder.path(video.id, name))
         except FileNotFoundError as error:
@@ -148,9 +172,7 @@ class MediaLibrary:
         if span is not None and span.end > file.length:  # Indexed anew since the list was read.
             file.close()
             raise NotMade("The film is being indexed anew.")
-        return VirtualPart(
-            file, span or ByteRange(0, file.length), lambda: self._source.open(video)
-        )
+        return VirtualPart(file, span or ByteRange(0, file.length), open_source)
 
     @staticmethod
     def _available(video: Upload, stream: Stream) -> int:

@@ -40,6 +40,8 @@ class Stream:
     frame_rate: float = 0.0
     video_range: VideoRange = "SDR"
     channels: int = 0
+    file: str = ""
+    """The made file that its bytes are in; empty for the original, or what was remuxed of it."""
     rung_durations: tuple[float, ...] = ()
     is_played: bool = True
     """Whether any browser decodes it; if not, only other qualities of it are offered."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from app.domain.jobs import INDEX
+from app.domain.jobs import INDEX, REMUX, SOUND
 from app.domain.policy import RenditionPolicy
 from app.media.arrivals import Arrivals
 from app.media.capability import read_capability
@@ -18,9 +18,11 @@ from app.media.indexing import Indexing
 from app.media.library import MediaLibrary
 from app.media.pictures import PICTURES, Pictures
 from app.media.playlists import Playlists
+from app.media.remux import Remux
 from app.media.renditions import Renditions
 from app.media.segment_queue import Patience, SegmentQueue
 from app.media.settling import Settling
+from app.media.sound import Sound
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles
 from app.media.sweep import MediaSweep
@@ -73,7 +75,9 @@ class MediaServices:
         source = MediaSource(store, folder)
         records = MediaRecords(database)
         return cls(
-            library=MediaLibrary(uploads, records, source, folder, playlists),
+            library=MediaLibrary(
+                uploads, records, jobs, source=source, folder=folder, playlists=playlists
+            ),
             playlists=playlists,
             renditions=Renditions(
                 playlists,
@@ -108,7 +112,13 @@ class MediaServices:
         return MediaWorker(
             self.jobs,
             _steps(tools),
-            sweep=MediaSweep(self.records, self.uploads, folder=self.folder, clock=self.clock),
+            sweep=MediaSweep(
+                self.records,
+                self.uploads,
+                folder=self.folder,
+                clock=self.clock,
+                has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
+            ),
             look_at_arrivals=Arrivals(tools).look,
             bell=self.bell,
             name=name,
@@ -123,6 +133,8 @@ def _steps(tools: StepTools) -> Mapping[str, Step]:
         SUBTITLES: Subtitles(tools),
         PICTURES: Pictures(tools),
         WAVEFORM: Waveform(tools),
+        SOUND: Sound(tools),
+        REMUX: Remux(tools),
     }
     settling = Settling(tools.jobs, tools.media, clock=tools.clock)
     return {name: settling.after(step) for name, step in steps.items()}

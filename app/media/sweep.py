@@ -6,12 +6,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import islice
 
-from app.domain.jobs import Job, Lane
+from app.domain.jobs import INDEX, REMUX, SOUND, Job, Lane
 from app.domain.lifecycle import GONE
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.folder import MediaFolder
-from app.media.indexing import is_played_as_it_is
+from app.media.job_errors import NO_FFMPEG
+from app.media.other_formats import is_played_as_it_is
+from app.media.pictures import PICTURES
+from app.media.waveform import WAVEFORM
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
 
@@ -21,6 +24,9 @@ BATCH = 100
 RECENT = timedelta(seconds=90)
 """How far back a look at recent uploads goes. What it misses, as when the clock was set, a look at
 all of them finds."""
+
+NEED_FFMPEG = frozenset((REMUX, SOUND, PICTURES, WAVEFORM))
+"""Steps, one of which every film gets that plays."""
 
 NOT_INDEXED = Problem("not_indexed", "Nobody has looked at this file: its index was cancelled.")
 
@@ -41,11 +47,13 @@ class MediaSweep:
         *,
         folder: MediaFolder,
         clock: Callable[[], datetime],
+        has_ffmpeg: bool = False,
     ) -> None:
         self._media = media
         self._uploads = uploads
         self._folder = folder
         self._clock = clock
+        self._has_ffmpeg = has_ffmpeg
 
     def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
@@ -59,15 +67,20 @@ class MediaSweep:
         return len(found)
 
     def conclude(self, *, is_recent: bool) -> int:
-        """Decide about videos whose index failed for good, so that nobody waits for it.
+        """Decide about videos whose index or remux failed for good, so that nobody waits for it.
 
-        Those whose index an operator cancelled are only found without `is_recent`.
+        Those whose job an operator cancelled are only found without `is_recent`.
         """
         ended = {job.upload_id: job for job in self._media.undescribed(BATCH, is_recent=is_recent)}
         if ended:
             found = [self._conclusion(job) for job in ended.values()]
             self._media.conclude(found, self._clock())
         return len(ended)
+
+    def plan_unmade(self) -> None:
+        """Have videos looked at again that were when ffmpeg was missing: for a start."""
+        if self._has_ffmpeg:
+            self._media.plan_unmade(NEED_FFMPEG, NO_FFMPEG)
 
     def forget(self, *, is_recent: bool) -> int:
         """Remove the jobs and files of uploads that were deleted."""
@@ -100,6 +113,6 @@ class MediaSweep:
         return self._clock() - RECENT if is_recent else None
 
     def _conclusion(self, job: Job) -> tuple[UploadId, PlaybackState, Problem | None]:
-        if is_played_as_it_is(self._uploads.get(job.upload_id)):
+        if job.step == INDEX and is_played_as_it_is(self._uploads.get(job.upload_id)):
             return job.upload_id, PlaybackState.PLAYABLE, None
         return job.upload_id, PlaybackState.UNPLAYABLE, job.problem or NOT_INDEXED

@@ -115,6 +115,7 @@ class MediaWorker:
 
     def _look_for_work(self) -> None:
         self._sweep.remove_strays()
+        self._sweep.plan_unmade()
         sweep_at = 0.0
         while not self._stop.is_set():
             self._look_at_arrivals()

@@ -229,6 +229,14 @@ class JobRecords:
         with self._database.write() as connection:
             connection.execute(delete(media_jobs).where(is_in([JobState.QUEUED]), or_(*keys)))
 
+    def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
+        """The jobs of that step and no argument of these videos, as far as there are any."""
+        is_wanted = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+        query = select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
+        with self._database.read() as connection:
+            found = map(rows.from_row, connection.execute(query))
+            return {job.upload_id: job for job in found}
+
     def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
         """All jobs of a video, or those of one step, by step and argument."""
         query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Select,
+    and_,
     bindparam,
     delete,
     exists,
@@ -22,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone
-from app.domain.jobs import INDEX, Job, JobState, Lane
+from app.domain.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.playback import Playback, PlaybackState, Problem, check_transition
 from app.domain.upload import UploadId
@@ -59,31 +60,44 @@ _GONE = (
 )
 """Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
 
-_OF_WAITING_VIDEO = exists().where(
-    media.c.upload_id == media_jobs.c.upload_id, media.c.state == PlaybackState.WAITING
-)
+_STILL_WAITS = {
+    INDEX: PlaybackState.WAITING,
+    REMUX: PlaybackState.PROBED,
+    SOUND: PlaybackState.PROBED,
+}
+"""Steps without which a video does not play, each with the state in which it is waited for."""
 
-_ENDED_INDEX = (
+_IS_WAITED_FOR = or_(
+    *(
+        and_(media_jobs.c.step == step, media.c.state == state)
+        for step, state in _STILL_WAITS.items()
+    )
+)
+_OF_WAITING_VIDEO = exists().where(media.c.upload_id == media_jobs.c.upload_id, _IS_WAITED_FOR)
+
+_ENDED_STEP = (
     select(media_jobs)
     .where(
-        media_jobs.c.step == INDEX,
+        media_jobs.c.step.in_(list(_STILL_WAITS)),
         job_rows.is_in([JobState.FAILED, JobState.CANCELLED]),
         _OF_WAITING_VIDEO,
     )
     .limit(bindparam("most"))
 )
 
-_FAILED_INDEX = (
+_FAILED_STEP = (
     select(media_jobs)
     .where(
         IS_SHOWN,
         job_rows.is_in([JobState.FAILED]),
-        media_jobs.c.step == INDEX,
+        media_jobs.c.step.in_(list(_STILL_WAITS)),
         _OF_WAITING_VIDEO,
     )
     .limit(bindparam("most"))
 )
 """Asked twice a second; an index leads to failed jobs, but not to cancelled ones."""
+
+_PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
 
 
 class MediaRecords:
@@ -205,6 +219,21 @@ class MediaRecords:
         with self._database.write() as connection:
             return connection.execute(change).rowcount
 
+    def plan_unmade(self, steps: Collection[str], code: str) -> int:
+        """Have `unplanned` find the videos that play, but for which none of `steps` was queued.
+
+        Also those that do not play because of the problem with this code; how many they are.
+        """
+        has_job = exists().where(
+            media_jobs.c.upload_id == media.c.upload_id, media_jobs.c.step.in_(sorted(steps))
+        )
+        is_unmade = or_(
+            and_(media.c.state.in_(_PLAYS), not_(has_job)), media.c.problem_code == code
+        )
+        change = update(media).where(media.c.is_planned, is_unmade).values(is_planned=False)
+        with self._database.write() as connection:
+            return connection.execute(change).rowcount
+
     def gone(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
         """Uploads that were cancelled, expired or deleted and still have rows here or jobs.
 
@@ -224,11 +253,11 @@ class MediaRecords:
                 connection.execute(delete(table).where(table.c.upload_id.in_(upload_ids)))
 
     def undescribed(self, limit: int, *, is_recent: bool) -> list[Job]:
-        """The index jobs that failed for good, or were cancelled, of videos that still wait.
+        """The jobs that failed for good, or were cancelled, of videos that wait for them to play.
 
         With `is_recent`, only those that failed: that costs nothing where there are none.
         """
-        query = _FAILED_INDEX if is_recent else _ENDED_INDEX
+        query = _FAILED_STEP if is_recent else _ENDED_STEP
         with self._database.read() as connection:
             found = connection.execute(query, {"most": limit})
             return [job_rows.from_row(row) for row in found]
@@ -236,8 +265,8 @@ class MediaRecords:
     def conclude(
         self, found: Sequence[tuple[UploadId, PlaybackState, Problem | None]], now: datetime
     ) -> None:
-        """Note what is said of videos that could not be indexed, of those that still wait."""
-        still_waits = media.c.state == PlaybackState.WAITING
+        """Note what is said of videos that nothing could be made of, of those that still wait."""
+        still_waits = media.c.state.in_(_STILL_WAITS.values())
         with self._database.write() as connection:
             for upload_id, state, problem in found:
                 values = {

@@ -40,7 +40,10 @@ HDR10 = (
 )
 AV1 = "-c:v libsvtav1 -preset 12 -g 25 -svtav1-params tune=0"
 VP9 = "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 25 -b:v 200k"
+VP8 = "-c:v libvpx -deadline realtime -cpu-used 8 -g 25 -b:v 200k"
+MPEG2 = "-c:v mpeg2video -bf 2 -g 15"
 AAC = "-c:a aac"
+AC3, MP3, PCM = "-c:a ac3", "-c:a libmp3lame", "-c:a pcm_s16le"
 OPUS = "-c:a libopus"
 SURROUND = "5.1"
 
@@ -107,7 +110,13 @@ RECIPES: dict[str, Recipe] = {
     "surround-aac.mp4": Recipe(channels=SURROUND),
     "surround-ac3.mp4": Recipe(audio="-c:a ac3", channels=SURROUND),
     "surround-eac3.mp4": Recipe(audio="-c:a eac3", channels=SURROUND),
-    "mp3.mp4": Recipe(audio="-c:a libmp3lame"),
+    "mp3.mp4": Recipe(audio=MP3),
+    "late-ac3.mp4": Recipe(
+        audio=AC3, seconds=5, sounds=("eng", "deu"), output="-af asetpts=PTS+0.5/TB"
+    ),
+    "fragmented-ac3.mp4": Recipe(audio=AC3, output=f"{FRAGMENTED}+delay_moov", seconds=2),
+    "pcm.mov": Recipe(audio=PCM, seconds=2),
+    "alac.m4a": Recipe(video=None, audio="-c:a alac"),
     "two-languages.mp4": Recipe(sounds=("eng", "deu")),
     "late-sound.mp4": Recipe(output="-af asetpts=PTS+0.5/TB"),
     "sound.m4a": Recipe(video=None),
@@ -121,11 +130,29 @@ RECIPES: dict[str, Recipe] = {
         beside=("-f", "ffmetadata", "-i", CHAPTERS), output="-map_metadata 2 -map_chapters 2"
     ),
     # other containers
-    "h264.mkv": Recipe(sounds=("eng", "deu")),
-    "h264.ts": Recipe(),
-    "mpeg2.ts": Recipe(video="-c:v mpeg2video -bf 2", audio="-c:a mp2"),
+    "h264.mkv": Recipe(
+        audio=AC3,
+        sounds=("eng", "deu"),
+        channels=SURROUND,
+        beside=("-f", "srt", "-i", SUBTITLES, "-f", "ffmetadata", "-i", CHAPTERS),
+        output="-map 3:s -c:s srt -metadata:s:s language=eng -metadata:s:a:1 title=Commentary"
+        " -map_metadata 4 -map_chapters 4",
+    ),
+    "ntsc.mkv": Recipe(rate="30000/1001", audio="-c:a flac", output="-af asetpts=PTS+0.5/TB"),
+    "h264.ts": Recipe(output="-output_ts_offset 95441"),  # near where its clock wraps
+    "hevc.ts": Recipe(video=CLOSED_HEVC, audio=AC3, seconds=2),
+    "mpeg2.ts": Recipe(video=MPEG2, audio="-c:a mp2"),
+    "mpeg2.mpg": Recipe(video=MPEG2, audio="-c:a mp2", seconds=2),
+    "mpeg2.mxf": Recipe(video=MPEG2 + " -b:v 2M", audio=PCM, seconds=2),
     "vp9.webm": Recipe(video=VP9, audio=OPUS),
-    "mpeg4.avi": Recipe(video="-c:v mpeg4", audio="-c:a libmp3lame"),
+    "vp8.webm": Recipe(video=VP8, audio="-c:a libvorbis", seconds=2),
+    "theora.ogv": Recipe(video="-c:v libtheora -g 25", audio="-c:a libvorbis"),
+    "h264.flv": Recipe(seconds=2),
+    "mpeg4.avi": Recipe(video="-c:v mpeg4 -bf 2 -g 25", audio=MP3),
+    "wmv2.wmv": Recipe(video="-c:v wmv2 -g 25", audio="-c:a wmav2", seconds=2),
+    "raw.h264": Recipe(sounds=(), seconds=2),
+    "sound.wma": Recipe(video=None, audio="-c:a wmav2"),
+    "sound.flac": Recipe(video=None, audio="-c:a flac"),
 }
 
 Change = Callable[[Path, Path], None]
@@ -145,6 +172,11 @@ NO_FILMS: dict[str, bytes] = {
     "garbage.mp4": random.Random(14).randbytes(300_000),
     "text.mp4": b"This is a shopping list: bread, milk, apples.\n" * 50,
     "empty.mp4": b"",
+    "text.webm": b"Not a film either.\n",
+    "archive.mkv": b"PK\3\4\x14\0\0\0\x08\0" + random.Random(15).randbytes(30_000),
+    "picture.avi": base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+    ),
 }
 
 

@@ -40,11 +40,16 @@ class Shelf:
         shelved = self[name]
 
         def has_segments() -> bool:
-            self._look_at(shelved)
-            return bool(shelved.playback["playable"]["hls"])
+            return bool(self.look_at(shelved)["playable"]["hls"])
 
         wait_until(has_segments, f"{name} has segments")
         return shelved
+
+    def look_at(self, shelved: Shelved) -> dict[str, Any]:
+        """What the server says of the playback now; noted in `shelved`."""
+        video = self.server.get(shelved.path.replace("/media/", "/api/videos/")).json()
+        shelved.playback.update(video["playback"])
+        return shelved.playback
 
     def _upload(self, name: str) -> Shelved:
         with self._film(name).open("rb") as file:
@@ -54,12 +59,7 @@ class Shelf:
         shelved = Shelved(path, self.server.url + path, {})
 
         def is_decided() -> bool:
-            self._look_at(shelved)
-            return shelved.playback["state"] not in UNDECIDED
+            return self.look_at(shelved)["state"] not in UNDECIDED
 
         wait_until(is_decided, f"{name} is playable or not")
         return shelved
-
-    def _look_at(self, shelved: Shelved) -> None:
-        video = self.server.get(shelved.path.replace("/media/", "/api/videos/")).json()
-        shelved.playback.update(video["playback"])

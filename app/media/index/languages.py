@@ -37,7 +37,12 @@ def read_language(packed: int, elng: Box | None) -> str:
     if packed < 0x400:  # no packed letters begin so low
         return _MACINTOSH[packed] if packed < len(_MACINTOSH) else UNDETERMINED
     code = "".join(chr(0x60 + (packed >> shift & 0x1F)) for shift in (10, 5, 0))
-    return _TWO_LETTERS.get(code, code) if code.isalpha() else UNDETERMINED
+    return shortest_code(code)
+
+
+def shortest_code(code: str) -> str:
+    """The language with a code of ISO 639-2, such as "en" for "eng"; tags of BCP 47 stay."""
+    return _TWO_LETTERS.get(code, code) if _TAG.fullmatch(code) else UNDETERMINED
 
 
 def _extended(fields: Fields) -> str | None:

@@ -68,8 +68,8 @@ const PLAYED_AS_IT_IS = new Set(["waiting", "playable", "ready"]);
  * large script, so it is only used for what a file cannot do. `media` is the file as it was uploaded.
  */
 export function wayToPlay({ playback, media, inline, isArriving }, { quality = ORIGINAL, audio = 0 } = {}) {
-  const { mp4, hls } = playback.playable ?? {};
-  const isPlainFile = quality === ORIGINAL && audio === 0 && !isArriving;
+  const { from, mp4, hls } = playback.playable ?? {};
+  const isPlainFile = quality === ORIGINAL && audio === 0 && !isArriving && from !== "hls";
   if (mp4 && (isPlainFile || !hls)) return { kind: "file", url: mp4 };
   if (hls) return { kind: "hls", url: hls };
   // A WebM file is played as it is; so is any other until the server has looked at it.

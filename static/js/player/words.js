@@ -33,7 +33,7 @@ export function wordsForState({ playback, inline, isArriving, share }) {
   const { state, problem } = playback;
   if (isArriving) return `Still being uploaded: ${percentOf(share)} has arrived.`;
   if (state === "waiting") return inline ? "" : "The server has not looked at this file yet. You can download it.";
-  if (state === "probed") return "Being prepared for watching.";
+  if (state === "probed") return wordsForPreparing(playback);
   if (state === "unplayable") return wordsForUnplayable(problem);
   return [problem?.detail, wordsForMaking(playback)].filter(Boolean).join(" ");
 }
@@ -48,6 +48,11 @@ export function wordsInList(playback) {
 /** Why a video cannot be played, and what can be done with it. */
 export function wordsForUnplayable(problem) {
   return `${problem?.detail ?? "This file cannot be played."} You can download it.`;
+}
+
+function wordsForPreparing({ progress, problem }) {
+  const share = progress ? `: ${percentOf(progress)}` : "";
+  return [`This film is being prepared for watching${share}.`, problem?.detail].filter(Boolean).join(" ");
 }
 
 function wordsForMaking(playback) {

@@ -1,0 +1,199 @@
+"""The step `remux`: a film in another container becomes an MP4 or MOV file, which can be indexed.
+
+Pictures are copied where these containers have a place for their codec, and encoded once where
+not. Sound that every browser plays in segments is copied, other sound becomes AAC, and text
+subtitles become those of MP4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from io import RawIOBase
+from pathlib import Path
+
+from app.domain.jobs import INDEX, Job, Lane
+from app.domain.upload import UploadId
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegTimedOut
+from app.media.heartbeat import Heartbeat
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import read_movie
+from app.media.job_errors import as_job_errors
+from app.media.probe import Contents, ProbedTrack, contents_of
+from app.media.sandbox.process import Limits
+from app.media.sound import as_aac
+from app.media.source import REMUXED, length_of, path_of, reader
+from app.media.tools import StepTools
+
+MP4_PICTURES = frozenset(
+    ("h264", "hevc", "av1", "vp9", "mpeg4", "mpeg2video", "mpeg1video", "mjpeg")
+)
+MOV_PICTURES = frozenset(("prores", "dnxhd", "dvvideo"))
+"""Codecs of pictures that are copied, each with the container that has a place for it."""
+
+MP4_SOUNDS = frozenset(("aac", "opus", "flac"))
+MOV_SOUNDS = frozenset(("aac",))
+
+RAW_PICTURES = frozenset(("h264", "hevc", "obu", "mpegvideo", "m4v"))
+"""Containers that are none: without times, pictures cannot be put into their order by copying."""
+
+KEY_FRAME_SECONDS = 4
+"""At most, between two key frames of pictures that are encoded: the length of a segment."""
+
+LOWEST_RATE = 1000
+"""Bytes a second: a file that claims to last longer than it can is given less time."""
+
+LONGEST_SECONDS = 86_400
+
+_COPYING = {"hevc": ("-tag:v", "hvc1"), "mpeg4": ("-bsf:v", "mpeg4_unpack_bframes")}
+"""Apple plays HEVC only under this name; only AVI has several pictures in one packet."""
+
+_ENCODED = (
+    *("-c:v", "libx264", "-preset", "veryfast", "-crf", "20"),
+    *("-vf", "scale=trunc(iw/2)*2:trunc(ih/2)*2,format=yuv420p"),
+    *("-fps_mode", "passthrough", "-enc_time_base:v", "1:90000"),
+    *("-force_key_frames", f"expr:gte(t,n_forced*{KEY_FRAME_SECONDS})"),
+)
+
+
+class Remux:
+    """Makes that file, and has it indexed."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job."""
+        video = self._tools.uploads.get(job.upload_id)
+        if not self._tools.folder.path(video.id, REMUXED).exists():
+            with (
+                closing(self._tools.source.open(video)) as source,
+                as_job_errors("not_prepared", "This film cannot be prepared for watching"),
+            ):
+                self._make(video.id, source, beat)
+        lane, now = Lane.QUICK, self._tools.clock()
+        self._tools.jobs.enqueue(video.id, INDEX, lane=lane, priority=0, now=now, renew=True)
+
+    def _make(self, video_id: UploadId, source: RawIOBase, beat: Heartbeat) -> None:
+        path = path_of(source)
+        contents = contents_of(self._tools.ffmpeg.probe(path, stop=beat.stop))
+        with self._tools.folder.workshop(length_of(source)) as workshop:
+            run = _Run(self._tools, contents, path, workshop, beat)
+            self._tools.folder.keep(run.best(length_of(source)), video_id, REMUXED)
+
+
+class _Run:
+    """One film on its way through ffmpeg."""
+
+    def __init__(
+        self, tools: StepTools, contents: Contents, path: Path, workshop: Path, beat: Heartbeat
+    ) -> None:
+        self._tools = tools
+        self._contents = contents
+        self._path = path
+        self._made = workshop / REMUXED
+        self._beat = beat
+
+    def best(self, length: int) -> Path:
+        """The film with its pictures copied if possible, else encoded; raises `FfmpegFailed`."""
+        if can_be_copied(self._contents):
+            try:
+                return self._make(length, is_copied=True)
+            except FfmpegTimedOut:
+                raise
+            except FfmpegFailed:
+                if self._contents.picture is None:
+                    raise
+        return self._make(length, is_copied=False)
+
+    def _make(self, length: int, *, is_copied: bool) -> Path:
+        seconds = _seconds(self._contents, length)
+        try:
+            self._tools.ffmpeg.run(
+                [
+                    *("-fflags", "+genpts", "-i", str(self._path)),
+                    *(*options(self._contents, is_copied=is_copied), "-y", self._made.name),
+                ],
+                readable=[self._path],
+                writable=self._made.parent,
+                limits=_limits(seconds, length, is_copied=is_copied),
+                progress=lambda reached: self._tell(reached / seconds),
+                stop=self._beat.stop,
+            )
+        except FfmpegFailed:
+            self._tools.folder.require_room()  # Its words for a full disk are many.
+            raise
+        self._check()
+        return self._made
+
+    def _tell(self, progress: float) -> None:
+        self._tools.folder.require_room()  # Before uploads miss it.
+        self._beat(progress if self._contents.facts.duration else 0.0)
+
+    def _check(self) -> None:
+        with self._made.open("rb", buffering=0) as file:
+            try:
+                movie = read_movie(reader(file), length_of(file))
+            except NotIndexable as error:
+                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
+        if self._contents.picture and movie.picture is None:
+            raise FfmpegFailed("ffmpeg found no picture in it")
+
+
+def can_be_copied(contents: Contents) -> bool:
+    """Whether MP4 or MOV have a place for the picture; without one, nothing is in the way."""
+    if contents.picture is None:
+        return True
+    if contents.facts.container in RAW_PICTURES:
+        return False
+    return contents.picture.facts.codec in MP4_PICTURES | MOV_PICTURES
+
+
+def options(contents: Contents, *, is_copied: bool) -> list[str]:
+    """Options of ffmpeg for the output: every track that players use, in the order of its kind."""
+    picture = contents.picture
+    is_mov = is_copied and picture is not None and picture.facts.codec in MOV_PICTURES
+    found = [*_picture(picture, is_copied=is_copied)] if picture else []
+    for number, sound in enumerate(contents.of_kind("audio")):
+        found += _mapped(sound)
+        if sound.facts.codec in (MOV_SOUNDS if is_mov else MP4_SOUNDS):
+            found += [f"-c:a:{number}", "copy"]
+        else:
+            found += as_aac(number, sound.facts.channels)
+    for text in contents.of_kind("text"):
+        found += _mapped(text)
+    # FLAC in MP4 counts as an experiment in ffmpeg 5; a track of time codes is of no use here.
+    found += ["-c:s", "mov_text", "-strict", "experimental", "-write_tmcd", "0"]
+    return [*found, "-f", "mov" if is_mov else "mp4"]
+
+
+def _picture(picture: ProbedTrack, *, is_copied: bool) -> Iterator[str]:
+    yield from _mapped(picture)
+    if is_copied:
+        yield from ("-c:v", "copy", *_COPYING.get(picture.facts.codec, ()))
+    else:
+        yield from _ENCODED
+
+
+def _mapped(track: ProbedTrack) -> list[str]:
+    return ["-map", f"0:{track.number}"]
+
+
+def _seconds(contents: Contents, length: int) -> float:
+    """How long the film lasts, at most."""
+    claimed = contents.facts.duration or LONGEST_SECONDS
+    return max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
+
+
+def _limits(seconds: float, length: int, *, is_copied: bool) -> Limits:
+    """Generous: a slow machine copies 100 MB and converts 10 s of sound in a second.
+
+    It encodes pictures of 4K at a tenth of their speed.
+    """
+    cpu_seconds = 60 + length / 1e8 + seconds * (1 if is_copied else 20)
+    return Limits(
+        cpu_seconds=cpu_seconds,
+        wall_seconds=600 + 4 * cpu_seconds,
+        memory_bytes=3 << 30,
+        output_bytes=4 * length + (256 << 20),
+    )

@@ -1,0 +1,99 @@
+"""The step `sound`: what not every browser plays in segments, as AAC, the one codec that all do.
+
+All such tracks of a film are encoded once and whole, in a file beside it. The picture stays where
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from io import RawIOBase
+
+from app.domain.jobs import Job
+from app.domain.playback import PlaybackState
+from app.domain.upload import UploadId
+from app.media.film_files import SOUND_FILE, keep_streams, sounds_to_encode
+from app.media.heartbeat import Heartbeat
+from app.media.index.movie import Movie
+from app.media.index.tracks import Track
+from app.media.job_errors import as_job_errors, movie_of
+from app.media.sandbox.process import Limits
+from app.media.source import path_of
+from app.media.tools import StepTools
+
+MOST_CHANNELS = 6
+"""5.1; what has more is mixed down to that."""
+
+BITS_OF_A_CHANNEL = 80_000
+MOST_BITS = 384_000
+"""A second."""
+
+_IN_TIME = "aresample=async=1000:min_comp=0.01:first_pts=0"
+"""Sound begins at time 0, after silence if need be. Where its times and its samples disagree by
+10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays with the picture."""
+
+
+class Sound:
+    """Makes that file of an indexed film, and offers its tracks as streams."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job."""
+        video = self._tools.uploads.get(job.upload_id)
+        with closing(self._tools.source.open(video)) as source:
+            movie, _ = movie_of(source)
+            if not self._tools.folder.path(video.id, SOUND_FILE).exists():
+                with as_job_errors("no_sound", "The sound of this film cannot be converted"):
+                    self._make(video.id, movie, source, beat)
+            keep_streams(movie, video.id, self._tools.folder)
+        playback = self._tools.media.get(video.id)
+        if playback and playback.state is PlaybackState.PROBED:
+            self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
+
+    def _make(self, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat) -> None:
+        tracks, path = sounds_to_encode(movie), path_of(source)
+        seconds = max(float(movie.duration), 1.0)
+        room = int(seconds * len(tracks) * MOST_BITS / 8)
+        with self._tools.folder.workshop(room) as workshop:
+            self._tools.ffmpeg.run(
+                # The times of the file stay: others would count from its first track.
+                ["-copyts", "-i", str(path), *_options(tracks), "-f", "mp4", SOUND_FILE],
+                readable=[path],
+                writable=workshop,
+                limits=_limits(seconds, len(tracks), room),
+                formats="mov",
+                progress=lambda reached: beat(reached / seconds),
+                stop=beat.stop,
+            )
+            self._tools.folder.keep(workshop / SOUND_FILE, video_id, SOUND_FILE)
+
+
+def as_aac(number: int, channels: int | None) -> list[str]:
+    """Options for the sound track with this number among those of the output."""
+    count = min(channels or 2, MOST_CHANNELS)
+    return [
+        *(f"-c:a:{number}", "aac", f"-filter:a:{number}", _IN_TIME),
+        *(f"-b:a:{number}", str(min(count * BITS_OF_A_CHANNEL, MOST_BITS))),
+        *((f"-ac:a:{number}", str(count)) if channels else ()),
+    ]
+
+
+def _options(tracks: Sequence[Track]) -> list[str]:
+    options = ["-map_metadata", "-1", "-map_chapters", "-1"]
+    for number, track in enumerate(tracks):
+        options += ["-map", f"0:i:{track.id}", *as_aac(number, track.channels)]
+    return options
+
+
+def _limits(seconds: float, tracks: int, room: int) -> Limits:
+    """Generous: a slow machine converts 10 s of 5.1 in a second."""
+    cpu_seconds = 30 + seconds * tracks / 3
+    return Limits(
+        cpu_seconds=cpu_seconds,
+        wall_seconds=600 + 4 * cpu_seconds,
+        memory_bytes=1 << 30,
+        output_bytes=2 * room + (1 << 20),
+    )
