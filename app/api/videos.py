@@ -77,4 +77,5 @@ def _video(upload_id: str) -> Upload:
 def _document(video: Upload) -> Response:
     media = current_services().media
     (view,) = media.library.playbacks([video])
-    return jsonify(video_document(video, view, media.renditions.of(video)))
+    renditions, texts = media.renditions.of(video), media.text_files.of(video)
+    return jsonify(video_document(video, view, renditions, texts))

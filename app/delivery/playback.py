@@ -22,7 +22,7 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import current_owner, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
-from app.media.library import MadeFile, MediaLibrary, VirtualPart
+from app.media.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
 from app.media.playlists import Playlists
 from app.media.renditions import Renditions
 
@@ -103,6 +103,17 @@ def rendition(upload_id: str, quality: int) -> Response:
     return _send_made(found, "video/mp4", {"Content-Disposition": disposition})
 
 
+@blueprint.get("/subs-<string(length=32):text_id>.vtt")
+def subtitles_beside(upload_id: str, text_id: str) -> Response:
+    """Subtitles that came in a file of their own."""
+    files = current_services().media.text_files
+    text = files.as_webvtt(_video(upload_id), parse_upload_id(text_id))
+    response = _text(text, CONTENT_TYPES["vtt"])
+    response.add_etag()
+    response.make_conditional(request.environ)
+    return response
+
+
 @blueprint.get("/<name>")
 def made(upload_id: str, name: str) -> Response:
     """A picture, subtitles, or the like."""
@@ -131,8 +142,12 @@ def _video(upload_id: str) -> Upload:
 
 
 def _playlist(text: str) -> Response:
+    return _text(text, PLAYLIST)
+
+
+def _text(text: str, content_type: str) -> Response:
     headers = {"Cache-Control": CACHING, "Content-Security-Policy": SANDBOX}
-    return Response(text, content_type=PLAYLIST, headers=headers)
+    return Response(text, content_type=content_type, headers=headers)
 
 
 def _send_virtual(part: VirtualPart, content_type: str) -> Response:

@@ -14,6 +14,7 @@ from app.media.browsers import plays_audio
 from app.media.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.media.library import PlaybackView
 from app.media.renditions import RenditionView
+from app.media.text_files import TextFile
 
 
 def upload_document(
@@ -58,13 +59,18 @@ def chunk_document(upload: Upload) -> dict[str, Any]:
 
 
 def video_document(
-    video: Upload, playback: PlaybackView, renditions: Sequence[RenditionView] | None = None
+    video: Upload,
+    playback: PlaybackView,
+    renditions: Sequence[RenditionView] | None = None,
+    texts: Sequence[TextFile] = (),
 ) -> dict[str, Any]:
     """A published file; `inline` says whether a browser may play it in place.
 
-    Lists leave `renditions` out: they would cost as much again.
+    Lists leave out `renditions` and `texts`, the files of subtitles beside it: each would cost as
+    much again.
     """
     known = playback_document(playback)
+    known["subtitles"] += [_subtitles_beside(video, text) for text in texts]
     if renditions is not None:
         known["renditions"] = [rendition_document(video, view) for view in renditions]
     return {
@@ -135,6 +141,11 @@ def _subtitles(view: PlaybackView) -> list[dict[str, Any]]:
         for number, track in enumerate(tracks, start=1)
         if (url := _made(view, f"subs-{number}.vtt"))
     ]
+
+
+def _subtitles_beside(video: Upload, text: TextFile) -> dict[str, Any]:
+    url = f"/media/{video.id}/subs-{text.id}.vtt"
+    return {"language": text.language, "title": None, "url": url}
 
 
 def _playable(view: PlaybackView) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ from app.media.sound import Sound
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles
 from app.media.sweep import MediaSweep
+from app.media.text_files import TextFiles
 from app.media.tools import StepTools
 from app.media.waking import Bell, Waker
 from app.media.waveform import WAVEFORM, Waveform
@@ -47,6 +48,7 @@ class MediaServices:
     library: MediaLibrary
     playlists: Playlists
     renditions: Renditions
+    text_files: TextFiles
     jobs: JobRecords
     records: MediaRecords
     folder: MediaFolder
@@ -88,6 +90,7 @@ class MediaServices:
                 is_on=policy.is_on,
                 clock=clock,
             ),
+            text_files=TextFiles(uploads, source),
             jobs=jobs,
             records=records,
             folder=folder,

@@ -65,10 +65,11 @@ def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
     for number, track in enumerate(texts, start=1):
         if track.id in readable:
             with suppress(NotIndexable):
-                yield f"subs-{number}.vtt", list(_within_limit(read_cues(track, read_at)))
+                yield f"subs-{number}.vtt", list(within_limit(read_cues(track, read_at)))
 
 
-def _within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
+def within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
+    """The cues that fit a file."""
     left = MOST_CHARACTERS
     for cue in cues:
         left -= CHARACTERS_OF_A_CUE + len(cue.text) + len(cue.settings)

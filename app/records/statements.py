@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, insert, literal_column, select, update
+from sqlalchemy import Connection, Select, bindparam, insert, literal_column, or_, select, update
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import search_form, sort_form
 from app.records.driver import fetch, run
-from app.records.tables import UPLOAD, uploads
+from app.records.tables import IS_VIDEO, UPLOAD, uploads
 from app.records.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
@@ -90,6 +90,18 @@ def first(
     """The first upload that a query of this file finds."""
     rows = fetch(connection, statement, values)
     return from_row(rows[0]) if rows else None
+
+
+def beside(owner: str, stem: str, endings: Sequence[str]) -> Select[Any]:
+    """Complete uploads named `stem`, perhaps a part that begins with a letter, and an ending.
+
+    As "film.srt" and "film.en.srt". Case and accents are ignored.
+    """
+    first, last = sort_form(f"{stem}.a"), sort_form(f"{stem}.z") + b"\xff"
+    has_ending = [uploads.c.search_name.endswith(each, autoescape=True) for each in endings]
+    is_near = uploads.c.sort_name.between(first, last)
+    query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, is_near, or_(*has_ending))
+    return query.order_by(uploads.c.sort_name, uploads.c.id)
 
 
 def add(connection: Connection, upload: Upload) -> None:

@@ -337,6 +337,10 @@ class UploadRecords:
         order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
         return self._list(query.order_by(*order).limit(limit))
 
+    def beside(self, owner: str, stem: str, endings: Sequence[str], *, limit: int) -> list[Upload]:
+        """The owner's complete uploads named as `statements.beside` says, by name."""
+        return self._list(statements.beside(owner, stem, endings).limit(limit))
+
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:

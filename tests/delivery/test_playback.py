@@ -6,6 +6,7 @@ import json
 import random
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -187,3 +188,27 @@ def sent_bytes(server: Server) -> float:
     return float(
         next(line for line in lines if line.startswith("sluice_sent_bytes_total")).split()[1]
     )
+
+
+def test_subtitles_in_a_file_of_their_own_follow_the_names_of_both_files(server: Server) -> None:
+    text = store(server, "Holiday.en.srt", b"1\n00:00:01,000 --> 00:00:02,000\nHello & bye\n")
+    film = store(server, "holiday.mp4", b"no film")
+
+    def subtitles() -> Any:
+        return server.get(f"/api/videos/{film.id}").json()["playback"]["subtitles"]
+
+    url = f"{film.path}/subs-{text.id}.vtt"
+    assert subtitles() == [{"language": "en", "title": None, "url": url}]
+    assert server.get(f"/api/videos/{text.id}").json()["playback"]["subtitles"] == []
+    answer = server.get(url)
+    assert answer.headers["Content-Type"] == "text/vtt; charset=utf-8"
+    assert answer.text == "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\nHello &amp; bye\n"
+    assert server.get(url, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
+
+    server.patch(f"/api/videos/{film.id}", json={"filename": "party.mp4"})
+    assert subtitles() == []
+    assert server.get(url).status_code == 404
+    server.patch(f"/api/videos/{text.id}", json={"filename": "party.srt"})
+    assert subtitles() == [{"language": "und", "title": None, "url": url}]
+    server.delete(f"/api/videos/{text.id}")
+    assert subtitles() == []

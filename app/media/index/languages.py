@@ -29,6 +29,9 @@ _MACINTOSH = _MACINTOSH_CODES.split()
 
 _TAG = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,8}")
 
+_LONGEST_PRIMARY = 3
+"""Letters before the first hyphen: BCP 47 allows more, but has no language that needs them."""
+
 
 def read_language(packed: int, elng: Box | None) -> str:
     """The language of a track from its `mdhd` and, more exactly, its `elng` box."""
@@ -43,6 +46,15 @@ def read_language(packed: int, elng: Box | None) -> str:
 def shortest_code(code: str) -> str:
     """The language with a code of ISO 639-2, such as "en" for "eng"; tags of BCP 47 stay."""
     return _TWO_LETTERS.get(code, code) if _TAG.fullmatch(code) else UNDETERMINED
+
+
+def language_of(tag: str) -> str | None:
+    """The language that a part of a file's name says; None if it says something else."""
+    primary, _, rest = tag.partition("-")
+    if not _TAG.fullmatch(tag) or len(primary) > _LONGEST_PRIMARY:
+        return None
+    shortest = _TWO_LETTERS.get(primary.lower(), primary.lower())
+    return f"{shortest}-{rest}" if rest else shortest
 
 
 def _extended(fields: Fields) -> str | None:

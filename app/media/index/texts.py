@@ -94,7 +94,7 @@ def webvtt(cues: Iterable[Cue]) -> str:
 
 def escaped(text: str) -> str:
     """Plain text as that of a cue: without tags, and without blank lines, which would end it."""
-    lines = _without_blank_lines(text)
+    lines = without_blank_lines(text)
     return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -130,7 +130,7 @@ def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
                 parts = {kind: bytes(part.payload) for kind, part in children(box.payload).items()}
                 text = _decoded(parts.get(b"payl", b"")).replace("-->", "--&gt;")
                 settings = " ".join(_decoded(parts.get(b"sttg", b"")).split())
-                yield _without_blank_lines(text), settings
+                yield without_blank_lines(text), settings
         return
     length = int.from_bytes(data[:2], "big")
     if text := escaped(_decoded(data[2 : 2 + length])):
@@ -143,7 +143,7 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-16" if is_wide else "utf-8", "replace").replace("\0", "")
 
 
-def _without_blank_lines(text: str) -> str:
+def without_blank_lines(text: str) -> str:
     """A blank line would end the cue."""
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line)

@@ -1,0 +1,131 @@
+"""Subtitles in files of their own: which belong to a film, and what becomes of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.domain.lifecycle import UploadState
+from app.media.index.subrip import cues_of, decoded
+from app.media.index.texts import MAX_CUES, webvtt
+from app.media.text_files import MOST_BYTES, language_beside
+from app.records.uploads import UploadRecords
+from tests.records.making import new_sqlite, new_upload
+
+SUBRIP = """1
+00:00:00,500 --> 00:00:01,500
+- <i>Good</i> <font color="red">evening</font> & <b onclick="x">welcome
+{\\an8}- 1 < 2
+
+2
+0:00:02,000-->0:00:03,5  X1:40 X2:600
+Ä
+
+3
+00:00:09,000 --> 00:00:08,000
+Never
+"""
+
+WEBVTT = """WEBVTT - a title
+
+STYLE
+::cue { color: red }
+
+NOTE 00:01.000 is no time
+
+first
+00:01.000 --> 00:02.500 line:0 align:start region:x
+<v Roger>Hello --> there</v>
+"""
+
+
+def converted(text: str) -> str:
+    return webvtt(cues_of(text))
+
+
+def test_subrip_becomes_webvtt() -> None:
+    assert converted(SUBRIP) == (
+        "WEBVTT\n\n"
+        "00:00:00.500 --> 00:00:01.500\n"
+        '- <i>Good</i> evening &amp; &lt;b onclick="x"&gt;welcome\n- 1 &lt; 2\n\n'
+        "00:00:02.000 --> 00:00:03.500\nÄ\n"
+    )
+
+
+def test_of_webvtt_the_cues_are_kept_and_nothing_else() -> None:
+    assert converted(WEBVTT) == (
+        "WEBVTT\n\n00:00:01.000 --> 00:00:02.500 line:0 align:start\n"
+        "<v Roger>Hello --&gt; there</v>\n"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_every_usual_encoding_is_read(encoding: str) -> None:
+    assert decoded(SUBRIP.encode(encoding)) == SUBRIP
+
+
+def test_a_letter_that_is_cut_in_two_does_not_change_the_encoding() -> None:
+    assert decoded("Grüße – ß".encode()[:-1]) == "Grüße – "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "00:00:01,000 --> 00:00:02,000\nx\n\n" * 30_000,
+        "0:00:01,0 " + "-->" * 300_000,
+        " " * MOST_BYTES,
+        "\n" * MOST_BYTES,
+        "00:00:01,000 --> 00:00:02,000\n" + "<font " * 170_000,
+        "00:00:01,000 --> 00:00:02,000\n" + "{\\" * 500_000,
+        "00:00:01,000 --> 00:00:02,000" + " line:" * 170_000,
+        "9999:99:99,999 --> 9999:99:99,999\n",
+        "\0\x1b\u2028\ud800",
+    ],
+    ids=str.__len__,
+)
+def test_hostile_files_are_read_soon(text: str) -> None:
+    began = time.process_time()
+    found = cues_of(text)
+    assert len(found) <= MAX_CUES
+    assert all("\n\n" not in cue.text and "-->" not in cue.text for cue in found)
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("filename", "language"),
+    [
+        ("Trip/Film 2.srt", "und"),
+        ("trip/FILM 2.VTT", "und"),
+        ("Trip/Film 2.en.srt", "en"),
+        ("Trip/Film 2.ger.vtt", "de"),
+        ("Trip/Film 2.pt-BR.srt", "pt-BR"),
+        ("Trip/Film 2.final.srt", None),
+        ("Trip/Film 2.txt", None),
+        ("Trip/Film 20.srt", None),
+        ("Other/Film 2.srt", None),
+        ("Film 2.srt", None),
+        ("Trip/Film 2.en.srt.mp4", None),
+    ],
+)
+def test_the_name_says_the_film_and_the_language(filename: str, language: str | None) -> None:
+    assert language_beside("Trip/Film 2", filename) == language
+
+
+def test_accents_are_compared_however_they_are_written() -> None:
+    assert language_beside("e\u0301te\u0301", "\u00c9t\u00e9.srt") == "und"
+
+
+def test_only_what_may_be_beside_a_film_is_read_from_the_records(tmp_path: Path) -> None:
+    records = UploadRecords(new_sqlite(tmp_path / "sluice.db"))
+    beside = ["clip 2.srt", "Clip 2.en.vtt", "clip 2.z.srt"]
+    apart = ["clip 2.mp4", "clip 2.001.srt", "clip 20.srt", "clip 2", "clip 1.srt", "clip 2.srt.gz"]
+    for name in (*beside, *apart):
+        upload = replace(new_upload(), filename=name, state=UploadState.COMPLETE)
+        records.add(upload)
+        records.add(replace(new_upload(owner="another"), filename=name, state=UploadState.COMPLETE))
+    found = records.beside("someone", "clip 2", (".srt", ".vtt"), limit=10)
+    assert sorted(upload.filename for upload in found) == sorted(beside)
+    assert {upload.owner for upload in found} == {"someone"}
