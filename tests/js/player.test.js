@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { isAudioOnly, isChanging, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
+import { segmentAt } from "../../static/js/player/preparation.js";
 import { Positions } from "../../static/js/player/positions.js";
 import { barsOf } from "../../static/js/player/waveform.js";
-import { audioNames, detailsOf, languageName, wordsForState } from "../../static/js/player/words.js";
+import { audioNames, detailsOf, languageName, orderFor, wordsForState } from "../../static/js/player/words.js";
 
 const PLAYABLE = { from: "original", mp4: "/media/1/play.mp4", hls: "/media/1/hls/master.m3u8" };
 const ENGLISH = { kind: "audio", codec: "mp4a.40.2", language: "en", channels: 2, bit_rate: 128_000 };
@@ -55,6 +56,25 @@ test("a browser that cannot decode the original gets the tallest rendition that 
   const renditions = [rendition(1080, "failed"), rendition(360, "ready"), rendition(720, "on_demand")];
   assert.equal(substituteFor(film({ renditions }).playback), "720");
   assert.equal(substituteFor(film().playback), null);
+});
+
+test("a picture that no browser decodes is not among the qualities", () => {
+  const renditions = [rendition(720, "on_demand")];
+  const { playback } = film({ playable: { from: "hls", mp4: null, hls: PLAYABLE.hls }, renditions });
+  assert.deepEqual(qualitiesOf(playback).map(({ value }) => value), ["720"]);
+});
+
+test("a quality that can be downloaded has words, and a button for what can be done", () => {
+  const order = (state, more) => Object.values(orderFor({ height: 720, state, progress: 0.4, problem: null, ...more }));
+  assert.deepEqual(order("on_demand"), ["can be made", "Make 720p"]);
+  assert.deepEqual(order("making"), ["is being made: 40\u00a0%", "Cancel 720p"]);
+  assert.deepEqual(order("ready"), ["is ready", "Delete 720p"]);
+  assert.deepEqual(order("failed", { problem: { detail: "Damaged." } }), ["Damaged.", "Make 720p again"]);
+});
+
+test("the segment that is shown at a time is known from the playlist", () => {
+  const playlist = "#EXTM3U\n#EXTINF:4.000000,\n1.m4s\n#EXTINF:2.500000,\n2.m4s\n#EXT-X-ENDLIST\n";
+  assert.deepEqual([0, 3.9, 4, 6.4, 7].map((seconds) => segmentAt(playlist, seconds)), [1, 1, 2, 2, 2]);
 });
 
 test("the state is said in words", () => {

@@ -11,7 +11,15 @@ import { Playing } from "../player/playing.js";
 import { Positions } from "../player/positions.js";
 import { addTextTracks } from "../player/text_tracks.js";
 import { drawWaveform } from "../player/waveform.js";
-import { codecName, detailsOf, wordsForState, wordsForUnplayable } from "../player/words.js";
+import {
+  codecName,
+  detailsOf,
+  wordsForPreparing,
+  wordsForState,
+  wordsForUnmakeable,
+  wordsForUnplayable,
+} from "../player/words.js";
+import "./film_renditions.js";
 
 const LOST = "The connection was lost.";
 /** Seconds of watching after which the position is kept. */
@@ -63,11 +71,15 @@ export class VideoPlayer extends HTMLElement {
     const { signal } = this.#end;
     this.#film.addEventListener("change", () => this.#draw());
     this.#film.addEventListener("arrived", () => this.dispatchEvent(new Event("arrived")));
-    this.#playing.addEventListener("change", () => this.#drawControls());
+    this.#playing.addEventListener("change", () => {
+      this.#drawControls();
+      this.#drawNotice(this.#film.state);
+    });
     this.#playing.addEventListener("failed", ({ detail }) => this.#fail(detail));
     this.#video.addEventListener("timeupdate", () => this.#isTimeToKeep && this.#keepPosition());
     for (const event of ["pause", "seeked", "ended"]) this.#video.addEventListener(event, () => this.#keepPosition());
     this.#video.addEventListener("playing", () => this.#recover());
+    this.#parts.renditions.show(this.#film, signal);
     window.addEventListener("pagehide", () => this.#keepPosition(), { signal });
     this.#parts.again.addEventListener("click", () => {
       this.#recover();
@@ -78,6 +90,7 @@ export class VideoPlayer extends HTMLElement {
   #connectMenus() {
     const { quality, audio, chapters } = this.#controls;
     quality.addEventListener("change", () => {
+      this.#failure = null;
       this.#playing.choose({ quality: quality.value });
       this.#film.refresh();
     });
@@ -104,7 +117,7 @@ export class VideoPlayer extends HTMLElement {
 
   #drawStage({ playback }) {
     const { stage, none, reason } = this.#parts;
-    const isNone = this.#failure === "undecodable" || !this.#playing.isPossible;
+    const isNone = this.#failure?.reason === "undecodable" || !this.#playing.isPossible;
     stage.hidden = isNone;
     none.hidden = !isNone;
     if (isNone) setText(reason, this.#reason);
@@ -122,7 +135,7 @@ export class VideoPlayer extends HTMLElement {
 
   get #reason() {
     const { playback } = this.#film.state;
-    if (this.#failure !== "undecodable") {
+    if (this.#failure?.reason !== "undecodable") {
       return isChanging(playback) ? wordsForState(this.#film.state) : wordsForUnplayable(playback.problem);
     }
     const [picture] = tracksOf(playback, "video");
@@ -132,10 +145,15 @@ export class VideoPlayer extends HTMLElement {
 
   #drawNotice(state) {
     const { notice, state: words, again } = this.#parts;
-    const isLost = this.#failure === "lost";
-    again.hidden = !isLost;
-    setText(words, isLost ? LOST : this.#parts.none.hidden ? wordsForState(state) : "");
+    again.hidden = this.#failure?.reason !== "lost";
+    setText(words, this.#parts.none.hidden ? this.#noticeWords(state) : "");
     notice.hidden = words.textContent === "";
+  }
+
+  #noticeWords(state) {
+    if (this.#failure?.reason === "lost") return LOST;
+    if (this.#playing.isPreparing) return wordsForPreparing(this.#playing.wanted.quality);
+    return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(state);
   }
 
   #drawDetails(state) {
@@ -158,13 +176,13 @@ export class VideoPlayer extends HTMLElement {
     if (answer?.ok) this.#video.poster = await drawWaveform((await answer.json()).peaks);
   }
 
-  #fail(reason) {
-    this.#failure = reason;
+  #fail(failure) {
+    this.#failure = failure;
     this.#draw();
   }
 
   #recover() {
-    if (this.#failure !== "lost") return;
+    if (this.#failure?.reason !== "lost") return;
     this.#failure = null;
     this.#draw();
   }

@@ -7,17 +7,18 @@ const HLS_JS = "../../vendor/hls.js/hls.min.mjs";
 /** Longest time until a segment that has to be made begins to arrive, and until it is here, milliseconds. */
 const FIRST_BYTE_TIMEOUT = 60_000;
 const SEGMENT_TIMEOUT = 180_000;
-/** A server that is still making a segment answers 503 after some seconds; this is a quarter of an hour of them. */
-const MOST_RETRIES = 180;
+/** A server that is still making a segment answers 503 after 8 seconds; this is a quarter of an hour of them. */
+const MOST_RETRIES = 100;
 const RETRY_PAUSE = 1_000;
-const LONGEST_RETRY_PAUSE = 5_000;
+/** The server's answer where a segment cannot be made. */
+const UNPROCESSABLE = 422;
 
 const SEGMENT_POLICY = {
   default: {
     maxTimeToFirstByteMs: FIRST_BYTE_TIMEOUT,
     maxLoadTimeMs: SEGMENT_TIMEOUT,
     timeoutRetry: { maxNumRetry: 4, retryDelayMs: 0, maxRetryDelayMs: 0 },
-    errorRetry: { maxNumRetry: MOST_RETRIES, retryDelayMs: RETRY_PAUSE, maxRetryDelayMs: LONGEST_RETRY_PAUSE },
+    errorRetry: { maxNumRetry: MOST_RETRIES, retryDelayMs: RETRY_PAUSE, maxRetryDelayMs: RETRY_PAUSE },
   },
 };
 
@@ -36,7 +37,8 @@ export class HlsSource {
   #hasRecovered = false;
 
   /**
-   * Begins at `start` seconds with what is `wanted`: `{ quality, audio }`. Calls `onFailure()` when it cannot go on.
+   * Begins at `start` seconds with what is `wanted`: `{ quality, audio }`. Calls `onFailure(reason)` when it cannot go
+   * on: "unmakeable" if the server cannot make this quality, else "lost".
    * Rejects if hls.js cannot be loaded, or cannot play in this browser.
    */
   static async open(video, url, { start, wanted, onFailure }) {
@@ -56,13 +58,19 @@ export class HlsSource {
     this.#hls.attachMedia(video);
   }
 
-  /** Goes on in another quality, or with another audio track, at once. */
+  /** Goes on in another quality, or with another audio track: at once, or while it plays with the next segment. */
   choose(wanted) {
     this.#wanted = wanted;
-    const level = this.#hls.levels.findIndex(({ url }) => isLevel(url, wanted.quality));
+    const level = Math.max(0, this.#hls.levels.findIndex(({ url }) => isLevel(url, wanted.quality)));
     // Fixed: choosing by the speed of the line would make the server encode what nobody asked for.
-    if (level !== this.#hls.currentLevel || this.#hls.autoLevelEnabled) this.#hls.currentLevel = Math.max(0, level);
+    if (level !== this.#hls.manualLevel) this.#goTo(level);
     this.#chooseAudio();
+  }
+
+  #goTo(level) {
+    const { media } = this.#hls;
+    if (media?.paused === false && media.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) this.#hls.nextLevel = level;
+    else this.#hls.currentLevel = level;
   }
 
   stop() {
@@ -75,9 +83,9 @@ export class HlsSource {
     if (audio < audioTracks.length && audio !== audioTrack) this.#hls.audioTrack = audio;
   }
 
-  #recover(Hls, { type }, onFailure) {
+  #recover(Hls, { type, response }, onFailure) {
     if (type !== Hls.ErrorTypes.MEDIA_ERROR || this.#hasRecovered) {
-      onFailure();
+      onFailure(response?.code === UNPROCESSABLE ? "unmakeable" : "lost");
       return;
     }
     this.#hasRecovered = true;

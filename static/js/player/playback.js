@@ -7,6 +7,11 @@ export const UNKNOWN_PLAYBACK = { state: "waiting", tracks: [], chapters: [], re
 
 const CHOOSABLE = new Set(["on_demand", "making", "ready"]);
 
+/** Whether browsers may be able to decode the film as it was uploaded; of others only renditions are played. */
+export function hasOriginal({ playable, renditions = [] }) {
+  return Boolean(playable) && (playable.from !== "hls" || renditions.length === 0);
+}
+
 /** The tracks of one kind: "video", "audio" or "text". */
 export function tracksOf({ tracks = [] }, kind) {
   return tracks.filter((track) => track.kind === kind);
@@ -36,7 +41,7 @@ export function qualitiesOf(playback) {
     hint: hintOf(rendition),
     isDisabled: rendition.state === "failed",
   }));
-  return playback.playable ? [original, ...made] : made;
+  return hasOriginal(playback) ? [original, ...made] : made;
 }
 
 /** Heights such as 720 mean the short side, so that a film that stands upright has the same ones. */

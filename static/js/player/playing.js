@@ -2,18 +2,26 @@
 
 import { FileSource, playsHls } from "./file_source.js";
 import { HlsSource } from "./hls_source.js";
-import { isAudioOnly, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
+import { hasOriginal, isAudioOnly, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
+import { NotMakeable, prepareQuality } from "./preparation.js";
 
 /**
- * Emits `change` when what is wanted changes, and `failed` (detail: "undecodable" or "lost") when it cannot go on.
+ * Emits `change` when what is wanted changes, or how far that is, and `failed` when it cannot go on, with
+ * `{ reason, detail }`: "undecodable", "lost", or "unmakeable" for a quality that the server cannot make.
  */
 export class Playing extends EventTarget {
   #video;
   #film;
   #wanted = { quality: ORIGINAL, audio: 0 };
+  /** What was wanted when the source was last told. */
+  #current = null;
+  #isStarted = false;
   #way = null;
   #source = null;
   #changing = Promise.resolve();
+  /** Ends the preparation of a quality that is no longer wanted. */
+  #superseded = new AbortController();
+  #isPreparing = false;
 
   constructor(video, film) {
     super();
@@ -33,20 +41,28 @@ export class Playing extends EventTarget {
     return wayToPlay(this.#film.state, this.#wanted) !== null;
   }
 
+  /** Whether the film still plays in another quality than the one that is wanted. */
+  get isPreparing() {
+    return this.#isPreparing;
+  }
+
   get isStarted() {
-    return this.#way !== null;
+    return this.#isStarted;
   }
 
   /** Begins at `position` seconds, if there is a way to play the film yet. */
   start(position) {
-    if (!this.isStarted && this.isPossible) this.#follow({ position });
+    if (this.isStarted || !this.isPossible) return;
+    const { playback } = this.#film.state;
+    if (!hasOriginal(playback)) this.#want({ quality: substituteFor(playback) ?? ORIGINAL });
+    this.#isStarted = true;
+    this.#follow({ position });
   }
 
-  /** Goes on with another quality or audio track. */
+  /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the film plays. */
   choose(wanted) {
-    this.#wanted = { ...this.#wanted, ...wanted };
-    this.dispatchEvent(new Event("change"));
-    if (this.isStarted) this.#follow();
+    this.#want(wanted);
+    if (this.isStarted) this.#follow({ isPatient: true });
   }
 
   /** Tries again where it stopped. */
@@ -56,26 +72,39 @@ export class Playing extends EventTarget {
   }
 
   stop() {
+    this.#superseded.abort();
     this.#changing = this.#changing.then(() => {
       this.#source?.stop();
       this.#source = null;
     });
   }
 
+  #want(wanted) {
+    this.#wanted = { ...this.#wanted, ...wanted };
+    this.dispatchEvent(new Event("change"));
+  }
+
   /** Changes take their turn: the second of two quick choices waits for the first one's script. */
-  #follow({ position } = {}) {
-    const way = wayToPlay(this.#film.state, this.#wanted);
-    const isSame = way?.url === this.#way?.url;
-    this.#way = way;
+  #follow({ position, isPatient = false } = {}) {
+    this.#superseded.abort();
+    this.#superseded = new AbortController();
+    const { signal } = this.#superseded;
     this.#changing = this.#changing
-      .then(() => this.#change(way, { isSame, position }))
+      .then(() => this.#change({ position, isPatient, signal }))
       .catch((error) => {
+        if (signal.aborted) return; // The next choice has its turn now.
         this.#fail("lost");
         reportError(error);
       });
   }
 
-  async #change(way, { isSame, position }) {
+  async #change({ position, isPatient, signal }) {
+    const way = wayToPlay(this.#film.state, this.#wanted);
+    if (isPatient && !(await this.#prepare(way, signal))) return;
+    signal.throwIfAborted();
+    const isSame = way.url === this.#way?.url;
+    this.#way = way;
+    this.#current = this.#wanted;
     if (isSame && this.#source) {
       this.#source.choose(this.#wanted);
       return;
@@ -89,9 +118,32 @@ export class Playing extends EventTarget {
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
+  /** Waits for a quality that is made on demand while the film goes on; false if it cannot be made. */
+  async #prepare({ kind, url }, signal) {
+    const { quality } = this.#wanted;
+    if (kind !== "hls" || quality === ORIGINAL || quality === this.#current?.quality) return true;
+    this.#notePreparing(true);
+    try {
+      await prepareQuality(url, quality, { position: () => this.#video.currentTime, signal });
+      return true;
+    } catch (error) {
+      if (!(error instanceof NotMakeable)) throw error;
+      this.#fail("unmakeable", error.message);
+      this.#want(this.#current);
+      return false;
+    } finally {
+      this.#notePreparing(false);
+    }
+  }
+
+  #notePreparing(isPreparing) {
+    this.#isPreparing = isPreparing;
+    this.dispatchEvent(new Event("change"));
+  }
+
   #open({ kind, url }, start) {
     if (kind === "file" || (this.#isOriginal && playsHls(this.#video))) return new FileSource(this.#video, url, { start });
-    const onFailure = () => this.#fail("lost");
+    const onFailure = (reason) => this.#fail(reason);
     return HlsSource.open(this.#video, url, { start, wanted: this.#wanted, onFailure });
   }
 
@@ -109,11 +161,15 @@ export class Playing extends EventTarget {
   /** The browser cannot decode the original: another quality is made for it, if there is one. */
   #replaceOriginal() {
     const quality = this.#wanted.quality === ORIGINAL ? substituteFor(this.#film.state.playback) : null;
-    if (quality) this.choose({ quality });
-    else this.#fail("undecodable");
+    if (!quality) {
+      this.#fail("undecodable");
+      return;
+    }
+    this.#want({ quality });
+    this.#follow();
   }
 
-  #fail(reason) {
-    this.dispatchEvent(new CustomEvent("failed", { detail: reason }));
+  #fail(reason, detail = "") {
+    this.dispatchEvent(new CustomEvent("failed", { detail: { reason, detail, quality: this.#wanted.quality } }));
   }
 }

@@ -62,6 +62,25 @@ function wordsForMaking(playback) {
   return `Playable. ${list.join(", ")}.`;
 }
 
+/** Of a quality that can be downloaded: how it is doing, and the name of its button. */
+export function orderFor({ height, state, progress, problem }) {
+  const name = `${height}p`;
+  if (state === "making") return { words: `is being made: ${percentOf(progress)}`, action: `Cancel ${name}` };
+  if (state === "ready") return { words: "is ready", action: `Delete ${name}` };
+  if (state === "failed") return { words: problem?.detail ?? "could not be made", action: `Make ${name} again` };
+  return { words: "can be made", action: `Make ${name}` };
+}
+
+/** While the film still plays in another quality than the one that was chosen. */
+export function wordsForPreparing(quality) {
+  return `${quality}p is being made from here on. Until then the film goes on as it is.`;
+}
+
+/** When a quality that was chosen cannot be played. */
+export function wordsForUnmakeable({ quality, detail }) {
+  return [`${quality}p cannot be played here.`, detail].filter(Boolean).join(" ");
+}
+
 /** Details as `[term, text]`; `length` is the file's in bytes. */
 export function detailsOf({ playback, length }) {
   const rows = [["File", lineOf([playback.container?.toUpperCase(), formatBytes(length)])]];

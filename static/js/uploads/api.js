@@ -81,6 +81,16 @@ export async function deleteVideo(id, signal) {
   await ignoringAbsence(request(videoPath(id), { method: "DELETE", signal }));
 }
 
+/** Has a film made in another quality, as a file to download. */
+export function orderRendition(id, height, signal) {
+  return request(`${videoPath(id)}/renditions/${height}`, { method: "POST", signal });
+}
+
+/** Stops making it, and removes what was made. */
+export function removeRendition(id, height, signal) {
+  return request(`${videoPath(id)}/renditions/${height}`, { method: "DELETE", signal });
+}
+
 /** Whether the server answers at all; a full or refusing server is still there. */
 export async function isServerThere(signal) {
   try {

@@ -1,0 +1,85 @@
+/** <film-renditions>: the qualities of a film that can be downloaded, each with what can be done about it. */
+
+import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { renditionsOf } from "../player/playback.js";
+import { orderFor } from "../player/words.js";
+import { orderRendition, removeRendition } from "../uploads/api.js";
+
+const REFUSED = "The server did not accept this. Try again in a moment.";
+
+export class FilmRenditions extends HTMLElement {
+  #film;
+  #signal;
+  /** The row of each quality, by height. */
+  #rows = new Map();
+
+  /** Follows a `Film` until `signal`. */
+  show(film, signal) {
+    this.#film = film;
+    this.#signal = signal;
+    film.addEventListener("change", () => this.#draw(), { signal });
+    this.#draw();
+  }
+
+  #draw() {
+    const { playback, isArriving } = this.#film.state;
+    const renditions = isArriving ? [] : renditionsOf(playback);
+    this.hidden = renditions.length === 0;
+    for (const [height, row] of this.#rows) {
+      if (!renditions.some((rendition) => rendition.height === height)) this.#drop(height, row);
+    }
+    const list = this.querySelector("ul");
+    for (const rendition of renditions) {
+      if (!this.#rows.has(rendition.height)) list.append(this.#newRow(rendition.height));
+      this.#write(rendition);
+    }
+  }
+
+  #newRow(height) {
+    const fragment = copyOfTemplate("film-rendition");
+    const row = { ...partsOf(fragment), element: fragment.firstElementChild, isBusy: false };
+    this.#rows.set(height, row);
+    // The second click of a double one would cancel what the first has ordered.
+    row.action.addEventListener("click", ({ detail }) => detail < 2 && this.#act(height));
+    row.progress.setAttribute("aria-label", `${height}p`);
+    return row.element;
+  }
+
+  #drop(height, row) {
+    row.element.remove();
+    this.#rows.delete(height);
+  }
+
+  #write({ height, state, progress, mp4, problem }) {
+    const row = this.#rows.get(height);
+    const { words, action } = orderFor({ height, state, progress, problem });
+    setText(row.name, `${height}p`);
+    setText(row.words, words);
+    setText(row.action, action);
+    row.progress.hidden = state !== "making";
+    row.progress.value = progress;
+    row.download.hidden = !mp4;
+    if (!mp4) return;
+    row.download.href = mp4;
+    setText(row.downloadWords, `Download ${height}p`);
+  }
+
+  /** One button orders, cancels and deletes: it keeps the focus when its meaning changes. */
+  async #act(height) {
+    const row = this.#rows.get(height);
+    if (row.isBusy) return;
+    row.isBusy = true;
+    const { state } = renditionsOf(this.#film.state.playback).find((rendition) => rendition.height === height);
+    const isThere = state === "making" || state === "ready";
+    try {
+      await (isThere ? removeRendition : orderRendition)(this.#film.id, height, this.#signal);
+      this.#film.refresh();
+    } catch (error) {
+      if (!this.#signal.aborted) setText(row.words, error.detail || REFUSED);
+    } finally {
+      row.isBusy = false;
+    }
+  }
+}
+
+customElements.define("film-renditions", FilmRenditions);
