@@ -102,15 +102,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
-        media=MediaServices.build(
-            settings.data_dir,
-            database,
-            records,
-            store,
-            _now,
-            threads=settings.threads,
-            policy=settings.rendition_policy,
-        ),
+        media=_media(settings, database, records, store),
         records=records,
         database=database,
     )
@@ -136,6 +128,20 @@ def _database(settings: Settings) -> Database:
 def _store(settings: Settings) -> LocalStore:
     durability = Durability(settings.durability)
     return LocalStore(settings.staging_dir, settings.library_dir, durability)
+
+
+def _media(
+    settings: Settings, database: Database, records: UploadRecords, store: Store
+) -> MediaServices:
+    return MediaServices.build(
+        settings.data_dir,
+        database,
+        records,
+        store,
+        _now,
+        threads=settings.threads,
+        policy=settings.rendition_policy,
+    )
 
 
 def _housekeeping(
