@@ -29,6 +29,9 @@ REMUX = "remux"
 SOUND = "sound"
 """The step that makes sound that browsers play of what they do not."""
 
+FLEETING = frozenset({"segments"})
+"""Steps whose jobs are forgotten when they are done: a film has thousands of segments."""
+
 
 class JobState(StrEnum):
     """Where a job stands; the value is what the record and the status page show."""
@@ -129,6 +132,13 @@ class Job:
 
 class JobCancelled(Exception):
     """Raised by a heartbeat: stop now, and leave nothing half-made. Nobody wants the result."""
+
+
+class JobYields(Exception):
+    """Raised by a step that makes way for a more urgent job of its lane.
+
+    It is claimed again after that, and goes on where it was.
+    """
 
 
 class JobFailed(Exception):

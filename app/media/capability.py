@@ -19,7 +19,8 @@ class Capability:
     """What was measured, and with what: another ffmpeg or machine is measured anew."""
 
     encoder: str
-    """The version of ffmpeg, and the number of processors."""
+    """The version of ffmpeg."""
+    processors: int = 1
     megapixels_per_second: float
     """Encoded as segments are."""
 
@@ -41,6 +42,11 @@ def write_capability(capability: Capability, media: Path, workshop: Path) -> Non
     made = workshop / FILE
     made.write_text(json.dumps(asdict(capability)))
     made.replace(media / FILE)
+
+
+def discard_capability(media: Path) -> None:
+    """Forget what was measured: there is no encoder any more."""
+    (media / FILE).unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=1)

@@ -50,6 +50,12 @@ def is_decoded(picture: Track) -> bool:
     return _DECODED.fullmatch(picture.entry.fourcc) is not None
 
 
+def recipe(cuts: RungCuts, rung: Rung) -> str:
+    """What decides the bytes of segments, besides the film and the version of ffmpeg."""
+    filters = _filters(cuts.track, cuts.excerpt(1), rung, tone_mappings(cuts.track.hdr)[0])
+    return " ".join([*filters, *_encoding(cuts.track, rung), *map(str, cuts.starts)])
+
+
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Works in a folder of its own, and reads the film with `read_at`."""
@@ -76,7 +82,9 @@ class Encoder:
 
     def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
         path = self.workshop / _EXCERPT
-        decoder = ["-threads", str(DECODER_THREADS), "-copyts", "-i", str(path)]
+        # What is damaged is left out, however much that is.
+        decoder = ["-max_error_rate", "1", "-copyts", "-threads", str(DECODER_THREADS)]
+        decoder += ["-i", str(path)]
         attempts = [
             [*decoder, *_filters(track, excerpt, rung, tones), *_encoding(track, rung), _ENCODED]
             for tones in tone_mappings(track.hdr)

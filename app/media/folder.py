@@ -32,6 +32,11 @@ class MediaFolder:
         self._path = path
         self._disk = Folder(path)
 
+    @property
+    def root(self) -> Path:
+        """The folder itself."""
+        return self._path
+
     def path(self, upload_id: UploadId, name: str = "") -> Path:
         """Where a file of the video is, or would be; without a name, the folder of them all."""
         return self._path / upload_id / name

@@ -8,7 +8,7 @@ from io import RawIOBase
 
 from app.domain.jobs import JobCancelled, JobFailed
 from app.media.excerpts import TooLarge
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegMissing, FfmpegStopped
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegMissing, FfmpegStopped, FfmpegTimedOut
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
@@ -19,16 +19,21 @@ NO_FFMPEG = "no_ffmpeg"
 
 
 @contextmanager
-def as_job_errors(code: str, what: str) -> Iterator[None]:
-    """Raise the errors of ffmpeg as those of a job; `what` is a sentence without its full stop."""
+def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[None]:
+    """Raise the errors of ffmpeg as those of a job; `what` is a sentence without its full stop.
+
+    `is_final` says that what failed once, other than by taking too long, fails each time.
+    """
     try:
         yield
     except FfmpegStopped as error:
         raise JobCancelled(str(error)) from error
     except FfmpegMissing as error:
         raise JobFailed(NO_FFMPEG, f"{what}: {error}.", is_final=True) from error
-    except (FfmpegFailed, TooLarge) as error:
+    except FfmpegTimedOut as error:
         raise JobFailed(code, f"{what}: {error}.") from error
+    except (FfmpegFailed, TooLarge) as error:
+        raise JobFailed(code, f"{what}: {error}.", is_final=is_final) from error
 
 
 def movie_of(source: RawIOBase) -> tuple[Movie, ReadAt]:

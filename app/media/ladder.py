@@ -21,6 +21,9 @@ LOWEST_PEAK_RATE = 64_000
 MEAN_SHARE = 0.6
 """Of the peak rate, as an estimate before a rung is made: most films need less than their peak."""
 
+REAL_TIME_SHARE = 0.75
+"""Of what the host encodes: most films are harder than a test picture, and players load ahead."""
+
 DECODED_AT_ONCE = 6
 """Pixels that are decoded in the time in which one is encoded; measured: 5-9 for H.264, HEVC and
 AV1 of 1080p."""
@@ -72,7 +75,7 @@ def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
         for number, rung in enumerate(rungs)
         if number == 0
         or source + _megapixels(rung.width, rung.height, rung.frame_rate)
-        <= capability.megapixels_per_second
+        <= capability.megapixels_per_second * REAL_TIME_SHARE
     ]
 
 

@@ -8,9 +8,11 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from app.domain.jobs import INDEX, REMUX, SOUND
+from app.domain.jobs import INDEX, REMUX, SOUND, Lane
 from app.domain.policy import RenditionPolicy
+from app.domain.upload import UploadId
 from app.media.arrivals import Arrivals
+from app.media.calibration import calibrate
 from app.media.capability import read_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
@@ -19,7 +21,11 @@ from app.media.library import MediaLibrary
 from app.media.pictures import PICTURES, Pictures
 from app.media.playlists import Playlists
 from app.media.remux import Remux
+from app.media.rendition_steps import Rendition, Segments
 from app.media.renditions import Renditions
+from app.media.rung_cache import RungCache
+from app.media.rung_maker import RungMakers
+from app.media.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.segment_queue import Patience, SegmentQueue
 from app.media.settling import Settling
 from app.media.sound import Sound
@@ -112,9 +118,10 @@ class MediaServices:
             ffmpeg=Ffmpeg.find(),
             clock=self.clock,
         )
+        cache = RungCache(self.folder, self.jobs, most_bytes=self.policy.cache_bytes)
         return MediaWorker(
             self.jobs,
-            _steps(tools),
+            {**self._steps(tools), **self._rendition_steps(tools, cache)},
             sweep=MediaSweep(
                 self.records,
                 self.uploads,
@@ -123,21 +130,46 @@ class MediaServices:
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
             ),
             look_at_arrivals=Arrivals(tools).look,
+            make_room=cache.trim,
             bell=self.bell,
             name=name,
             clock=self.clock,
             tell=tell,
         )
 
+    def calibrate(self) -> None:
+        """Measure how fast this host encodes, unless that is known."""
+        calibrate(Ffmpeg.find(), self.folder)
 
-def _steps(tools: StepTools) -> Mapping[str, Step]:
-    steps: dict[str, Step] = {
-        INDEX: Indexing(tools),
-        SUBTITLES: Subtitles(tools),
-        PICTURES: Pictures(tools),
-        WAVEFORM: Waveform(tools),
-        SOUND: Sound(tools),
-        REMUX: Remux(tools),
-    }
-    settling = Settling(tools.jobs, tools.media, clock=tools.clock)
-    return {name: settling.after(step) for name, step in steps.items()}
+    def _steps(self, tools: StepTools) -> Mapping[str, Step]:
+        steps: dict[str, Step] = {
+            INDEX: Indexing(tools),
+            SUBTITLES: Subtitles(tools),
+            PICTURES: Pictures(tools),
+            WAVEFORM: Waveform(tools),
+            SOUND: Sound(tools),
+            REMUX: Remux(tools),
+        }
+        then = self._make_all_qualities if self.policy.is_eager else lambda _: None
+        settling = Settling(tools.jobs, tools.media, clock=tools.clock, then=then)
+        return {name: settling.after(step) for name, step in steps.items()}
+
+    def _rendition_steps(self, tools: StepTools, cache: RungCache) -> Mapping[str, Step]:
+        capability = partial(read_capability, self.folder.root)
+        steps: dict[str, Step] = {
+            SEGMENTS: Segments(tools, RungMakers(tools, capability)),
+            RENDITION: Rendition(tools, RungMakers(tools, capability)),
+        }
+        return {name: cache.watching(step) for name, step in steps.items()}
+
+    def _make_all_qualities(self, upload_id: UploadId) -> None:
+        """After everything else, in the order of the ladder."""
+        for rung in self.renditions.rungs(self.uploads.get(upload_id))[::-1]:
+            self.jobs.enqueue(
+                upload_id,
+                RENDITION,
+                str(rung.quality),
+                lane=Lane.BACKGROUND,
+                priority=EAGER_PRIORITY,
+                now=self.clock(),
+            )

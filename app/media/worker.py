@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.domain.errors import UploadError, UploadGone, UploadNotFound
-from app.domain.jobs import INDEX, Job, JobCancelled, JobFailed, Lane
+from app.domain.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.domain.playback import Problem
 from app.media.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
 from app.media.sweep import BATCH, MediaSweep
@@ -51,6 +51,7 @@ class MediaWorker:
         *,
         sweep: MediaSweep,
         look_at_arrivals: Callable[[], None],
+        make_room: Callable[[], object] = lambda: None,
         bell: Bell,
         name: str,
         clock: Callable[[], datetime],
@@ -61,6 +62,7 @@ class MediaWorker:
         self._steps = steps
         self._sweep = sweep
         self._look_at_arrivals = look_at_arrivals
+        self._make_room = make_room
         self._bell = bell
         self._name = name
         self._clock = clock
@@ -123,6 +125,7 @@ class MediaWorker:
             most = self._look(is_recent=True)
             if time.monotonic() >= sweep_at:
                 self._sweep.remove_abandoned()
+                self._make_room()
                 count = self._look(is_recent=False)
                 sweep_at = 0.0 if count >= BATCH else time.monotonic() + self._pace.sweep_seconds
                 most = max(most, count)
@@ -175,8 +178,8 @@ class MediaWorker:
             return self._failed(job, error.problem, is_final=error.is_final)
         except (UploadGone, UploadNotFound) as error:
             return self._failed(job, Problem(error.code, str(error)), is_final=True)
-        except UploadError as error:
-            return self._postponed(job, Problem(error.code, str(error)))
+        except (JobYields, UploadError) as error:
+            return self._postponed(job, error)
         except Exception as error:
             log.exception("%s crashed", job, extra={"upload_id": job.upload_id})
             return self._failed(
@@ -195,9 +198,12 @@ class MediaWorker:
         log.warning("%s failed: %s", job, problem.detail, extra={"upload_id": job.upload_id})
         return "failed" if is_final or job.is_last_attempt else "retried"
 
-    def _postponed(self, job: Job, problem: Problem) -> str:
-        log.warning("%s must wait: %s", job, problem.detail, extra={"upload_id": job.upload_id})
-        pause = self._pace.postponed
+    def _postponed(self, job: Job, reason: JobYields | UploadError) -> str:
+        problem, pause = None, timedelta()
+        if isinstance(reason, UploadError):
+            problem, pause = Problem(reason.code, str(reason)), self._pace.postponed
+            extra = {"upload_id": job.upload_id}
+            log.warning("%s must wait: %s", job, problem.detail, extra=extra)
         is_held = self._record(lambda: self._jobs.postpone(job, problem, self._clock(), pause))
         return "postponed" if is_held else "cancelled"
 

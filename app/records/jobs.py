@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import UploadGone, UploadNotFound
-from app.domain.jobs import SHOWN, Job, JobState, Lane, sources
+from app.domain.jobs import FLEETING, SHOWN, Job, JobState, Lane, sources
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.playback import Problem
 from app.domain.upload import UploadId
@@ -131,6 +131,17 @@ class JobRecords:
         with self._database.read() as connection:
             return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
 
+    def is_waiting(self, lane: Lane, now: datetime, *, before: int) -> bool:
+        """Whether a job of a lane could be claimed now that has a lower priority than `before`."""
+        query = select(media_jobs.c.step).where(
+            IS_UNFINISHED,
+            media_jobs.c.lane == lane,
+            media_jobs.c.priority < before,
+            rows.is_due(now),
+        )
+        with self._database.read() as connection:
+            return connection.execute(query.limit(1)).first() is not None
+
     def is_held(self, job: Job) -> bool:
         """Whether the worker that claimed `job` still has it, and the video exists."""
         query = select(media_jobs.c.step).where(is_held(job))
@@ -147,7 +158,7 @@ class JobRecords:
     def finish(self, job: Job, now: datetime) -> bool:
         """Note that a claimed job is done; False if it is lost, as for `heartbeat`.
 
-        One that was renewed meanwhile is queued again.
+        One that was renewed meanwhile is queued again, and one of a `FLEETING` step forgotten.
         """
         return self._end(job, {**rows.as_ended(JobState.DONE, now), "progress": 1.0}, now)
 
@@ -163,7 +174,7 @@ class JobRecords:
             return self._end(job, rows.as_ended(JobState.FAILED, now, problem), now)
         return self._change(job, rows.as_waiting(problem, now, now + retry_after))
 
-    def postpone(self, job: Job, problem: Problem, now: datetime, pause: timedelta) -> bool:
+    def postpone(self, job: Job, problem: Problem | None, now: datetime, pause: timedelta) -> bool:
         """Put a claimed job back for a reason that is not its own, such as a full disk.
 
         The attempt does not count. False if the job is lost, as for `heartbeat`.
@@ -288,10 +299,11 @@ class JobRecords:
         """End a job, or queue it again if somebody has renewed it since it was claimed."""
         is_renewed = and_(is_held(job), media_jobs.c.is_renewed)
         with self._database.write() as connection:
-            return (
-                rows.change(connection, is_renewed, rows.as_new(now)) > 0
-                or rows.change(connection, is_held(job), values) > 0
-            )
+            if rows.change(connection, is_renewed, rows.as_new(now)) > 0:
+                return True
+            if values["state"] is JobState.DONE and job.step in FLEETING:
+                return connection.execute(delete(media_jobs).where(is_held(job))).rowcount > 0
+            return rows.change(connection, is_held(job), values) > 0
 
 
 def _next_of(lane: Lane, now: datetime, steps: Collection[str]) -> Select[Any]:

@@ -9,6 +9,7 @@ import logging
 import secrets
 import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def run(settings: Settings) -> None:
     name = secrets.token_hex(NAME_BYTES)
     worker = services.media.worker(name=name, tell=instruments.count_job)
     worker.start()
+    threading.Thread(target=services.media.calibrate, daemon=True, name="calibration").start()
     signal.sigwait(END_SIGNALS)
     worker.stop(STOP_SECONDS)
 

@@ -61,11 +61,13 @@ def track_box(
     durations: tuple[int, int],
     edits: Sequence[Edit],
     kept: frozenset[bytes] = frozenset(),
+    new_id: int | None = None,
 ) -> bytes:
     """A `trak` with sample tables of its own, and what else describes the track.
 
     It lasts `durations` in ticks of the movie's timescale and of its own. Of the boxes that
-    describe it to people and link it to other tracks, those of the kinds `kept` remain.
+    describe it to people and link it to other tracks, those of the kinds `kept` remain. It keeps
+    its id without a `new_id`.
     """
     boxes = children(track.box.payload)
     media = children(boxes[b"mdia"].payload)
@@ -74,7 +76,7 @@ def track_box(
     language = (media[b"elng"].raw,) if b"elng" in media else ()
     return box(
         b"trak",
-        _track_header(boxes[b"tkhd"], durations[0]),
+        _track_header(boxes[b"tkhd"], durations[0], new_id),
         edit_list(edits),
         *(each.raw for each in boxes.values() if each.kind in kept),
         box(
@@ -87,12 +89,14 @@ def track_box(
     )
 
 
-def _track_header(tkhd: Box, duration: int) -> bytes:
-    """A copy with another duration."""
+def _track_header(tkhd: Box, duration: int, new_id: int | None) -> bytes:
+    """A copy with another duration, and perhaps another id."""
     payload = bytes(tkhd.payload)
     is_long = payload[0] == 1
     times, rest = (payload[4:20], payload[36:]) if is_long else (_long(payload[4:12]), payload[24:])
-    track_id = payload[20:28] if is_long else payload[12:20]
+    track_id = payload[20:28] if is_long else payload[12:20]  # and four reserved bytes
+    if new_id is not None:
+        track_id = new_id.to_bytes(4, "big") + bytes(4)
     return box(b"tkhd", b"\1", payload[1:4], times, track_id, _number(duration), rest)
 
 

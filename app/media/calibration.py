@@ -1,0 +1,70 @@
+"""Measures how fast this host encodes, once for each version of ffmpeg and number of processors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from app.media.capability import Capability, discard_capability, read_capability, write_capability
+from app.media.encoder import ENCODER_THREADS, X264, X264_PARAMETERS
+from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg_errors import FfmpegError, FfmpegMissing
+from app.media.folder import MediaFolder
+from app.media.sandbox.process import Limits
+
+WIDTH, HEIGHT = 1280, 720
+FEW_PICTURES, MANY_PICTURES = 2, 50
+"""The difference is what is measured: starting the program takes longer than some pictures."""
+
+ATTEMPTS = 3
+"""The fastest counts: the others were disturbed."""
+
+_LIMITS = Limits(cpu_seconds=120, wall_seconds=120, memory_bytes=2 << 30, output_bytes=1 << 20)
+
+log = logging.getLogger(__name__)
+
+
+def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
+    """Have the capability of this host known, which takes some 5 s of CPU the first time.
+
+    Without an encoder there is none.
+    """
+    try:
+        version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
+        known = read_capability(folder.root)
+        if known and (known.encoder, known.processors) == (version, processors):
+            return
+        rate = _measured(ffmpeg)
+    except FfmpegError as error:
+        discard_capability(folder.root)
+        if not isinstance(error, FfmpegMissing):
+            log.warning("films are offered in their own quality alone: %s", error)
+        return
+    capability = Capability(
+        encoder=version, processors=processors, megapixels_per_second=round(rate, 1)
+    )
+    log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
+    with folder.workshop() as workshop:
+        write_capability(capability, folder.root, workshop)
+
+
+def _measured(ffmpeg: Ffmpeg) -> float:
+    few, many = (
+        min(_seconds(ffmpeg, pictures) for _ in range(ATTEMPTS))
+        for pictures in (FEW_PICTURES, MANY_PICTURES)
+    )
+    pixels = (MANY_PICTURES - FEW_PICTURES) * WIDTH * HEIGHT
+    return pixels / 1e6 / max(many - few, 0.001)
+
+
+def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:
+    """That it takes to encode so many."""
+    encoding = [*X264, "-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)]
+    source = ["-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate=25"]
+    output = ["-frames:v", str(pictures), "-pix_fmt", "yuv420p", "-f", "null", "-"]
+    began = time.monotonic()
+    ffmpeg.run(
+        [*source, *encoding, *output], readable=[], writable=None, limits=_LIMITS, formats="lavfi"
+    )
+    return time.monotonic() - began

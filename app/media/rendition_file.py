@@ -1,0 +1,88 @@
+"""Puts a whole film together: the segments of a rung, and the film's sound as it is."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from app.domain.jobs import JobFailed
+from app.media.browsers import plays_audio
+from app.media.index.boxes import ReadAt
+from app.media.index.errors import NotIndexable
+from app.media.index.interleaved import interleaved, moved
+from app.media.index.movie import read_movie
+from app.media.rung_maker import RungMaker
+from app.media.rungs import initialization_file, segment_file
+from app.media.source import copy_pieces, reader
+
+
+def write_rendition(maker: RungMaker, made: Path, beat: Callable[[], None]) -> None:
+    """Write the film of all segments that there are; `beat` is called often, and may raise."""
+    files = _Joined()
+    for path in _segments(maker):
+        files.add(_reader_of(path), path.stat().st_size)
+    try:
+        picture = read_movie(files.read_at, files.length).picture
+    except (NotIndexable, OSError) as error:
+        raise JobFailed("segments_lost", "Segments were removed meanwhile.") from error
+    if picture is None:
+        raise JobFailed("segments_lost", "Segments were removed meanwhile.")
+    start = files.length
+    files.add(maker.read_at, maker.movie.length)
+    sounds = [moved(track, start) for track in maker.movie.sounds if plays_audio(track.codec)]
+    # What is read of fragments begins at time 0.
+    timeline = replace(picture.timeline, shift=picture.timeline.shift + maker.cuts.starts[0])
+    shown = replace(picture, timeline=timeline)
+
+    def read_at(offset: int, count: int) -> bytes:
+        beat()
+        return files.read_at(offset, count)
+
+    with made.open("xb") as target:
+        copy_pieces(interleaved([shown, *sounds], picture.timescale), read_at, target)
+
+
+def _segments(maker: RungMaker) -> list[Path]:
+    folder, video, quality = maker.tools.folder, maker.video_id, maker.rung.quality
+    numbers = [number for number in range(1, len(maker.cuts) + 1) if maker.has(number)]
+    names = [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
+    return [folder.path(video, name) for name in names]
+
+
+def _reader_of(path: Path) -> ReadAt:
+    """Opens the file for each read: a film has thousands of segments."""
+
+    def read_at(offset: int, count: int) -> bytes:
+        with path.open("rb", buffering=0) as file:
+            return reader(file)(offset, count)
+
+    return read_at
+
+
+class _Joined:
+    """Files one after the other, as one space of bytes."""
+
+    def __init__(self) -> None:
+        self._files: list[ReadAt] = []
+        self._starts: list[int] = []
+        self.length = 0
+
+    def add(self, read_at: ReadAt, length: int) -> None:
+        """Add a file at the end."""
+        self._files.append(read_at)
+        self._starts.append(self.length)
+        self.length += length
+
+    def read_at(self, offset: int, count: int) -> bytes:
+        """So many bytes, which may be of several files."""
+        found = b""
+        while count > 0 and offset < self.length:
+            place = bisect_right(self._starts, offset) - 1
+            end = self._starts[place + 1] if place + 1 < len(self._starts) else self.length
+            block = self._files[place](offset - self._starts[place], min(count, end - offset))
+            if not block:
+                break
+            found, offset, count = found + block, offset + len(block), count - len(block)
+        return found

@@ -1,0 +1,93 @@
+"""The steps that make other qualities of a film: segments that somebody waits for, and whole films.
+
+A segment is made alone, so work that was interrupted goes on where it was: what is there is there.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from app.domain.jobs import Job, JobFailed, JobYields, Lane
+from app.media.heartbeat import Heartbeat
+from app.media.rendition_file import write_rendition
+from app.media.rung_maker import NOT_ENCODED, RungMaker, RungMakers
+from app.media.rungs import asked_for, is_stale, rendition_file
+from app.media.tools import StepTools
+from app.storage.local.folder import disk_errors
+
+READ_AHEAD = 3
+"""Segments after the one that was asked for which are made, too, while nobody else waits."""
+
+ENCODED_SHARE = 0.95
+"""Of the progress of a whole film; the rest is putting it together."""
+
+MOST_FAILURES = 20
+"""Parts of a film that are left out; one with more cannot be made."""
+
+log = logging.getLogger(__name__)
+
+
+class Segments:
+    """Makes a segment, and some of those that a viewer will want next."""
+
+    def __init__(self, tools: StepTools, makers: RungMakers) -> None:
+        self._tools = tools
+        self._makers = makers
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job, unless nobody waits for it any more."""
+        if is_stale(job.priority, self._tools.clock()):
+            log.info("%s: nobody has asked for long", job, extra={"upload_id": job.upload_id})
+            return
+        quality, first = asked_for(job.argument)
+        with self._makers.of(job.upload_id, quality) as maker:
+            if not 1 <= first <= len(maker.cuts):
+                raise JobFailed("no_segment", "The film has no such segment.", is_final=True)
+            if not maker.has(first):
+                maker.make(first, beat.stop)
+            self._read_ahead(maker, first, beat)
+
+    def _read_ahead(self, maker: RungMaker, first: int, beat: Heartbeat) -> None:
+        for number in range(first + 1, min(first + READ_AHEAD, len(maker.cuts)) + 1):
+            beat((number - first) / (READ_AHEAD + 1))
+            if Lane.ON_DEMAND in self._tools.jobs.lanes_due(self._tools.clock()):
+                return
+            try:
+                if not maker.has(number):
+                    maker.make(number, beat.stop)
+            except JobFailed:
+                return  # Whoever asks for that one is told.
+
+
+class Rendition:
+    """Makes all segments of a rung, and one MP4 file of them and the film's sound."""
+
+    def __init__(self, tools: StepTools, makers: RungMakers) -> None:
+        self._tools = tools
+        self._makers = makers
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job. It makes way for more urgent ones of its lane before each segment."""
+        folder = self._tools.folder
+        with self._makers.of(job.upload_id, int(job.argument)) as maker:
+            self._make_segments(maker, job, beat)
+            with folder.workshop() as workshop, disk_errors():
+                made = workshop / "rendition.mp4"
+                write_rendition(maker, made, lambda: beat(ENCODED_SHARE))
+                folder.keep(made, maker.video_id, rendition_file(maker.rung.quality))
+
+    def _make_segments(self, maker: RungMaker, job: Job, beat: Heartbeat) -> None:
+        """A part of the film in which nothing can be decoded is left out."""
+        failures, count = 0, len(maker.cuts)
+        for number in range(1, count + 1):
+            beat(ENCODED_SHARE * (number - 1) / count)
+            if maker.has(number):
+                continue
+            if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
+                raise JobYields
+            try:
+                maker.make(number, beat.stop)
+            except JobFailed as error:
+                failures += 1
+                if error.problem.code != NOT_ENCODED or failures in {MOST_FAILURES, count}:
+                    raise

@@ -1,0 +1,152 @@
+"""Makes segments of the rungs of films, and keeps those of a rung alike."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from io import RawIOBase
+from threading import Event
+
+from app.domain.jobs import JobFailed
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload, UploadId
+from app.media.capability import Capability
+from app.media.encoder import Encoder, recipe
+from app.media.film_files import MANIFEST, keep_streams
+from app.media.index.boxes import ReadAt
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie
+from app.media.index.rung_segments import RungCuts
+from app.media.index.segments import segmented_video
+from app.media.job_errors import as_job_errors, movie_of
+from app.media.ladder import Rung, ladder
+from app.media.manifest import Manifest, Stream
+from app.media.rungs import initialization_file, rung_folder, segment_file
+from app.media.source import length_of, reader
+from app.media.tools import StepTools
+
+MADE_BY = "made-by"
+"""In the folder of a rung: a digest of what its segments were made with. Players mix them, so all
+are made with the same."""
+
+NOT_ENCODED = "not_encoded"
+"""The code of a job that failed because of what is in the film."""
+
+CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Film:
+    key: tuple[UploadId, int]
+    movie: Movie
+    cuts: RungCuts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungMaker:
+    """A rung of a film whose file is open. Numbers of segments count from 1."""
+
+    tools: StepTools
+    video_id: UploadId
+    movie: Movie
+    cuts: RungCuts
+    rung: Rung
+    encoder: str
+    read_at: ReadAt
+
+    def has(self, number: int) -> bool:
+        """Whether a segment has been made."""
+        name = segment_file(self.rung.quality, number)
+        return self.tools.folder.path(self.video_id, name).exists()
+
+    def discard_unlike(self) -> None:
+        """Remove what was made of the rung with another encoder, or otherwise."""
+        folder = self.tools.folder.path(self.video_id, rung_folder(self.rung.quality))
+        try:
+            is_alike = (folder / MADE_BY).read_text() == self._made_by
+        except FileNotFoundError:
+            is_alike = not folder.exists()
+        if not is_alike:
+            self.tools.folder.discard(self.video_id, rung_folder(self.rung.quality))
+
+    def make(self, number: int, stop: Event) -> None:
+        """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
+        quality, folder = self.rung.quality, self.tools.folder
+        with folder.workshop() as workshop:
+            encoder = Encoder(self.tools.ffmpeg, workshop, self.read_at, stop)
+            with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
+                initialization, segment = encoder.encode(self.cuts, number, self.rung)
+            known = folder.path(self.video_id, initialization_file(quality))
+            if not known.exists():
+                mark = workshop / MADE_BY
+                mark.write_text(self._made_by)
+                folder.keep(mark, self.video_id, f"{rung_folder(quality)}/{MADE_BY}")
+                folder.keep(initialization, self.video_id, initialization_file(quality))
+            elif known.read_bytes() != initialization.read_bytes():
+                problem = "This part of the film was encoded unlike the others."
+                raise JobFailed("encoded_unlike", problem, is_final=True)
+            folder.keep(segment, self.video_id, segment_file(quality, number))
+
+    @property
+    def _made_by(self) -> str:
+        made_with = f"{self.encoder} {recipe(self.cuts, self.rung)}"
+        return hashlib.sha256(made_with.encode()).hexdigest()
+
+
+class RungMakers:
+    """Opens films. The last one is remembered: the index of a long film takes half a second."""
+
+    def __init__(self, tools: StepTools, capability: Callable[[], Capability | None]) -> None:
+        self._tools = tools
+        self._capability = capability
+        self._film: _Film | None = None
+
+    @contextmanager
+    def of(self, upload_id: UploadId, quality: int) -> Iterator[RungMaker]:
+        """A rung of a complete film; raises `JobFailed` if it has no such rung here."""
+        video = self._tools.uploads.get(upload_id)
+        if video.state is not UploadState.COMPLETE:
+            raise JobFailed("not_complete", "The film has not arrived yet.", is_final=True)
+        with closing(self._tools.source.open(video)) as source:
+            film = self._read(video, source)
+            capability = self._capability()
+            rungs = {rung.quality: rung for rung in ladder(self._picture(film), capability)}
+            if capability is None or quality not in rungs:
+                problem = "This server does not make this quality of this film."
+                raise JobFailed("not_offered", problem, is_final=True)
+            maker = RungMaker(
+                tools=self._tools,
+                video_id=video.id,
+                movie=film.movie,
+                cuts=film.cuts,
+                rung=rungs[quality],
+                encoder=capability.encoder,
+                read_at=reader(source),
+            )
+            maker.discard_unlike()
+            yield maker
+
+    def _read(self, video: Upload, source: RawIOBase) -> _Film:
+        key = video.id, length_of(source)
+        if self._film is None or self._film.key != key:
+            movie, _ = movie_of(source)
+            if movie.picture is None:
+                raise JobFailed("no_picture", "The file has no picture.", is_final=True)
+            try:
+                cuts = RungCuts.of(segmented_video(movie.picture))
+            except NotIndexable as error:
+                raise JobFailed(error.code, error.detail, is_final=True) from error
+            self._film = _Film(key, movie, cuts)
+        return self._film
+
+    def _picture(self, film: _Film) -> Stream:
+        """The picture in the manifest, which names the segments to players."""
+        upload_id, path = film.key[0], self._tools.folder.path(film.key[0], MANIFEST)
+        for _ in range(2):
+            picture = Manifest.from_json(path.read_bytes()).picture if path.exists() else None
+            if picture is not None and picture.rung_segments == film.cuts.durations:
+                return picture
+            keep_streams(film.movie, upload_id, self._tools.folder)  # Of an earlier version.
+        raise JobFailed("no_segments", "The film has no segments.", is_final=True)

@@ -1,0 +1,27 @@
+"""The speed of this host's encoder is measured once, and forgotten with the encoder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from app.media.calibration import calibrate
+from app.media.capability import Capability, read_capability, write_capability
+from app.media.ffmpeg import Ffmpeg
+from app.media.folder import MediaFolder
+
+
+def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> None:
+    folder, ffmpeg = MediaFolder(tmp_path), Ffmpeg.find()
+    calibrate(ffmpeg, folder)
+    first = read_capability(tmp_path)
+    assert first is not None
+    assert (first.encoder, first.processors) == (ffmpeg.version(), len(os.sched_getaffinity(0)))
+    assert first.megapixels_per_second > 1
+    known = Capability(encoder=first.encoder, processors=first.processors, megapixels_per_second=7)
+    with folder.workshop() as workshop:
+        write_capability(known, tmp_path, workshop)
+    calibrate(ffmpeg, folder)
+    assert read_capability(tmp_path) == known
+    calibrate(Ffmpeg(ffmpeg=None, ffprobe=None), folder)
+    assert read_capability(tmp_path) is None

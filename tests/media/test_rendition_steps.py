@@ -1,0 +1,301 @@
+"""The steps that make other qualities of real films: what they keep, and when they stop."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.domain.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
+from app.domain.upload import UploadId
+from app.media.capability import Capability
+from app.media.ffmpeg import Ffmpeg
+from app.media.film_files import MANIFEST, can_be_rendered, keep_streams
+from app.media.heartbeat import Heartbeat
+from app.media.index.movie import Movie, read_movie
+from app.media.job_errors import NO_FFMPEG
+from app.media.manifest import Manifest
+from app.media.rendition_steps import Rendition, Segments
+from app.media.rung_maker import NOT_ENCODED, RungMakers
+from app.media.rungs import (
+    ASKED_SECONDS,
+    EAGER_PRIORITY,
+    ORDERED_PRIORITY,
+    RENDITION,
+    SEGMENTS,
+    priority_at,
+    rendition_file,
+    rung_folder,
+)
+from app.media.source import REMUXED, MediaSource, length_of, reader
+from tests.media.films import FilmStore
+from tests.media.frames import differences, probe, watch
+from tests.media.world import QUICK_PACE, World, wall_clock
+from tests.storage.stores import local_store
+
+CAPABILITY = Capability(encoder="as installed", megapixels_per_second=1000)
+
+
+class Studio:
+    """Runs the steps on a film; those of the tests have one rung, of their own size."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
+        self.capability = CAPABILITY
+
+    def add(self, path: Path) -> UploadId:
+        """A film, indexed."""
+        upload_id = self.world.publish()
+        place = self.world.folder.path(upload_id, REMUXED)
+        place.parent.mkdir(parents=True)
+        shutil.copy(path, place)
+        keep_streams(movie_of(place), upload_id, self.world.folder)
+        return upload_id
+
+    def queue(self, upload_id: UploadId, step: str, argument: str, priority: int) -> Job:
+        lane = Lane.BACKGROUND if step == RENDITION else Lane.ON_DEMAND
+        now = wall_clock()
+        jobs = self.world.jobs
+        return jobs.enqueue(upload_id, step, argument, lane=lane, priority=priority, now=now)
+
+    def claim(self, lane: Lane) -> Job:
+        steps = [SEGMENTS, RENDITION]
+        job = self.world.jobs.claim(lane, "worker", wall_clock(), QUICK_PACE.lease, steps)
+        assert job is not None
+        return job
+
+    def segments(self, upload_id: UploadId, number: int, programs: Ffmpeg | None = None) -> None:
+        self.queue(upload_id, SEGMENTS, f"360/{number}", priority_at(wall_clock()))
+        self.run(self.claim(Lane.ON_DEMAND), programs=programs)
+
+    def rendition(self, upload_id: UploadId) -> Path:
+        self.queue(upload_id, RENDITION, "360", ORDERED_PRIORITY)
+        self.run(self.claim(Lane.BACKGROUND))
+        return self.world.folder.path(upload_id, rendition_file(360))
+
+    def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
+        tools = self.world.tools(self.source, programs)
+        makers = RungMakers(tools, lambda: self.capability)
+        step = Rendition(tools, makers) if job.step == RENDITION else Segments(tools, makers)
+        try:
+            step(job, beat or Heartbeat(job))
+        finally:
+            assert self.world.half_made() == []
+        assert self.world.jobs.finish(job, wall_clock())
+
+    def made(self, upload_id: UploadId) -> set[str]:
+        """The names of the segments that there are."""
+        folder = self.world.folder.path(upload_id, rung_folder(360))
+        return {path.stem for path in folder.glob("*.m4s")}
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    studio = Studio(tmp_path)
+    with closing(studio.world):
+        yield studio
+
+
+def movie_of(path: Path) -> Movie:
+    with path.open("rb", buffering=0) as file:
+        return read_movie(reader(file), length_of(file))
+
+
+def spoil(path: Path, begin: float, end: float) -> None:
+    """Overwrite the pictures that are decoded between these seconds."""
+    picture = movie_of(path).picture
+    assert picture is not None
+    samples = picture.samples
+    with path.open("r+b") as file:
+        for number, time in enumerate(samples.decode_times):
+            if begin <= time / picture.timescale < end:
+                file.seek(samples.offsets[number])
+                file.write(bytes(samples.sizes[number]))
+
+
+def test_who_asks_for_a_segment_gets_it_and_those_that_follow(
+    studio: Studio, film: FilmStore
+) -> None:
+    video = studio.add(film("hevc-open-gop.mp4"))
+    studio.segments(video, 2)
+    assert studio.made(video) == {"2", "3"}
+    studio.segments(video, 1)
+    assert studio.made(video) == {"1", "2", "3"}
+    assert studio.world.jobs.of(video) == [], "finished jobs for segments are forgotten"
+
+
+def test_nothing_is_read_ahead_while_somebody_else_waits(studio: Studio, film: FilmStore) -> None:
+    video = studio.add(film("hevc-open-gop.mp4"))
+    studio.queue(video, SEGMENTS, "360/3", priority_at(wall_clock() - timedelta(seconds=5)))
+    studio.segments(video, 1)
+    assert studio.made(video) == {"1"}
+
+
+def test_a_segment_that_nobody_waits_for_any_more_is_not_made(
+    studio: Studio, film: FilmStore
+) -> None:
+    video = studio.add(film("hevc.mp4"))
+    long_ago = wall_clock() - timedelta(seconds=2 * ASKED_SECONDS)
+    studio.queue(video, SEGMENTS, "360/1", priority_at(long_ago))
+    studio.run(studio.claim(Lane.ON_DEMAND))
+    assert studio.made(video) == set()
+
+
+@pytest.mark.parametrize("argument", ["360/0", "360/3", "720/1"])
+def test_what_the_film_does_not_have_is_refused_for_good(
+    studio: Studio, film: FilmStore, argument: str
+) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.queue(video, SEGMENTS, argument, priority_at(wall_clock()))
+    with pytest.raises(JobFailed, match=r"\.$") as caught:
+        studio.run(studio.claim(Lane.ON_DEMAND))
+    assert caught.value.is_final
+
+
+def test_without_ffmpeg_a_segment_fails_for_good(studio: Studio, film: FilmStore) -> None:
+    with pytest.raises(JobFailed, match="not installed") as caught:
+        studio.segments(studio.add(film("hevc.mp4")), 1, Ffmpeg(ffmpeg=None, ffprobe=None))
+    assert (caught.value.problem.code, caught.value.is_final) == (NO_FFMPEG, True)
+
+
+@pytest.mark.parametrize("name", ["av1.mp4", "hevc-open-gop.mp4"])
+def test_a_rendition_is_the_whole_film_with_its_sound(
+    studio: Studio, film: FilmStore, name: str
+) -> None:
+    made = studio.rendition(studio.add(film(name)))
+    assert differences(watch(film(name)), watch(made), same_pixels=False) == []
+    content = made.read_bytes()
+    assert content.index(b"moov") < content.index(b"mdat")
+    assert [stream["codec_name"] for stream in probe(made)["streams"]] == [
+        "h264",
+        probe(film(name))["streams"][1]["codec_name"],
+    ]
+
+
+def test_a_rendition_tells_its_progress_and_uses_what_there_is(
+    studio: Studio, film: FilmStore
+) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.segments(video, 2)
+    there = studio.world.folder.path(video, f"{rung_folder(360)}/2.m4s")
+    made_at = there.stat().st_mtime_ns
+    job = studio.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    beat = Heartbeat(job)
+    studio.run(studio.claim(Lane.BACKGROUND), beat)
+    assert there.stat().st_mtime_ns == made_at
+    assert 0.9 < beat.progress <= 1
+
+
+def test_a_rendition_makes_way_for_what_is_more_urgent(studio: Studio, film: FilmStore) -> None:
+    video, other = studio.add(film("hevc.mp4")), studio.add(film("hevc.mp4"))
+    studio.queue(video, RENDITION, "360", EAGER_PRIORITY)
+    job = studio.claim(Lane.BACKGROUND)
+    studio.queue(other, RENDITION, "360", ORDERED_PRIORITY)
+    with pytest.raises(JobYields):
+        studio.run(job)
+    now = wall_clock()
+    assert studio.world.jobs.postpone(job, None, now, timedelta())
+    assert studio.claim(Lane.BACKGROUND).upload_id == other
+    next_job = studio.claim(Lane.BACKGROUND)
+    assert (next_job.upload_id, next_job.attempts) == (video, 1)
+
+
+def test_a_lost_job_is_stopped(studio: Studio, film: FilmStore) -> None:
+    video = studio.add(film("hevc.mp4"))
+    for step, argument in ((SEGMENTS, "360/1"), (RENDITION, "360")):
+        job = studio.queue(video, step, argument, priority_at(wall_clock()))
+        beat = Heartbeat(job)
+        beat.stop.set()
+        with pytest.raises(JobCancelled):
+            studio.run(studio.claim(job.lane), beat)
+    assert studio.made(video) == set()
+
+
+def test_segments_of_another_encoder_are_not_mixed(studio: Studio, film: FilmStore) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.segments(video, 1)
+    assert studio.made(video) == {"1", "2"}
+    studio.capability = replace(CAPABILITY, encoder="newer")
+    studio.segments(video, 2)
+    assert studio.made(video) == {"2"}
+
+
+def test_a_segment_unlike_the_others_is_not_kept(studio: Studio, film: FilmStore) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.segments(video, 2)
+    studio.world.folder.path(video, f"{rung_folder(360)}/init.mp4").write_bytes(b"another")
+    with pytest.raises(JobFailed, match="unlike"):
+        studio.segments(video, 1)
+    assert studio.made(video) == {"2"}
+
+
+def test_a_part_that_is_damaged_fails_and_the_rest_is_made(studio: Studio, film: FilmStore) -> None:
+    """The second of three segments has nothing that can be decoded."""
+    video = studio.add(film("hevc-open-gop.mp4"))
+    place = studio.world.folder.path(video, REMUXED)
+    original = watch(place)
+    spoil(place, 4.7, 9.5)
+    with pytest.raises(JobFailed, match="cannot be converted") as caught:
+        studio.segments(video, 2)
+    assert (caught.value.problem.code, caught.value.is_final) == (NOT_ENCODED, True)
+    shown = watch(studio.rendition(video))
+    expected = [frame.time for frame in original.frames if not 4.7 < frame.time < 9.7]
+    found = [frame.time for frame in shown.frames if not 4.7 < frame.time < 9.7]
+    assert found == expected
+    assert studio.made(video) == {"1", "3"}
+
+
+def test_a_film_in_which_nothing_can_be_decoded_fails(studio: Studio, film: FilmStore) -> None:
+    video = studio.add(film("hevc.mp4"))
+    spoil(studio.world.folder.path(video, REMUXED), 0, 100)
+    with pytest.raises(JobFailed, match="cannot be converted"):
+        studio.rendition(video)
+
+
+def test_a_manifest_of_an_earlier_version_is_renewed(studio: Studio, film: FilmStore) -> None:
+    """Players count segments by it, so it must know how other qualities are cut."""
+    video = studio.add(film("long-gop.mp4"))
+    place = studio.world.folder.path(video, MANIFEST)
+    stream = Manifest.from_json(place.read_bytes()).picture
+    assert stream is not None
+    assert len(stream.rung_durations) > len(stream.durations)
+    place.write_bytes(Manifest([replace(stream, rung_durations=())]).to_json())
+    with pytest.raises(JobFailed, match="does not make this quality"):
+        studio.segments(video, 1)
+    assert Manifest.from_json(place.read_bytes()).picture == stream
+
+
+def test_pictures_that_browsers_cannot_decode_are_offered_in_other_qualities_alone(
+    studio: Studio, film: FilmStore
+) -> None:
+    video = studio.add(film("prores.mov"))
+    stored = studio.world.folder.path(video, MANIFEST).read_bytes()
+    picture = Manifest.from_json(stored).picture
+    assert picture is not None
+    assert not picture.is_played
+    studio.segments(video, 1)
+    assert studio.made(video) == {"1"}
+
+
+def test_what_can_be_rendered_is_known_before_anything_is_made(film: FilmStore) -> None:
+    for name in ("prores.mov", "mpeg2.mp4", "h264.mp4"):
+        assert can_be_rendered(movie_of(film(name)), CAPABILITY)
+        assert not can_be_rendered(movie_of(film(name)), None)
+    assert not can_be_rendered(movie_of(film("sound.m4a")), CAPABILITY)
+
+
+def test_jobs_that_failed_stay_to_say_why(studio: Studio, film: FilmStore) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.queue(video, SEGMENTS, "360/7", priority_at(wall_clock()))
+    job = studio.claim(Lane.ON_DEMAND)
+    with pytest.raises(JobFailed) as caught:
+        studio.run(job)
+    now: datetime = wall_clock()
+    assert studio.world.jobs.fail(job, caught.value.problem, now, retry_after=None)
+    assert [each.state for each in studio.world.jobs.of(video)] == [JobState.FAILED]
