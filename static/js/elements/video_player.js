@@ -14,7 +14,7 @@ import { drawWaveform } from "../player/waveform.js";
 import {
   codecName,
   detailsOf,
-  wordsForPreparing,
+  wordsForChange,
   wordsForState,
   wordsForUnmakeable,
   wordsForUnplayable,
@@ -152,7 +152,7 @@ export class VideoPlayer extends HTMLElement {
 
   #noticeWords(state) {
     if (this.#failure?.reason === "lost") return LOST;
-    if (this.#playing.isPreparing) return wordsForPreparing(this.#playing.wanted.quality);
+    if (this.#playing.isPreparing) return wordsForChange(this.#playing.wanted.quality);
     return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(state);
   }
 

@@ -72,7 +72,7 @@ export function orderFor({ height, state, progress, problem }) {
 }
 
 /** While the film still plays in another quality than the one that was chosen. */
-export function wordsForPreparing(quality) {
+export function wordsForChange(quality) {
   return `${quality}p is being made from here on. Until then the film goes on as it is.`;
 }
 
