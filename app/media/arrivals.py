@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import count as count_from
+from math import inf
 
 from app.domain.errors import UploadError
+from app.domain.jobs import Lane
 from app.domain.playback import PlaybackState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.facts import Facts
-from app.media.film_files import is_playable, keep_streams
+from app.media.film_files import MANIFEST, is_playable, keep_streams
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
+from app.media.manifest import Manifest
 from app.media.other_formats import INDEXED_TYPES
+from app.media.pictures import EARLY_POSTER
 from app.media.source import reader
 from app.media.tools import StepTools
 
@@ -34,8 +39,14 @@ MOST_AT_ONCE = 50
 MOST_READS = 2000
 """A film that consists of more pieces is looked at once, when it is complete."""
 
-REFUSED_KEPT = 1000
-"""Ids remembered of files that have no index to wait for."""
+POSTER_PRIORITY = 50
+"""After the indexes of films that are complete."""
+
+SEGMENTS_OF_POSTER = 2
+"""As many of HLS must have arrived: their key frames leave a choice if the first one is black."""
+
+REMEMBERED = 1000
+"""Uploads of which what was found out is kept in memory; of others it is found out again."""
 
 
 log = logging.getLogger(__name__)
@@ -50,7 +61,10 @@ class Arrivals:
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._refused: OrderedDict[UploadId, None] = OrderedDict()
+        self._refused: OrderedDict[UploadId, float] = OrderedDict()
+        """Files that have no index to wait for."""
+        self._poster_reaches: OrderedDict[UploadId, float] = OrderedDict()
+        """How many bytes a poster takes; infinity if none is to be made, or not again."""
         self._has_looked = False
 
     def look(self) -> None:
@@ -61,17 +75,16 @@ class Arrivals:
         films = [upload for upload in found if self._may_be_film(upload)]
         known = self._tools.media.of([upload.id for upload in films]) if films else {}
         for upload in films:
-            if upload.id not in known:
-                self._try_safely(upload)
+            self._safely(self._order_poster if upload.id in known else self._try, upload)
 
     def _may_be_film(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
         return is_whole and upload.content_type in INDEXED_TYPES and upload.id not in self._refused
 
-    def _try_safely(self, upload: Upload) -> None:
+    def _safely(self, act: Callable[[Upload], None], upload: Upload) -> None:
         """No upload may keep the worker from the others."""
         try:
-            self._try(upload)
+            act(upload)
         except UploadError:
             pass  # It has ended, or the next look does it.
         except Exception:
@@ -111,8 +124,37 @@ class Arrivals:
             upload.id, PlaybackState.PLAYABLE, now, facts=facts.to_json(), problem=None
         )
 
+    def _order_poster(self, upload: Upload) -> None:
+        """Queue it once enough of the film's beginning has arrived."""
+        reach = self._poster_reaches.get(upload.id)
+        if reach is None:
+            reach = self._poster_reach(upload.id)
+            _remember(self._poster_reaches, upload.id, reach)
+        if upload.offset < reach:
+            return
+        lane, now = Lane.QUICK, self._tools.clock()
+        self._tools.jobs.enqueue(
+            upload.id, EARLY_POSTER, lane=lane, priority=POSTER_PRIORITY, now=now
+        )
+        _remember(self._poster_reaches, upload.id, inf)
+
+    def _poster_reach(self, upload_id: UploadId) -> float:
+        if self._tools.ffmpeg.ffmpeg is None:
+            return inf
+        try:
+            manifest = Manifest.from_json(self._tools.folder.path(upload_id, MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return inf
+        if (picture := manifest.picture) is None:
+            return inf
+        return picture.reaches[min(SEGMENTS_OF_POSTER, len(picture.reaches)) - 1]
+
     def _refuse(self, upload_id: UploadId) -> None:
         """Leave it until it is complete."""
-        self._refused[upload_id] = None
-        if len(self._refused) > REFUSED_KEPT:
-            self._refused.popitem(last=False)
+        _remember(self._refused, upload_id, inf)
+
+
+def _remember(notes: OrderedDict[UploadId, float], upload_id: UploadId, value: float) -> None:
+    notes[upload_id] = value
+    if len(notes) > REMEMBERED:
+        notes.popitem(last=False)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
 from app.domain.jobs import Job
+from app.domain.lifecycle import UploadState
 from app.media import excerpts
 from app.media.excerpts import Excerpt
 from app.media.ffmpeg import Ffmpeg
@@ -30,6 +31,9 @@ from app.media.sandbox.process import Limits
 from app.media.tools import StepTools
 
 PICTURES = "pictures"
+
+EARLY_POSTER = "poster"
+"""The step that makes one of what has arrived of a film."""
 
 POSTER, SPRITE, THUMBNAILS = "poster.jpg", "sprite.jpg", "thumbs.vtt"
 """Names of files in the folder of a video."""
@@ -55,6 +59,9 @@ SHORTEST_SECONDS = 1
 MOST_DECODED_PIXELS = 1_000_000_000
 """Where key frames are rare, no more than this is decoded for lack of them: 20 s of 1080p24."""
 
+MOST_EARLY_PIXELS = 50_000_000
+"""The same for an early poster, which indexes of other films wait for: a second of 1080p24."""
+
 LUMA_SIZE = (64, 36)
 LUMA_LEVELS = 32
 
@@ -77,11 +84,35 @@ class Pictures:
                 return
             studio = Studio(self._tools.ffmpeg, workshop, read_at, beat.stop)
             with as_job_errors("no_pictures", "No pictures can be made of this film"):
-                folder.keep(studio.poster(movie, picture), video.id, POSTER)
+                folder.keep(studio.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
                 beat(0.2)
                 sprite, thumbnails = studio.sprite(movie, picture)
                 folder.keep(sprite, video.id, SPRITE)
                 folder.keep(thumbnails, video.id, THUMBNAILS)
+
+
+class EarlyPoster:
+    """Makes a poster of the beginning of a film that is still being uploaded."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job. A film that is complete gets its poster from `Pictures`."""
+        folder = self._tools.folder
+        video = self._tools.uploads.get(job.upload_id)
+        if video.state is UploadState.COMPLETE:
+            return
+        with closing(self._tools.source.open(video)) as source, folder.workshop() as workshop:
+            movie, read_at = movie_of(source)
+            if (picture := movie.picture) is None:
+                return
+            arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
+            studio = Studio(self._tools.ffmpeg, workshop, read_at, beat.stop)
+            with as_job_errors("no_pictures", "No early poster can be made of this film"):
+                poster = studio.poster(replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS)
+            if POSTER not in folder.made(video.id):
+                folder.keep(poster, video.id, POSTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +124,9 @@ class Studio:
     read_at: ReadAt
     stop: Event
 
-    def poster(self, movie: Movie, picture: Track) -> Path:
-        """The best of some pictures."""
-        excerpt = _for_poster(movie, picture, self.read_at)
+    def poster(self, picture: Track, *, pixels: int) -> Path:
+        """The best of some pictures, for which no more than so many pixels are decoded, or few."""
+        excerpt = _for_poster(picture, self.read_at, pixels=pixels)
         size = _fitted(picture, POSTER_PIXELS)
         luma = f"scale={LUMA_SIZE[0]}:{LUMA_SIZE[1]}:flags=area,format=gray"
         outputs = ["-map", "[shown]", *JPEG_QUALITY, "-f", "image2", "poster-%d.jpg"]
@@ -171,11 +202,11 @@ def _picked(excerpt: Excerpt) -> str:
     return f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
 
 
-def _for_poster(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
-    times = [place * movie.duration for place in POSTER_PLACES]
+def _for_poster(picture: Track, read_at: ReadAt, *, pixels: int) -> Excerpt:
+    times = [place * picture.duration for place in POSTER_PLACES]
     numbers = excerpts.key_frames_near(picture, times)
     if len(numbers) < FEWEST_TRIED:
-        count = excerpts.count_within(picture, pixels=MOST_DECODED_PIXELS)
+        count = excerpts.count_within(picture, pixels=pixels)
         if count > len(numbers):
             return excerpts.of_beginning(picture, count, pictures=PICTURES_OF_BEGINNING)
     return excerpts.of_key_frames(picture, numbers, read_at)

@@ -18,7 +18,7 @@ from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.indexing import Indexing
 from app.media.library import MediaLibrary
-from app.media.pictures import PICTURES, Pictures
+from app.media.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
 from app.media.playlists import Playlists
 from app.media.remux import Remux
 from app.media.rendition_steps import Rendition, Segments
@@ -152,7 +152,8 @@ class MediaServices:
         }
         then = self._make_all_qualities if self.policy.is_eager else lambda _: None
         settling = Settling(tools.jobs, tools.media, clock=tools.clock, then=then)
-        return {name: settling.after(step) for name, step in steps.items()}
+        settled = {name: settling.after(step) for name, step in steps.items()}
+        return {**settled, EARLY_POSTER: EarlyPoster(tools)}
 
     def _rendition_steps(self, tools: StepTools, cache: RungCache) -> Mapping[str, Step]:
         capability = partial(read_capability, self.folder.root)

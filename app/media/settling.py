@@ -9,17 +9,20 @@ from app.domain.jobs import ENDED, Job, JobFailed
 from app.domain.playback import PlaybackState
 from app.domain.upload import UploadId
 from app.media.heartbeat import Heartbeat
+from app.media.pictures import EARLY_POSTER
 from app.media.rungs import RENDITION, SEGMENTS
 from app.media.worker import Step
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 
+_NOT_AWAITED = frozenset({SEGMENTS, RENDITION, EARLY_POSTER})
+
 
 class Settling:
     """Notes it after the step that was the last one, whether it succeeded or failed for good.
 
-    The steps of one film run in one lane after its index, so one of them is the last. What is made
-    in other qualities does not count. `then` is called with the film.
+    The steps of one film run in one lane after its index, so one of them is the last. Other
+    qualities and what is made while it arrives do not count. `then` is called with the film.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Settling:
         others = (
             other
             for other in self._jobs.of(job.upload_id)
-            if other.state not in ENDED and other.step not in {SEGMENTS, RENDITION}
+            if other.state not in ENDED and other.step not in _NOT_AWAITED
         )
         if all((other.step, other.argument) == (job.step, job.argument) for other in others):
             self._media.move(job.upload_id, PlaybackState.READY, self._clock())

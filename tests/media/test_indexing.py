@@ -107,6 +107,9 @@ def test_a_film_plays_while_it_arrives(server: Server, film: Path) -> None:
     missing = begun.count("#EXTINF") + 1
     assert server.get(f"/media/{upload_id}/hls/source/{missing}.m4s").status_code == 404
     assert server.get(f"/media/{upload_id}/play.mp4").status_code == 404
+    wait_until(lambda: playback_of(server, path)["poster"], "an early poster")
+    assert server.get(f"/media/{upload_id}/poster.jpg").content.startswith(b"\xff\xd8")
+    assert playback_of(server, path)["state"] == "playable"
     for index in (last - 2, last - 1):
         server.post("/upload", data=file.body(index), headers=form_headers())
     assert "ENDLIST" in server.get(playlist).text

@@ -19,7 +19,7 @@ from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie, read_movie
 from app.media.index.tracks import Track
 from app.media.job_errors import as_job_errors
-from app.media.pictures import Studio, detail
+from app.media.pictures import MOST_DECODED_PIXELS, Studio, detail
 from tests.media.films import BITS, H264, HDR10, SQUARE, FilmStore, ffmpeg
 from tests.media.frames import probe
 
@@ -71,7 +71,7 @@ def make(tmp_path: Path) -> Make:
         workshop = tmp_path / f"made-{path.name}"
         workshop.mkdir()
         studio = Studio(Ffmpeg.find(), workshop, read_at, Event())
-        poster = studio.poster(movie, picture_of(movie))
+        poster = studio.poster(picture_of(movie), pixels=MOST_DECODED_PIXELS)
         sprite, cues = studio.sprite(movie, picture_of(movie))
         return Made(poster, sprite, thumbnails(sprite, cues.read_text()))
 
@@ -241,4 +241,4 @@ def test_a_step_without_ffmpeg_says_so_and_a_cancelled_one_stops(
     for program, error in ((None, JobFailed), (Ffmpeg.find().ffmpeg, JobCancelled)):
         studio = Studio(Ffmpeg(ffmpeg=program, ffprobe=None), tmp_path, read_at, stop)
         with pytest.raises(error), as_job_errors("no_pictures", "No pictures"):
-            studio.poster(movie, picture_of(movie))
+            studio.poster(picture_of(movie), pixels=MOST_DECODED_PIXELS)

@@ -11,6 +11,7 @@ from app.domain.jobs import Job, JobFailed
 from app.domain.playback import PlaybackState
 from app.domain.upload import UploadId
 from app.media.heartbeat import Heartbeat
+from app.media.pictures import EARLY_POSTER
 from app.media.settling import Settling
 from tests.media.world import QUICK_PACE, World, wall_clock
 
@@ -68,6 +69,12 @@ def test_a_step_that_failed_for_good_is_not_waited_for(world: World) -> None:
     retried, final = JobFailed("x", "No."), JobFailed("x", "No.", is_final=True)
     assert run(world, job, failure=retried) is PlaybackState.PLAYABLE
     assert run(world, job, failure=final) is PlaybackState.READY
+
+
+def test_a_poster_that_was_ordered_while_a_film_arrived_is_not_waited_for(world: World) -> None:
+    video = playable(world)
+    world.enqueue(video, EARLY_POSTER)
+    assert run(world, claimed(world, video, "pictures")) is PlaybackState.READY
 
 
 def test_a_file_that_cannot_be_played_stays_so(world: World) -> None:
