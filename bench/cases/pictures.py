@@ -14,7 +14,7 @@ from threading import Event
 
 from app.media.ffmpeg import Ffmpeg
 from app.media.index.movie import Movie, read_movie
-from app.media.pictures import MOST_THUMBNAILS, Studio
+from app.media.pictures import MOST_DECODED_PIXELS, MOST_THUMBNAILS, Studio
 from app.media.source import length_of, reader
 from bench.lib.harness import Benchmark, Lab, NotRunnable
 from bench.lib.plot import Plot, panel_of
@@ -80,10 +80,12 @@ def _measured(path: Path, name: str, number: int, lab: Lab) -> Iterator[Sample]:
         yield clock.sample(f"{name}, {INDEX}", number, read.taken())
         assert movie.picture is not None
         studio = Studio(Ffmpeg.find(), folder, read, Event())
-        for what, make in ((POSTER, studio.poster), (SPRITE, studio.sprite)):
-            with _Clock() as clock:
-                make(movie, movie.picture)
-            yield clock.sample(f"{name}, {what}", number, read.taken())
+        with _Clock() as clock:
+            studio.poster(movie.picture, pixels=MOST_DECODED_PIXELS)
+        yield clock.sample(f"{name}, {POSTER}", number, read.taken())
+        with _Clock() as clock:
+            studio.sprite(movie, movie.picture)
+        yield clock.sample(f"{name}, {SPRITE}", number, read.taken())
         with _Clock() as clock:
             _without_index(path, movie, folder / "nokey.jpg")
         yield clock.sample(f"{name}, {NOKEY}", number, path.stat().st_size)
