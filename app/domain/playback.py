@@ -1,12 +1,13 @@
 """The states of a video's playback and the steps between them, as one table.
 
-    waiting ----> probed ----> playable <---> ready
+    waiting ----> probed <---> playable <---> ready
        |             |            |             |
        +-------------+----> unplayable <--------+
 
 Beside the upload's own state: a video can be downloaded in all of these. A step may skip states of
 the upper line: an index says at once what can be played. One that looks again, at a file that has
-arrived meanwhile, or with an ffmpeg that was missing, may find an unplayable one to be a film.
+arrived meanwhile, or with an ffmpeg that was missing, may find an unplayable one to be a film, or
+find that what a film was played from must be made first, or again.
 """
 
 from __future__ import annotations
@@ -47,8 +48,12 @@ TRANSITIONS: dict[PlaybackState, frozenset[PlaybackState]] = {
     PlaybackState.PROBED: frozenset(
         {PlaybackState.PLAYABLE, PlaybackState.READY, PlaybackState.UNPLAYABLE}
     ),
-    PlaybackState.PLAYABLE: frozenset({PlaybackState.READY, PlaybackState.UNPLAYABLE}),
-    PlaybackState.READY: frozenset({PlaybackState.PLAYABLE, PlaybackState.UNPLAYABLE}),
+    PlaybackState.PLAYABLE: frozenset(
+        {PlaybackState.PROBED, PlaybackState.READY, PlaybackState.UNPLAYABLE}
+    ),
+    PlaybackState.READY: frozenset(
+        {PlaybackState.PROBED, PlaybackState.PLAYABLE, PlaybackState.UNPLAYABLE}
+    ),
     PlaybackState.UNPLAYABLE: frozenset(
         {PlaybackState.PROBED, PlaybackState.PLAYABLE, PlaybackState.READY}
     ),

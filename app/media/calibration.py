@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 
 from app.media.capability import Capability, discard_capability, read_capability, write_capability
@@ -22,14 +23,21 @@ ATTEMPTS = 3
 
 _LIMITS = Limits(cpu_seconds=120, wall_seconds=120, memory_bytes=2 << 30, output_bytes=1 << 20)
 
+_measuring = threading.Lock()
+
 log = logging.getLogger(__name__)
 
 
 def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
     """Have the capability of this host known, which takes some 5 s of CPU the first time.
 
-    Without an encoder there is none.
+    Without an encoder there is none. Whoever asks meanwhile waits.
     """
+    with _measuring:
+        _calibrate(ffmpeg, folder)
+
+
+def _calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
     try:
         version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
         known = read_capability(folder.root)

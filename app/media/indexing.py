@@ -11,6 +11,7 @@ from app.media.facts import Facts
 from app.media.film_files import (
     MANIFEST,
     SOUND_FILE,
+    can_be_rendered,
     is_playable,
     keep_play_file,
     keep_streams,
@@ -20,7 +21,7 @@ from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
 from app.media.index.texts import read_chapters
-from app.media.job_errors import NO_FFMPEG
+from app.media.job_errors import NO_FFMPEG, NO_RENDITIONS
 from app.media.other_formats import OtherFormats
 from app.media.pictures import PICTURES
 from app.media.source import REMUXED, length_of, reader
@@ -49,34 +50,45 @@ class Indexing:
             except NotIndexable as error:
                 self._other_formats.look(video, source, error, beat)
                 return
-            self._describe(video, movie, self._of_original(video, facts))
+            facts = self._of_original(video, facts)
             if is_playable(movie):
+                self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
                 keep_streams(movie, video.id, self._tools.folder)
+            else:
+                self._describe_unplayed(video, movie, facts)
             self._queue_what_follows(video, movie, facts)
 
     def _of_original(self, video: Upload, facts: Facts) -> Facts:
         """The facts, about the original even if it was indexed in another container."""
         known = self._tools.media.get(video.id)
-        is_remuxed = self._tools.folder.path(video.id, REMUXED).exists()
-        if not is_remuxed or known is None or known.facts is None:
+        if not self._has(video, REMUXED) or known is None or known.facts is None:
             return facts
         return Facts.from_json(known.facts).completed_by(facts)
 
-    def _describe(self, video: Upload, movie: Movie, facts: Facts) -> None:
-        state, problem = PlaybackState.PLAYABLE, facts.problem
-        if not is_playable(movie):
-            state, problem = self._judged(movie, facts)
-        self._tools.media.describe(
-            video.id, state, self._tools.clock(), facts=facts.to_json(), problem=problem
-        )
+    def _describe_unplayed(self, video: Upload, movie: Movie, facts: Facts) -> None:
+        """A film of which browsers play no part: it can be watched once a part is encoded."""
+        is_sound = movie.picture is None and bool(movie.sounds)
+        if can_be_rendered(movie, self._tools.capability()) or (
+            is_sound and self._has(video, SOUND_FILE)
+        ):
+            keep_streams(movie, video.id, self._tools.folder)
+        if self._has(video, MANIFEST):
+            self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
+        elif self._tools.ffmpeg.ffmpeg is None:
+            self._describe(video, PlaybackState.UNPLAYABLE, facts, _needs_ffmpeg(facts))
+        elif is_sound:
+            self._describe(video, PlaybackState.PROBED, facts, None)
+        else:
+            self._describe(video, PlaybackState.UNPLAYABLE, facts, _not_offered(facts))
 
-    def _judged(self, movie: Movie, facts: Facts) -> tuple[PlaybackState, Problem | None]:
-        """What becomes of a film that browsers cannot play as it is."""
-        if movie.picture is not None or not movie.sounds:
-            return PlaybackState.UNPLAYABLE, _unknown_codec(facts)
-        if self._tools.ffmpeg.ffmpeg is None:
-            return PlaybackState.UNPLAYABLE, _needs_ffmpeg(facts)
-        return PlaybackState.PROBED, None
+    def _describe(
+        self, video: Upload, state: PlaybackState, facts: Facts, problem: Problem | None
+    ) -> None:
+        now = self._tools.clock()
+        self._tools.media.describe(video.id, state, now, facts=facts.to_json(), problem=problem)
+
+    def _has(self, video: Upload, name: str) -> bool:
+        return self._tools.folder.path(video.id, name).exists()
 
     def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
         """What is made unasked; the shortest comes first."""
@@ -93,26 +105,28 @@ class Indexing:
 
     def _needs_sound(self, video: Upload, movie: Movie) -> bool:
         """Whether sound is missing in its segments; a sound file that plays needs none."""
-        if not sounds_to_encode(movie) or self._tools.folder.path(video.id, SOUND_FILE).exists():
+        if not sounds_to_encode(movie) or self._has(video, SOUND_FILE):
             return False
-        if movie.picture is None:
-            return not is_playable(movie)
-        return self._tools.folder.path(video.id, MANIFEST).exists()
+        return not is_playable(movie) if movie.picture is None else self._has(video, MANIFEST)
 
     def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
         lane, now = Lane.BACKGROUND, self._tools.clock()
         self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
 
 
-def _unknown_codec(facts: Facts) -> Problem:
-    return Problem("unknown_codec", f"Browsers cannot play what is in this file: {_codecs(facts)}.")
-
-
 def _needs_ffmpeg(facts: Facts) -> Problem:
     return Problem(
         NO_FFMPEG,
-        f"Browsers cannot play what is in this file: {_codecs(facts)}. To convert it, the server "
+        f"Browsers cannot play what is in this file ({_codecs(facts)}). To convert it, the server "
         "needs ffmpeg, which is not installed.",
+    )
+
+
+def _not_offered(facts: Facts) -> Problem:
+    return Problem(
+        NO_RENDITIONS,
+        f"Browsers cannot play what is in this file ({_codecs(facts)}), and the server does not "
+        "offer it in another quality.",
     )
 
 

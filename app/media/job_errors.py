@@ -15,7 +15,10 @@ from app.media.index.movie import Movie, read_movie
 from app.media.source import length_of, reader
 
 NO_FFMPEG = "no_ffmpeg"
-"""The code of a job that failed because ffmpeg is not installed."""
+"""The code of what is missing because ffmpeg is not installed."""
+
+NO_RENDITIONS = "no_renditions"
+"""The code of films that could only be played in other qualities, if those were offered."""
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from app.domain.policy import RenditionPolicy
 from app.domain.upload import UploadId
 from app.media.arrivals import Arrivals
 from app.media.calibration import calibrate
-from app.media.capability import read_capability
+from app.media.capability import Capability, read_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.indexing import Indexing
@@ -116,6 +116,7 @@ class MediaServices:
             source=self.source,
             folder=self.folder,
             ffmpeg=Ffmpeg.find(),
+            capability=self._capability,
             clock=self.clock,
         )
         cache = RungCache(self.folder, self.jobs, most_bytes=self.policy.cache_bytes)
@@ -140,6 +141,14 @@ class MediaServices:
     def calibrate(self) -> None:
         """Measure how fast this host encodes, unless that is known."""
         calibrate(Ffmpeg.find(), self.folder)
+
+    def _capability(self) -> Capability | None:
+        """For steps that cannot go on without: at a first start, it is still being measured."""
+        if not self.policy.is_on:
+            return None
+        if read_capability(self.folder.root) is None:
+            self.calibrate()
+        return read_capability(self.folder.root)
 
     def _steps(self, tools: StepTools) -> Mapping[str, Step]:
         steps: dict[str, Step] = {

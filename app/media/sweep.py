@@ -11,7 +11,7 @@ from app.domain.lifecycle import GONE
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.folder import MediaFolder
-from app.media.job_errors import NO_FFMPEG
+from app.media.job_errors import NO_FFMPEG, NO_RENDITIONS
 from app.media.other_formats import is_played_as_it_is
 from app.media.pictures import PICTURES
 from app.media.waveform import WAVEFORM
@@ -78,9 +78,9 @@ class MediaSweep:
         return len(ended)
 
     def plan_unmade(self) -> None:
-        """Have videos looked at again that were when ffmpeg was missing: for a start."""
+        """Have videos looked at again for which ffmpeg, or other qualities, may be there now."""
         if self._has_ffmpeg:
-            self._media.plan_unmade(NEED_FFMPEG, NO_FFMPEG)
+            self._media.plan_unmade(NEED_FFMPEG, {NO_FFMPEG, NO_RENDITIONS})
 
     def forget(self, *, is_recent: bool) -> int:
         """Remove the jobs and files of uploads that were deleted."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.media.capability import Capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.source import MediaSource
@@ -24,4 +25,6 @@ class StepTools:
     source: MediaSource
     folder: MediaFolder
     ffmpeg: Ffmpeg
+    capability: Callable[[], Capability | None]
+    """How fast other qualities can be made; None if they are not offered."""
     clock: Callable[[], datetime]

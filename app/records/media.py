@@ -219,16 +219,16 @@ class MediaRecords:
         with self._database.write() as connection:
             return connection.execute(change).rowcount
 
-    def plan_unmade(self, steps: Collection[str], code: str) -> int:
+    def plan_unmade(self, steps: Collection[str], codes: Collection[str]) -> int:
         """Have `unplanned` find the videos that play, but for which none of `steps` was queued.
 
-        Also those that do not play because of the problem with this code; how many they are.
+        Also those that do not play because of a problem with one of these codes; how many they are.
         """
         has_job = exists().where(
             media_jobs.c.upload_id == media.c.upload_id, media_jobs.c.step.in_(sorted(steps))
         )
         is_unmade = or_(
-            and_(media.c.state.in_(_PLAYS), not_(has_job)), media.c.problem_code == code
+            and_(media.c.state.in_(_PLAYS), not_(has_job)), media.c.problem_code.in_(sorted(codes))
         )
         change = update(media).where(media.c.is_planned, is_unmade).values(is_planned=False)
         with self._database.write() as connection:

@@ -10,8 +10,8 @@ from app.domain.playback import IllegalPlaybackStep, PlaybackState, check_transi
 LEGAL = {
     *(("waiting", after) for after in ("probed", "playable", "ready", "unplayable")),
     *(("probed", after) for after in ("playable", "ready", "unplayable")),
-    *(("playable", after) for after in ("ready", "unplayable")),
-    *(("ready", after) for after in ("playable", "unplayable")),
+    *(("playable", after) for after in ("probed", "ready", "unplayable")),
+    *(("ready", after) for after in ("probed", "playable", "unplayable")),
     *(("unplayable", after) for after in ("probed", "playable", "ready")),
 }
 

@@ -29,6 +29,15 @@ test("an original is played as one file, and anything else by HLS", () => {
   assert.deepEqual(wayToPlay(film({ playable: { ...PLAYABLE, hls: null } }), { audio: 1 }), { kind: "file", url: PLAYABLE.mp4 });
 });
 
+test("sound that only segments have is played by HLS, and a picture that is only made in the tallest quality", () => {
+  assert.deepEqual(wayToPlay(film({ playable: { ...PLAYABLE, from: "hls" } })), { kind: "hls", url: PLAYABLE.hls });
+  const playable = { from: "hls", mp4: null, hls: PLAYABLE.hls };
+  const renditions = [rendition(360, "on_demand"), rendition(720, "on_demand")];
+  const { playback } = film({ playable, renditions });
+  assert.deepEqual(qualitiesOf(playback).map(({ value }) => value), ["720", "360"]);
+  assert.deepEqual(wayToPlay(film({ playable }), { quality: "720" }), { kind: "hls", url: PLAYABLE.hls });
+});
+
 test("until the server has looked at a film, the browser tries the file as it was uploaded", () => {
   const waiting = { state: "waiting", playable: null };
   assert.deepEqual(wayToPlay(film(waiting)), { kind: "file", url: "/media/1" });
@@ -81,6 +90,9 @@ test("the state is said in words", () => {
   const making = { renditions: [rendition(720, "making", 0.999)] };
   assert.equal(wordsForState(film(making)), "Playable. 720p is being made: 99\u00a0%.");
   assert.equal(wordsForState(film()), "");
+  assert.equal(wordsForState(film({ state: "probed", progress: 0.4 })), "This film is being prepared for watching: 40\u00a0%.");
+  const waits = { state: "probed", progress: null, problem: { code: "no_room", detail: "The disk is full." } };
+  assert.equal(wordsForState(film(waits)), "This film is being prepared for watching. The disk is full.");
   assert.equal(wordsForState(film({}, { isArriving: true, share: 0.4 })), "Still being uploaded: 40\u00a0% has arrived.");
   assert.equal(wordsForState(film({ problem: { code: "truncated", detail: "The end is missing." } })), "The end is missing.");
   const problem = { code: "no_media", detail: "This file has no video or sound." };

@@ -85,6 +85,7 @@ class World:
             source=source,
             folder=self.folder,
             ffmpeg=ffmpeg or Ffmpeg.find(),
+            capability=lambda: None,
             clock=wall_clock,
         )
 

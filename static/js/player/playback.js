@@ -9,7 +9,7 @@ const CHOOSABLE = new Set(["on_demand", "making", "ready"]);
 
 /** Whether browsers may be able to decode the film as it was uploaded; of others only renditions are played. */
 export function hasOriginal({ playable, renditions = [] }) {
-  return Boolean(playable) && (playable.from !== "hls" || renditions.length === 0);
+  return Boolean(playable) && (playable.from !== "hls" || Boolean(playable.mp4) || renditions.length === 0);
 }
 
 /** The tracks of one kind: "video", "audio" or "text". */

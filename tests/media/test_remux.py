@@ -1,0 +1,224 @@
+"""The steps that make films playable, without a server: what they need, leave and say."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import NoRoom
+from app.domain.jobs import INDEX, REMUX, SOUND, Job, JobCancelled, JobState
+from app.domain.lifecycle import UploadState
+from app.domain.playback import Playback, PlaybackState
+from app.domain.upload import Upload
+from app.media.ffmpeg import Ffmpeg
+from app.media.heartbeat import Heartbeat
+from app.media.indexing import Indexing
+from app.media.probe import contents_of
+from app.media.remux import Remux
+from app.media.sound import Sound
+from app.media.source import MediaSource
+from app.media.sweep import MediaSweep
+from app.media.worker import Step
+from tests.media.films import FilmStore
+from tests.media.world import World, wall_clock
+from tests.records.making import new_upload
+from tests.storage.stores import local_store
+
+NOTHING = Ffmpeg(ffmpeg=None, ffprobe=None)
+
+
+class Lab:
+    """Steps on published files, run by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder / "data")
+        self.library = folder / "out"
+        store = local_store(folder / "in", self.library)
+        self.source = MediaSource(store, self.world.folder)
+
+    def publish(self, path: Path) -> Upload:
+        upload = replace(new_upload(created_at=wall_clock()), filename=path.name)
+        video = self.world.uploads.add(replace(upload, state=UploadState.COMPLETE))[0]
+        self.library.mkdir(exist_ok=True)
+        shutil.copy(path, self.library / video.id)
+        self.world.media.add(video.id, wall_clock(), is_planned=True)
+        return video
+
+    def run(self, step: str, video: Upload, ffmpeg: Ffmpeg, beat: Beat | None = None) -> Playback:
+        tools = self.world.tools(self.source, ffmpeg)
+        job = self.world.enqueue(video.id, step)
+        steps: dict[str, Step] = {
+            INDEX: Indexing(tools),
+            REMUX: Remux(tools),
+            SOUND: Sound(tools),
+        }
+        steps[step](job, (beat or Heartbeat)(job))
+        assert self.world.half_made() == []
+        playback = self.world.media.get(video.id)
+        assert playback is not None
+        return playback
+
+    def steps_of(self, video: Upload) -> set[str]:
+        jobs = self.world.jobs.of(video.id)
+        return {job.step for job in jobs if job.state is JobState.QUEUED} - {INDEX}
+
+
+Beat = Callable[[Job], Heartbeat]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    with closing(lab.world):
+        yield lab
+
+
+@pytest.fixture
+def ffmpeg() -> Ffmpeg:
+    return Ffmpeg.find()
+
+
+def only_ffmpeg() -> Ffmpeg:
+    return replace(Ffmpeg.find(), ffprobe=None)
+
+
+@pytest.mark.parametrize("programs", [Ffmpeg.find, only_ffmpeg])
+def test_a_film_is_probed_remuxed_and_indexed(
+    lab: Lab, film: FilmStore, programs: Callable[[], Ffmpeg]
+) -> None:
+    """Without ffprobe as well: what ffmpeg does not tell of the original, the copy does."""
+    video = lab.publish(film("h264.mkv"))
+    probed = lab.run(INDEX, video, programs())
+    assert (probed.state, probed.problem) == (PlaybackState.PROBED, None)
+    assert lab.steps_of(video) == {REMUX}
+    lab.run(REMUX, video, programs())
+    playable = lab.run(INDEX, video, programs())
+    assert playable.state is PlaybackState.PLAYABLE
+    facts = playable.facts or {}
+    assert [track["codec"] for track in facts["tracks"]] == ["h264", "ac3", "ac3", "subrip"]
+    assert [track["language"] for track in facts["tracks"][1:]] == ["en", "de", "en"]
+    assert (facts["container"], facts["width"], facts["frame_rate"]) == ("matroska", 160, 25)
+    assert len(facts["chapters"]) == 2
+    assert lab.run(INDEX, video, programs()).facts == facts
+
+
+def test_a_film_that_browsers_play_as_it_is_plays_before_it_is_remuxed(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg
+) -> None:
+    video = lab.publish(film("vp9.webm"))
+    assert lab.run(INDEX, video, ffmpeg).state is PlaybackState.PLAYABLE
+    assert lab.steps_of(video) == {REMUX}
+
+
+@pytest.mark.parametrize("name", ["garbage.mp4", "text.mp4", "empty.mp4", "picture.avi"])
+@pytest.mark.parametrize("programs", [Ffmpeg.find, only_ffmpeg])
+def test_what_is_no_film_is_no_failure(
+    lab: Lab, film: FilmStore, name: str, programs: Callable[[], Ffmpeg]
+) -> None:
+    video = lab.publish(film(name))
+    playback = lab.run(INDEX, video, programs())
+    assert playback.state is PlaybackState.UNPLAYABLE
+    assert playback.problem is not None
+    assert playback.problem.code == "no_film"
+    assert lab.steps_of(video) == set()
+
+
+def test_a_remux_waits_for_room_on_the_disk(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, tmp_path: Path
+) -> None:
+    huge = tmp_path / "huge.mkv"
+    shutil.copy(film("h264.mkv"), huge)
+    with huge.open("r+b") as file:
+        file.truncate(1 << 43)
+    video = lab.publish(film("h264.mkv"))
+    (lab.library / video.id).unlink()
+    huge.rename(lab.library / video.id)
+    with pytest.raises(NoRoom):
+        lab.run(REMUX, video, ffmpeg)
+    assert lab.world.folder.made(video.id) == frozenset()
+
+
+@pytest.mark.parametrize(("step", "name"), [(REMUX, "theora.ogv"), (SOUND, "late-ac3.mp4")])
+def test_a_lost_job_leaves_nothing(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, step: str, name: str
+) -> None:
+    video = lab.publish(film(name))
+    stopped = Heartbeat(lab.world.enqueue(video.id, step))
+    stopped.stop.set()
+    with pytest.raises(JobCancelled):
+        lab.run(step, video, ffmpeg, lambda _: stopped)
+    assert lab.world.half_made() == []
+    assert lab.world.folder.made(video.id) == frozenset()
+
+
+def test_without_ffmpeg_nothing_is_queued_and_later_all_is_found(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg
+) -> None:
+    names = ["h264.mkv", "h264.ts", "moov-last.mp4", "alac.m4a", "text.mp4"]
+    videos = [lab.publish(film(name)) for name in names]
+    states = [lab.run(INDEX, video, NOTHING).state for video in videos]
+    plays, plays_not = PlaybackState.PLAYABLE, PlaybackState.UNPLAYABLE
+    assert states == [plays, plays_not, plays, plays_not, plays_not]  # MKV as it is, in Chromium
+    assert [lab.steps_of(video) for video in videos] == [set()] * len(videos)
+    for video in videos:
+        lab.world.jobs.cancel(video.id, INDEX, "", wall_clock())
+    sweep(lab, has_ffmpeg=False).plan_unmade()
+    assert lab.world.media.unplanned(10) == []
+    sweep(lab, has_ffmpeg=True).plan_unmade()
+    assert set(lab.world.media.unplanned(10)) == {video.id for video in videos}
+    found = [(lab.run(INDEX, video, ffmpeg).state, lab.steps_of(video)) for video in videos]
+    assert found == [
+        (PlaybackState.PROBED, {REMUX}),
+        (PlaybackState.PROBED, {REMUX}),
+        (plays, {"pictures"}),
+        (PlaybackState.PROBED, {SOUND, "waveform"}),
+        (plays_not, set()),
+    ]
+
+
+def sweep(lab: Lab, *, has_ffmpeg: bool) -> MediaSweep:
+    return MediaSweep(
+        lab.world.media,
+        lab.world.uploads,
+        folder=lab.world.folder,
+        clock=wall_clock,
+        has_ffmpeg=has_ffmpeg,
+    )
+
+
+def test_a_film_that_could_not_be_remuxed_says_why(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg
+) -> None:
+    video = lab.publish(film("h264.mkv"))
+    lab.run(INDEX, video, ffmpeg)
+    lab.world.jobs.cancel(video.id, REMUX, "", wall_clock())
+    assert sweep(lab, has_ffmpeg=True).conclude(is_recent=False) == 1
+    playback = lab.world.media.get(video.id)
+    assert playback is not None
+    assert playback.state is PlaybackState.UNPLAYABLE
+    assert playback.problem is not None
+
+
+def test_numbers_of_a_hostile_file_are_left_out() -> None:
+    stream = {"index": 0, "codec_type": "video", "codec_name": "h264", "tags": {"title": "x" * 999}}
+    odd = {
+        "width": "inf",
+        "height": [],
+        "avg_frame_rate": "1/0",
+        "bit_rate": "-",
+        "side_data_list": 7,
+    }
+    answer = {
+        "streams": [stream | odd, None, 3],
+        "format": {"duration": "nan"},
+        "chapters": [{}, 5],
+    }
+    facts = contents_of(answer).facts
+    assert (facts.width, facts.height, facts.frame_rate, facts.duration) == (None,) * 4
+    assert len(facts.tracks[0].title or "") == 200
+    assert contents_of({}).tracks == []
