@@ -18,7 +18,9 @@ MAX_UPLOAD_BYTES = 1024 * 1024
 
 
 @contextmanager
-def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> Iterator[Flask]:
+def application(
+    folder: Path, *, extensions: frozenset[str] = frozenset(), renditions: str = "ondemand"
+) -> Iterator[Flask]:
     """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
         staging_dir=folder / "staging",
@@ -26,6 +28,7 @@ def application(folder: Path, *, extensions: frozenset[str] = frozenset()) -> It
         durability="none",
         max_upload_bytes=MAX_UPLOAD_BYTES,
         allowed_extensions=extensions,
+        renditions=renditions,
     )
     services = build_services(settings)
     with closing(services.database):

@@ -92,6 +92,13 @@ async function attachHls(source, hlsModule) {
 }
 
 async function playToEnd({ rate, quarterTurns }) {
+    const watching = watch({ quarterTurns });
+    video.playbackRate = rate;
+    await video.play();
+    return await watching;
+}
+
+async function watch({ quarterTurns }) {
     const shown = [];
     const see = (_, { mediaTime }) => {
         shown.push([mediaTime, numberShown(quarterTurns)]);
@@ -99,11 +106,16 @@ async function playToEnd({ rate, quarterTurns }) {
     };
     video.requestVideoFrameCallback(see);
     events = [];
-    video.playbackRate = rate;
-    const ended = once(video, "ended");
-    await video.play();
-    await ended;
+    await once(video, "ended");
     return { shown, events, ranges: ranges(), end: video.currentTime };
+}
+
+// Watches the film of another page from its beginning, which may take another source meanwhile.
+function attend(element, rate) {
+    video = element;
+    video.muted = true;
+    video.defaultPlaybackRate = video.playbackRate = rate;
+    globalThis.attended = watch({ quarterTurns: 0 });
 }
 
 async function seek({ time, quarterTurns }) {
@@ -118,4 +130,4 @@ async function seek({ time, quarterTurns }) {
     return { mediaTime, number: numberShown(quarterTurns) };
 }
 
-globalThis.theater = { load, playToEnd, seek };
+globalThis.theater = { load, playToEnd, seek, attend };

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from tests.live_server import Server
 
@@ -62,3 +62,16 @@ class Theater:
 
     def _call(self, expression: str, argument: Any) -> Any:
         return self._page.evaluate(f"(argument) => theater.{expression}", argument)
+
+
+class Audience:
+    """Watches the film of a page of ours, from its beginning to its end."""
+
+    def __init__(self, video: Locator, *, rate: float) -> None:
+        self._page = video.page
+        self._page.evaluate(f"async () => {{ {SCRIPT.read_text()} }}")
+        video.evaluate("(video, rate) => theater.attend(video, rate)", rate)
+
+    def at_the_end(self) -> Played:
+        """What was shown, once the film has ended."""
+        return Played(**self._page.evaluate("attended"))

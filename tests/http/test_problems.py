@@ -3,7 +3,8 @@
 import pytest
 from flask import Flask
 
-from app.http.problems import MAX_ACCEPT_CHARACTERS, prefers_html
+from app.domain.errors import NotMadeYet
+from app.http.problems import MAX_ACCEPT_CHARACTERS, Problem, answer_json, prefers_html
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
@@ -27,3 +28,9 @@ def test_an_overlong_accept_header_is_not_parsed() -> None:
     padding = " " * (MAX_ACCEPT_CHARACTERS - len("text/html, a b"))
     assert is_html(f"text/html, a{padding} b")
     assert not is_html(f"text/html, a{padding}  b")
+
+
+def test_who_asks_too_early_is_told_when_to_come_back() -> None:
+    with Flask(__name__).test_request_context():
+        response = answer_json(Problem.of(NotMadeYet("It is being made.")))
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import accumulate, pairwise
 from pathlib import Path
 from urllib.parse import urljoin
@@ -120,6 +122,9 @@ def _lines(session: requests.Session, url: str) -> list[str]:
 
 def _get(session: requests.Session, url: str) -> requests.Response:
     answer = session.get(url, timeout=60)
+    while answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:  # It is still being made.
+        time.sleep(float(answer.headers["Retry-After"]))
+        answer = session.get(url, timeout=60)
     answer.raise_for_status()
     return answer
 

@@ -20,6 +20,11 @@ class Shelved:
     url: str
     playback: dict[str, Any]
 
+    @property
+    def id(self) -> str:
+        """The video's."""
+        return self.path.rpartition("/")[2]
+
 
 class Shelf:
     """A server's films by name."""
@@ -50,6 +55,18 @@ class Shelf:
         video = self.server.get(shelved.path.replace("/media/", "/api/videos/")).json()
         shelved.playback.update(video["playback"])
         return shelved.playback
+
+    def with_qualities(self, name: str) -> Shelved:
+        """The film of this name, once it is offered in other qualities: the server has to measure
+        itself first.
+        """
+        shelved = self.with_segments(name)
+
+        def has_qualities() -> bool:
+            return bool(self.look_at(shelved)["renditions"])
+
+        wait_until(has_qualities, f"{name} is offered in other qualities")
+        return shelved
 
     def _upload(self, name: str) -> Shelved:
         with self._film(name).open("rb") as file:

@@ -1,0 +1,85 @@
+"""Other qualities of a film, on its page: watched while they are made, and downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.theater import Audience
+from tests.live_server import running_server
+from tests.media.films import FilmStore
+from tests.media.frames import watch
+from tests.media.shelf import Shelf, Shelved
+
+pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+
+FILM = "av1.mp4"
+"""Browsers play it as it is; as not all do, it is offered in H.264, too."""
+
+QUALITY = "360p"
+FRAMES_LOST = 12
+"""Pictures, half a second: a busy machine shows some of them too late for a script."""
+
+
+@pytest.fixture(scope="module")
+def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    with running_server(tmp_path_factory.mktemp("shelf")) as server:
+        yield Shelf(server, film)
+
+
+@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
+def any_page(request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page of each browser."""
+    browser: Browser = request.getfixturevalue(request.param)
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+def open_page(page: Page, shelf: Shelf, film: Shelved) -> None:
+    page.goto(shelf.server.url + film.path.replace("/media/", "/watch/"))
+    expect(page.locator("media-controller > video")).to_be_attached()
+
+
+def test_the_film_goes_on_where_it_is_in_another_quality(shelf: Shelf, any_page: Page) -> None:
+    film = shelf.with_qualities(FILM)
+    open_page(any_page, shelf, film)
+    video = any_page.locator("video")
+    audience = Audience(video, rate=0.5)
+    any_page.get_by_role("button", name="play", exact=True).click()
+    any_page.get_by_role("button", name="settings").click()
+    any_page.get_by_role("menuitem", name="Quality").click()
+    any_page.get_by_role("menuitemradio", name=QUALITY).click()
+    any_page.wait_for_function(
+        "() => document.querySelector('video').currentSrc.startsWith('blob:')"
+    )
+    changed_at = video.evaluate("(video) => video.currentTime")
+    played = audience.at_the_end()
+    assert changed_at < film.playback["duration"] - 0.5
+    numbers = [number for _, number in played.shown]
+    steps = [after - before for before, after in pairwise(numbers)]
+    assert min(steps) >= 0
+    assert max(steps) <= FRAMES_LOST
+    assert played.end == pytest.approx(film.playback["duration"], abs=0.1)
+
+
+def test_a_quality_is_made_downloaded_and_deleted(
+    shelf: Shelf, film: FilmStore, browser: Browser, tmp_path: Path
+) -> None:
+    page = browser.new_page()
+    open_page(page, shelf, shelf.with_qualities(FILM))
+    page.get_by_text("Download in another quality").click()
+    page.get_by_role("button", name=f"Make {QUALITY}").press("Enter")
+    with page.expect_download() as download:
+        page.get_by_role("link", name=f"Download {QUALITY}").click()
+    assert download.value.suggested_filename == f"av1 {QUALITY}.mp4"
+    download.value.save_as(tmp_path / "made.mp4")
+    made, original = watch(tmp_path / "made.mp4"), watch(film(FILM))
+    assert [frame.number for frame in made.frames] == [frame.number for frame in original.frames]
+    page.get_by_role("button", name=f"Delete {QUALITY}").press("Enter")
+    expect(page.get_by_role("button", name=f"Make {QUALITY}")).to_be_focused()
+    page.close()
