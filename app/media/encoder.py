@@ -22,8 +22,9 @@ from app.media.sandbox.process import Limits
 from app.media.source import copy_pieces, length_of, reader
 from app.storage.local.folder import disk_errors
 
-DECODER_THREADS, ENCODER_THREADS = 2, 4
-"""The same on every machine: the number of the encoder's changes the bytes that it makes."""
+DECODER_THREADS, ENCODER_THREADS = 2, 1
+"""With more than one, the encoder keeps to its rate by what its other threads have done so far, and
+makes other bytes each time. Decoding and scaling keep a second processor busy."""
 
 X264 = ("-c:v", "libx264", "-preset", "veryfast", "-profile:v", "high", "-crf", "23")
 X264_PARAMETERS = "keyint=infinite:scenecut=0:cpu-independent=1"

@@ -77,7 +77,7 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
     A picture that only ffmpeg decodes is a stream as well: other qualities are made of it. Sound
     that browsers do not play is taken from `SOUND_FILE`, if that has been made.
     """
-    encoded = _encoded(movie, folder.path(video_id, SOUND_FILE))
+    encoded = encoded_sounds(movie, folder.path(video_id, SOUND_FILE))
     with folder.workshop() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
@@ -98,7 +98,7 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
         folder.keep(making / MANIFEST, video_id, MANIFEST)
 
 
-def _encoded(movie: Movie, path: Path) -> Sequence[Track]:
+def encoded_sounds(movie: Movie, path: Path) -> Sequence[Track]:
     """The sounds to encode as they are in that file: none, or all of them."""
     try:
         with FileIO(path) as file:

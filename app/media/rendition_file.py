@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from app.domain.jobs import JobFailed
-from app.media.browsers import plays_audio
+from app.media.browsers import plays_audio, plays_segmented_audio
+from app.media.film_files import SOUND_FILE, encoded_sounds
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.interleaved import interleaved, moved
 from app.media.index.movie import read_movie
+from app.media.index.tracks import Track
 from app.media.rung_maker import RungMaker
 from app.media.rungs import initialization_file, segment_file
 from app.media.source import copy_pieces, reader
@@ -21,27 +23,44 @@ from app.media.source import copy_pieces, reader
 def write_rendition(maker: RungMaker, made: Path, beat: Callable[[], None]) -> None:
     """Write the film of all segments that there are; `beat` is called often, and may raise."""
     files = _Joined()
-    for path in _segments(maker):
-        files.add(_reader_of(path), path.stat().st_size)
     try:
+        for path in _segments(maker):
+            files.add(_reader_of(path), path.stat().st_size)
         picture = read_movie(files.read_at, files.length).picture
-    except (NotIndexable, OSError) as error:
+        if picture is None:
+            raise FileNotFoundError
+        tracks = [_begun(picture, maker.cuts.starts[0]), *_sounds(maker, files)]
+    except (NotIndexable, FileNotFoundError) as error:
         raise JobFailed("segments_lost", "Segments were removed meanwhile.") from error
-    if picture is None:
-        raise JobFailed("segments_lost", "Segments were removed meanwhile.")
-    start = files.length
-    files.add(maker.read_at, maker.movie.length)
-    sounds = [moved(track, start) for track in maker.movie.sounds if plays_audio(track.codec)]
-    # What is read of fragments begins at time 0.
-    timeline = replace(picture.timeline, shift=picture.timeline.shift + maker.cuts.starts[0])
-    shown = replace(picture, timeline=timeline)
 
     def read_at(offset: int, count: int) -> bytes:
         beat()
         return files.read_at(offset, count)
 
     with made.open("xb") as target:
-        copy_pieces(interleaved([shown, *sounds], picture.timescale), read_at, target)
+        copy_pieces(interleaved(tracks, picture.timescale), read_at, target)
+
+
+def _begun(picture: Track, begin: int) -> Track:
+    """The picture from its tick `begin` of the film on; what is read of fragments begins at 0."""
+    timeline = replace(picture.timeline, shift=picture.timeline.shift + begin)
+    return replace(picture, timeline=timeline)
+
+
+def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
+    """The film's sound, encoded where browsers do not play it; adds the files that it is in."""
+    path = maker.tools.folder.path(maker.video_id, SOUND_FILE)
+    encoded = encoded_sounds(maker.movie, path)
+    start = files.add(maker.read_at, maker.movie.length)
+    others = iter(encoded)
+    others_start = files.add(_reader_of(path), path.stat().st_size) if encoded else 0
+    for track in maker.movie.sounds:
+        if plays_segmented_audio(track.codec):
+            yield moved(track, start)
+        elif other := next(others, None):
+            yield moved(other, others_start)
+        elif plays_audio(track.codec):
+            yield moved(track, start)
 
 
 def _segments(maker: RungMaker) -> list[Path]:
@@ -69,11 +88,12 @@ class _Joined:
         self._starts: list[int] = []
         self.length = 0
 
-    def add(self, read_at: ReadAt, length: int) -> None:
-        """Add a file at the end."""
+    def add(self, read_at: ReadAt, length: int) -> int:
+        """Add a file at the end; where it begins."""
         self._files.append(read_at)
         self._starts.append(self.length)
         self.length += length
+        return self._starts[-1]
 
     def read_at(self, offset: int, count: int) -> bytes:
         """So many bytes, which may be of several files."""

@@ -146,10 +146,12 @@ def test_a_segment_can_be_played_alone(film: FilmStore, tmp_path: Path) -> None:
 
 
 def test_whoever_makes_a_segment_makes_the_same_bytes(film: FilmStore, tmp_path: Path) -> None:
+    """Also where the encoder has to keep to a low rate."""
     with cut(film("open-gop.mp4")) as source:
+        source.rung = replace(source.rung, peak_rate=64_000)
         first = source.encode(source.numbers, tmp_path / "first")
-        again = source.encode([2], tmp_path / "again")
-    assert again == (first[0], {2: first[1][2]})
+        again = [source.encode([2], tmp_path / name) for name in ("again", "and again")]
+    assert again == [(first[0], {2: first[1][2]})] * 2
 
 
 @pytest.mark.parametrize("name", ["h264.mp4", "long-gop.mp4", "variable-rate.mp4", "ntsc.mp4"])

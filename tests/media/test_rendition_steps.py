@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
-from app.domain.upload import UploadId
-from app.media.capability import Capability
+from app.domain.jobs import JobCancelled, JobFailed, JobState, JobYields, Lane
 from app.media.ffmpeg import Ffmpeg
-from app.media.film_files import MANIFEST, can_be_rendered, keep_streams
+from app.media.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.media.heartbeat import Heartbeat
-from app.media.index.movie import Movie, read_movie
 from app.media.job_errors import NO_FFMPEG
 from app.media.manifest import Manifest
-from app.media.rendition_steps import Rendition, Segments
-from app.media.rung_maker import NOT_ENCODED, RungMakers
+from app.media.rung_maker import NOT_ENCODED
 from app.media.rungs import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
@@ -29,70 +24,13 @@ from app.media.rungs import (
     RENDITION,
     SEGMENTS,
     priority_at,
-    rendition_file,
     rung_folder,
 )
-from app.media.source import REMUXED, MediaSource, length_of, reader
-from tests.media.films import FilmStore
+from app.media.source import REMUXED
+from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch
-from tests.media.world import QUICK_PACE, World, wall_clock
-from tests.storage.stores import local_store
-
-CAPABILITY = Capability(encoder="as installed", megapixels_per_second=1000)
-
-
-class Studio:
-    """Runs the steps on a film; those of the tests have one rung, of their own size."""
-
-    def __init__(self, folder: Path) -> None:
-        self.world = World(folder)
-        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
-        self.capability = CAPABILITY
-
-    def add(self, path: Path) -> UploadId:
-        """A film, indexed."""
-        upload_id = self.world.publish()
-        place = self.world.folder.path(upload_id, REMUXED)
-        place.parent.mkdir(parents=True)
-        shutil.copy(path, place)
-        keep_streams(movie_of(place), upload_id, self.world.folder)
-        return upload_id
-
-    def queue(self, upload_id: UploadId, step: str, argument: str, priority: int) -> Job:
-        lane = Lane.BACKGROUND if step == RENDITION else Lane.ON_DEMAND
-        now = wall_clock()
-        jobs = self.world.jobs
-        return jobs.enqueue(upload_id, step, argument, lane=lane, priority=priority, now=now)
-
-    def claim(self, lane: Lane) -> Job:
-        steps = [SEGMENTS, RENDITION]
-        job = self.world.jobs.claim(lane, "worker", wall_clock(), QUICK_PACE.lease, steps)
-        assert job is not None
-        return job
-
-    def segments(self, upload_id: UploadId, number: int, programs: Ffmpeg | None = None) -> None:
-        self.queue(upload_id, SEGMENTS, f"360/{number}", priority_at(wall_clock()))
-        self.run(self.claim(Lane.ON_DEMAND), programs=programs)
-
-    def rendition(self, upload_id: UploadId) -> Path:
-        self.queue(upload_id, RENDITION, "360", ORDERED_PRIORITY)
-        self.run(self.claim(Lane.BACKGROUND))
-        return self.world.folder.path(upload_id, rendition_file(360))
-
-    def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
-        tools = self.world.tools(self.source, programs)
-        makers = RungMakers(tools, lambda: self.capability)
-        step = Rendition(tools, makers) if job.step == RENDITION else Segments(tools, makers)
-        try:
-            step(job, beat or Heartbeat(job))
-        finally:
-            assert self.world.half_made() == []
-        assert self.world.jobs.finish(job, wall_clock())
-
-    def made(self, upload_id: UploadId) -> set[str]:
-        """The names of the segments that there are."""
-        folder = self.world.folder.path(upload_id, rung_folder(360))
-        return {path.stem for path in folder.glob("*.m4s")}
+from tests.media.studio import CAPABILITY, Studio, movie_of
+from tests.media.world import wall_clock
 
 
 @pytest.fixture
@@ -100,11 +38,6 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
     studio = Studio(tmp_path)
     with closing(studio.world):
         yield studio
-
-
-def movie_of(path: Path) -> Movie:
-    with path.open("rb", buffering=0) as file:
-        return read_movie(reader(file), length_of(file))
 
 
 def spoil(path: Path, begin: float, end: float) -> None:
@@ -176,6 +109,17 @@ def test_a_rendition_is_the_whole_film_with_its_sound(
         "h264",
         probe(film(name))["streams"][1]["codec_name"],
     ]
+
+
+def test_sound_that_browsers_do_not_play_is_taken_from_where_it_was_converted(
+    studio: Studio, film: FilmStore
+) -> None:
+    video = studio.add(film("prores.mov"))
+    sound = studio.world.folder.path(video, SOUND_FILE)
+    ffmpeg("-i", str(film("prores.mov")), "-vn", "-c:a", "aac", str(sound))
+    made = studio.rendition(video)
+    assert differences(watch(film("prores.mov")), watch(made), same_pixels=False) == []
+    assert [stream["codec_name"] for stream in probe(made)["streams"]] == ["h264", "aac"]
 
 
 def test_a_rendition_tells_its_progress_and_uses_what_there_is(

@@ -1,0 +1,99 @@
+"""The steps that make other qualities, on records and folders of their own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from app.domain.jobs import Job, Lane
+from app.domain.upload import UploadId
+from app.media.capability import Capability
+from app.media.ffmpeg import Ffmpeg
+from app.media.film_files import keep_streams
+from app.media.heartbeat import Heartbeat
+from app.media.index.movie import Movie, read_movie
+from app.media.rendition_steps import Rendition, Segments
+from app.media.rung_maker import RungMakers
+from app.media.rungs import (
+    ORDERED_PRIORITY,
+    RENDITION,
+    SEGMENTS,
+    priority_at,
+    rendition_file,
+    rung_folder,
+)
+from app.media.source import REMUXED, MediaSource, length_of, reader
+from app.media.worker import MediaWorker, Step
+from tests.media.world import QUICK_PACE, World, wall_clock
+from tests.storage.stores import local_store
+
+CAPABILITY = Capability(encoder="as installed", megapixels_per_second=1000)
+
+
+class Studio:
+    """Runs the steps on a film; those of the tests have one rung, of their own size."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
+        self.capability = CAPABILITY
+
+    def add(self, path: Path) -> UploadId:
+        """A film, indexed."""
+        upload_id = self.world.publish()
+        place = self.world.folder.path(upload_id, REMUXED)
+        place.parent.mkdir(parents=True)
+        shutil.copy(path, place)
+        keep_streams(movie_of(place), upload_id, self.world.folder)
+        return upload_id
+
+    def queue(self, upload_id: UploadId, step: str, argument: str, priority: int) -> Job:
+        lane = Lane.BACKGROUND if step == RENDITION else Lane.ON_DEMAND
+        now = wall_clock()
+        jobs = self.world.jobs
+        return jobs.enqueue(upload_id, step, argument, lane=lane, priority=priority, now=now)
+
+    def claim(self, lane: Lane) -> Job:
+        steps = [SEGMENTS, RENDITION]
+        job = self.world.jobs.claim(lane, "worker", wall_clock(), QUICK_PACE.lease, steps)
+        assert job is not None
+        return job
+
+    def segments(self, upload_id: UploadId, number: int, programs: Ffmpeg | None = None) -> None:
+        self.queue(upload_id, SEGMENTS, f"360/{number}", priority_at(wall_clock()))
+        self.run(self.claim(Lane.ON_DEMAND), programs=programs)
+
+    def rendition(self, upload_id: UploadId) -> Path:
+        self.queue(upload_id, RENDITION, "360", ORDERED_PRIORITY)
+        self.run(self.claim(Lane.BACKGROUND))
+        return self.world.folder.path(upload_id, rendition_file(360))
+
+    def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
+        tools = self.world.tools(self.source, programs)
+        makers = RungMakers(tools, lambda: self.capability)
+        step = Rendition(tools, makers) if job.step == RENDITION else Segments(tools, makers)
+        try:
+            step(job, beat or Heartbeat(job))
+        finally:
+            assert self.world.half_made() == []
+        assert self.world.jobs.finish(job, wall_clock())
+
+    def worker(self, name: str) -> MediaWorker:
+        """One that runs both steps."""
+        tools = self.world.tools(self.source)
+        makers = RungMakers(tools, lambda: self.capability)
+        steps: dict[str, Step] = {
+            SEGMENTS: Segments(tools, makers),
+            RENDITION: Rendition(tools, makers),
+        }
+        return self.world.worker(steps, name=name)
+
+    def made(self, upload_id: UploadId) -> set[str]:
+        """The names of the segments that there are."""
+        folder = self.world.folder.path(upload_id, rung_folder(360))
+        return {path.stem for path in folder.glob("*.m4s")}
+
+
+def movie_of(path: Path) -> Movie:
+    with path.open("rb", buffering=0) as file:
+        return read_movie(reader(file), length_of(file))
