@@ -55,7 +55,7 @@ def use(film: bytes) -> Movie:
 def test_mutated_indexes_are_used_or_refused(film: FilmStore, scaled: Scaled, name: str) -> None:
     original = film(name).read_bytes()
     used = 0
-    for mutated in mutations(original, count=scaled(short=400, long=20_000), seed=14):
+    for mutated in mutations(original, count=scaled(short=300, long=15_000), seed=14):
         with suppress(NotIndexable):
             use(mutated)
             used += 1

@@ -171,10 +171,14 @@ def big_endian(values: array[int]) -> bytes:
 
 def box(kind: bytes, *payload: bytes | memoryview) -> bytes:
     """A box, with a 64-bit size where it needs one."""
-    size = sum(map(len, payload)) + 8
-    if size <= LARGEST_32_BIT:
-        return b"".join((size.to_bytes(4, "big"), kind, *payload))
-    return b"".join((b"\0\0\0\1", kind, (size + 8).to_bytes(8, "big"), *payload))
+    return b"".join((box_header(kind, sum(map(len, payload))), *payload))
+
+
+def box_header(kind: bytes, length: int) -> bytes:
+    """The header of a box with `length` bytes of payload."""
+    if length + 8 <= LARGEST_32_BIT:
+        return (length + 8).to_bytes(4, "big") + kind
+    return b"\0\0\0\1" + kind + (length + 16).to_bytes(8, "big")
 
 
 def full_box(kind: bytes, version: int, flags: int, *payload: bytes | memoryview) -> bytes:
@@ -184,24 +188,22 @@ def full_box(kind: bytes, version: int, flags: int, *payload: bytes | memoryview
 
 def media_header(length: int) -> bytes:
     """The header of an `mdat` box with `length` bytes of payload."""
-    if length + 8 <= LARGEST_32_BIT:
-        return (length + 8).to_bytes(4, "big") + b"mdat"
-    return b"\0\0\0\1mdat" + (length + 16).to_bytes(8, "big")
+    return box_header(b"mdat", length)
 
 
 def rewritten(
     original: Box, replacements: Mapping[bytes, bytes], *, inside: frozenset[bytes]
-) -> bytes:
-    """A copy of a box in which boxes of some kinds are replaced, or dropped if replaced by b"".
+) -> list[bytes | memoryview]:
+    """A box in which boxes of some kinds are replaced, or dropped if replaced by b"", in pieces.
 
     Replacements are looked for in `original` and, below it, in boxes of the kinds `inside`.
     """
-    parts: list[bytes | memoryview] = []
+    pieces: list[bytes | memoryview] = []
     for child in boxes_in(original.payload):
         if child.kind in replacements:
-            parts.append(replacements[child.kind])
+            pieces.append(replacements[child.kind])
         elif child.kind in inside:
-            parts.append(rewritten(child, replacements, inside=inside - {child.kind}))
+            pieces += rewritten(child, replacements, inside=inside - {child.kind})
         else:
-            parts.append(child.raw)
-    return box(original.kind, *parts)
+            pieces.append(child.raw)
+    return [box_header(original.kind, sum(map(len, pieces))), *pieces]

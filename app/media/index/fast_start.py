@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from operator import add
 
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import (
     LARGEST_32_BIT,
-    box,
+    big_endian,
+    box_header,
     boxes_in,
     children,
+    descend,
     media_header,
+    numbers,
     rewritten,
 )
 from app.media.index.edits import fitted
@@ -36,7 +40,11 @@ _LONGEST_HEAD = 1 << 30
 """Bytes; above all that the limits of `read_movie` allow."""
 
 _DESCRIPTIONS = frozenset((b"tref", b"udta", b"tapt", b"meta"))
-_TO_TABLES = frozenset((b"mdia", b"minf", b"stbl"))
+_PATH_TO_TABLES = (b"mdia", b"minf", b"stbl")
+_CHUNK_TABLES = {b"stco": "I", b"co64": "Q"}
+
+_BLOCK_BYTES = 1 << 20
+"""Of the head of a file, which has up to 64 MiB: no more of it is copied at once."""
 
 
 def fast_start(movie: Movie) -> Iterator[Piece]:
@@ -50,12 +58,24 @@ def fast_start(movie: Movie) -> Iterator[Piece]:
         yield ByteRange(0, movie.length)
         return
     media = _Media.of(movie)
-    make_index = _new_index if needs_tables else _moved_index
-    index = make_index(movie, media)
-    header = media_header(media.length)
-    start = len(movie.file_type) + len(index) + len(header)
-    yield movie.file_type + make_index(movie, replace(media, start=start)) + header
+    index = _new_index(movie, media) if needs_tables else _moved_index(movie, media)
+    # A large index is not copied again: joined here, moved in place, and given away in blocks.
+    head = bytearray().join((movie.file_type, *index, media_header(media.length)))
+    _move_media(memoryview(head)[len(movie.file_type) :], by=len(head))
+    for start in range(0, len(head), _BLOCK_BYTES):
+        yield bytes(head[start : start + _BLOCK_BYTES])
     yield from media.extents
+
+
+def _move_media(moov: memoryview, *, by: int) -> None:
+    """Add to all offsets in the tables of a `moov` box."""
+    for trak in boxes_in(next(boxes_in(moov)).payload):
+        tables = descend(trak.payload, *_PATH_TO_TABLES) if trak.kind == b"trak" else None
+        for table in boxes_in(tables or memoryview(b"")):
+            if table.kind in _CHUNK_TABLES:
+                offsets = numbers(_CHUNK_TABLES[table.kind], table.payload[8:])
+                moved = array(offsets.typecode, map(by.__add__, offsets))
+                table.payload[8:] = big_endian(moved)
 
 
 def _has_compact_sizes(movie: Movie) -> bool:
@@ -65,11 +85,10 @@ def _has_compact_sizes(movie: Movie) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Media:
-    """Which parts of the file become the media of the new one, and where in it they begin."""
+    """Which parts of the file become the media of the new one."""
 
     extents: Sequence[ByteRange]
     """Ascending."""
-    start: int = 0
 
     @classmethod
     def of(cls, movie: Movie) -> _Media:
@@ -87,10 +106,10 @@ class _Media:
         return self.length > LARGEST_32_BIT - _LONGEST_HEAD
 
     def moved(self, offsets: Sequence[int]) -> Iterator[int]:
-        """Where bytes of the file are in the new one; somewhere for bytes that are not in it."""
+        """Where bytes of the file are in the new media; somewhere for bytes that are not in it."""
         starts = [extent.start for extent in self.extents]
         lengths = (extent.length for extent in self.extents)
-        new_starts = accumulate(lengths, initial=self.start)
+        new_starts = accumulate(lengths, initial=0)
         shifts = [new - old for new, old in zip(new_starts, starts, strict=False)]
         last = self.extents[-1].end
         if not offsets:
@@ -124,25 +143,26 @@ def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[i
     return samples.contiguous(0, len(samples))
 
 
-def _moved_index(movie: Movie, media: _Media) -> bytes:
-    """The original `moov` with other offsets and without unusable tracks."""
-    boxes = [each for each in boxes_in(movie.box.payload) if each.kind != b"trak"]
+def _moved_index(movie: Movie, media: _Media) -> list[bytes | memoryview]:
+    """The original `moov` with offsets into the media, and without unusable tracks, in pieces."""
+    boxes = (each.raw for each in boxes_in(movie.box.payload) if each.kind != b"trak")
     tracks = (_moved_track(track, media) for track in movie.stored_tracks)
-    return box(b"moov", *(each.raw for each in boxes), *tracks)
+    pieces = [*boxes, *chain.from_iterable(tracks)]
+    return [box_header(b"moov", sum(map(len, pieces))), *pieces]
 
 
-def _moved_track(track: Track, media: _Media) -> bytes:
+def _moved_track(track: Track, media: _Media) -> list[bytes | memoryview]:
     offsets = media.moved(chunk_offsets(children(track.tables)))
     table = chunk_table(offsets, is_wide=media.is_wide)
-    return rewritten(track.box, {b"stco": table, b"co64": table}, inside=_TO_TABLES)
+    return rewritten(track.box, {b"stco": table, b"co64": table}, inside=frozenset(_PATH_TO_TABLES))
 
 
-def _new_index(movie: Movie, media: _Media) -> bytes:
-    """A `moov` with tables of the samples that were found."""
+def _new_index(movie: Movie, media: _Media) -> list[bytes | memoryview]:
+    """A `moov` with tables of the samples that were found, and offsets into the media."""
     descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
     tracks = (_new_track(track, media, movie.timescale) for track in movie.stored_tracks)
     duration = max(_duration(track, movie.timescale) for track in movie.stored_tracks)
-    return movie_box(movie.timescale, duration, *tracks, *descriptions)
+    return [movie_box(movie.timescale, duration, *tracks, *descriptions)]
 
 
 def _new_track(track: Track, media: _Media, timescale: int) -> bytes:

@@ -96,7 +96,8 @@ class VirtualFileWriter:
 
     def _add_literal(self, data: bytes) -> None:
         self._require_room(self.position + len(data))
-        self._entries.extend((self.position, self._literal_bytes | _IS_LITERAL))
+        if self._source_end >= 0 or not self._entries:  # otherwise it goes on with the last one
+            self._entries.extend((self.position, self._literal_bytes | _IS_LITERAL))
         self._target.write(data)
         self._literal_bytes += len(data)
         self._source_end = -1
