@@ -165,18 +165,33 @@ def go_on(recording: Recording, row: Locator) -> None:
 
 
 def play(recording: Recording, film: Path) -> None:
-    """The film plays from the server."""
+    """The film plays from the server, and in another quality once somebody chooses that."""
     page = recording.page
     page.videos.filter(has_text=film.name).locator("[data-part=play]").click()
-    video = page.page.locator("dialog[open] video")
-    video.evaluate("(video) => { video.controls = false; video.pause(); }")
-    recording.caption = "Ready to watch"
-    for step in range(16):
-        time = step * 0.25 + 0.01
+    dialog = page.page.locator("dialog[open]")
+    video = dialog.locator("media-controller > video")
+    video.evaluate("(video) => video.pause()")
+    recording.caption = "Ready to watch, a second after its last byte"
+    show(recording, video, range(10))
+    recording.caption = "Other qualities are made as somebody watches them"
+    dialog.locator("media-settings-menu-button").click()
+    dialog.get_by_role("menuitem", name="Quality").click()
+    smaller = dialog.get_by_role("menuitemradio", name="360p")
+    expect(smaller).to_be_visible()
+    page.page.wait_for_timeout(500)
+    recording.take(1.4)
+    smaller.click()
+    page.page.keyboard.press("Escape")
+    show(recording, video, range(10, 22))
+
+
+def show(recording: Recording, video: Locator, steps: range) -> None:
+    """Some moments of the film, a quarter of a second apart."""
+    for step in steps:
         video.evaluate(
             "(video, time) => new Promise((done) => {"
             " video.onseeked = done; video.currentTime = time; })",
-            time,
+            step * 0.25 + 0.01,
         )
         recording.take(0.16)
 
