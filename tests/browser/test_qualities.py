@@ -83,3 +83,19 @@ def test_a_quality_is_made_downloaded_and_deleted(
     page.get_by_role("button", name=f"Delete {QUALITY}").press("Enter")
     expect(page.get_by_role("button", name=f"Make {QUALITY}")).to_be_focused()
     page.close()
+
+
+@pytest.mark.parametrize("name", ["prores.mov", "hevc.mp4"])
+def test_a_film_that_the_browser_cannot_decode_plays_in_another_quality(
+    shelf: Shelf, browser: Browser, name: str
+) -> None:
+    film = shelf.with_qualities(name)
+    page = browser.new_page()
+    open_page(page, shelf, film)
+    page.get_by_role("button", name="play", exact=True).click()
+    video = page.locator("video")
+    page.wait_for_function("() => document.querySelector('video').ended")
+    assert video.evaluate("(video) => [video.videoWidth, video.videoHeight]") == [160, 96]
+    end = video.evaluate("(video) => video.currentTime")
+    assert end == pytest.approx(film.playback["duration"], abs=0.1)
+    page.close()

@@ -115,6 +115,10 @@ export class Playing extends EventTarget {
     if (this.#source) this.#source.stop();
     this.#video.defaultPlaybackRate = playbackRate; // A new source resets the rate to this.
     this.#source = await this.#open(way, start);
+    // What the page has loaded before this script could listen.
+    if (this.#video.error || (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#isWithoutPicture)) {
+      this.#replaceOriginal();
+    }
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
