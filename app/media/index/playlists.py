@@ -123,7 +123,8 @@ def _named(alternatives: Sequence[Alternative]) -> list[tuple[Alternative, str]]
     taken: set[tuple[str, str]] = set()
     named = []
     for each in alternatives:
-        base = _quotable(each.name or each.language) or each.media_type.capitalize()
+        language = each.language if each.language != "und" else ""
+        base = _quotable(each.name or language) or each.media_type.capitalize()
         name, number = base, 2
         while (each.media_type, name) in taken:
             name, number = f"{base} {number}", number + 1
