@@ -127,11 +127,12 @@ class Encoder:
 def _filters(track: Track, excerpt: Excerpt, rung: Rung, tones: str) -> list[str]:
     """The pictures of the segment, each once, as they are shown on a screen."""
     is_within = f"gte(pts,{excerpt.start})*lt(pts,{excerpt.end})"
+    is_seen = "".join(f"*not(gte(pts,{run.start})*lt(pts,{run.stop}))" for run in excerpt.unseen)
     is_later = "(isnan(prev_selected_pts)+gt(pts,prev_selected_pts))"
     filters = [
         "bwdif=mode=send_frame:deint=interlaced",  # It needs the neighbours, and halves the ticks.
         f"settb=1/{track.timescale}",
-        f"select='{is_within}*{is_later}'",
+        f"select='{is_within}{is_seen}*{is_later}'",
         f"scale={rung.width}:{rung.height}:out_range=limited",
         tones,
         "format=yuv420p",

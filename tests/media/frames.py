@@ -10,7 +10,7 @@ import json
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -68,6 +68,13 @@ def watch(source: Path | str, *, options: tuple[str, ...] = ()) -> Showing:
         _ffmpeg("-y", *read, "-filter_complex", ";".join(graph), *outputs)
         beeps = sorted(Path(folder).glob("beeps-*"))
         return Showing(tuple(_frames(folder)), tuple(tuple(_beeps(path)) for path in beeps))
+
+
+def seen(frames: Sequence[Frame]) -> Iterator[Frame]:
+    """Those that last long enough to be seen, without the last one: others may have needed it."""
+    for frame, after in pairwise(frames):
+        if after.time - frame.time > FRAME_TOLERANCE:
+            yield frame
 
 
 def differences(original: Showing, shown: Showing, *, same_pixels: bool = True) -> list[str]:

@@ -22,7 +22,7 @@ from app.media.index.segments import TARGET_SECONDS, segmented_video
 from app.media.ladder import Rung
 from app.media.source import length_of, reader
 from tests.media.films import FilmStore, ffmpeg
-from tests.media.frames import differences, probe, watch
+from tests.media.frames import FRAME_TOLERANCE, differences, probe, seen, watch
 
 NUMBERED = (
     "av1.mp4",
@@ -106,6 +106,15 @@ def test_every_picture_is_there_once_at_its_time(
     times = [frame.time for frame in original.frames]
     times[0] = 0.0  # Players begin with a picture, not with a gap.
     assert [frame.time for frame in shown.frames] == times
+
+
+def test_what_an_edit_list_hides_is_not_seen(film: FilmStore, tmp_path: Path) -> None:
+    name = "hidden-start.mp4"
+    shown = list(seen(watch(encoded(film(name), tmp_path / "rung")).frames))
+    original = watch(film(name)).frames[: len(shown)]
+    assert [frame.number for frame in shown] == [frame.number for frame in original]
+    for frame, other in zip(shown, original, strict=True):
+        assert frame.time == pytest.approx(other.time, abs=FRAME_TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ["anamorphic.mp4", "h264.mp4", "rotated.mp4"])

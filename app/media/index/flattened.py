@@ -65,7 +65,7 @@ def flattened(track: Track, *, movie_timescale: int) -> Track:
         return track
     timeline = Timeline(0, shown.end, is_simple=True)
     return replace(
-        track, timescale=timescale, timeline=timeline, samples=samples, unseen=shown.unseen
+        track, timescale=timescale, timeline=timeline, samples=samples, unseen=tuple(shown.unseen)
     )
 
 
@@ -89,8 +89,8 @@ class _Shown:
         """When the last one has ended."""
         self.end = 0
         """When the last one that is seen or heard has ended."""
-        self.unseen = 0
-        """How many are decoded and not shown."""
+        self.unseen: list[range] = []
+        """When those are decoded that are not shown; see `Track`."""
 
     def samples(self) -> Samples:
         """All of them; raises `NotIndexable` if there are none, or if one lasts too long."""
@@ -190,9 +190,9 @@ class _Shown:
         Decode times differ by how long each is shown: that is where players look for it.
         """
         begin = clock = max(self._clock, part.start if self._numbers else 0)
-        shown_at = {}
+        source, shown_at = self._source, {}
         for number in order:
-            time = self._source.composition_time(number)
+            time = source.composition_time(number)
             if time >= part.media_end:
                 clock = max(clock, self.end)
             elif time >= part.media_time and (self._numbers or number != first_seen):
@@ -207,7 +207,13 @@ class _Shown:
             self._decode_times.append(begin)
             self._composition_offsets.append(shown_at[number] - begin)
             begin += lasts[number]
-        self.unseen += sum(not part.shows(self._source.composition_time(n)) for n in order)
+        self._note_unseen(part, [(source.composition_time(n), shown_at[n]) for n in order], step)
+
+    def _note_unseen(self, part: Stretch, order: Sequence[tuple[int, int]], step: int) -> None:
+        """They are the first ones and the last ones; of each, its time in the media and its own."""
+        before = [when for time, when in order if time < part.media_time]
+        after = [when for time, when in order if time >= part.media_end]
+        self.unseen += [range(run[0], run[-1] + step, step) for run in (before, after) if run]
 
     def _take(self, count: int) -> None:
         """Note how many samples are looked at; raises `NotIndexable` if those are too many."""

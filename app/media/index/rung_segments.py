@@ -51,7 +51,9 @@ class Excerpt:
     start: int
     """The pictures that are shown from this tick of its own time ..."""
     end: int
-    """... up to this one are those of the segment."""
+    """... up to this one are those of the segment ..."""
+    unseen: tuple[range, ...]
+    """... without those of these ticks."""
 
     def film(self, track: Track) -> Iterator[Piece]:
         """It as an MP4 file."""
@@ -112,7 +114,9 @@ class RungCuts:
             (samples.decode_times[last] if last < len(samples) else samples.end) - begin,
         )
         begin += self.track.timeline.shift
-        return Excerpt(chosen, begin, start - begin, end - begin)
+        near = (run for run in self.track.unseen if run.stop > start and run.start < end)
+        unseen = tuple(range(run.start - begin, run.stop - begin) for run in near)
+        return Excerpt(chosen, begin, start - begin, end - begin, unseen)
 
     def segment(self, number: int, pictures: Track, begin: int) -> Fragment:
         """The encoded pictures of a segment; `begin` is the tick of the film at their time 0."""

@@ -49,8 +49,10 @@ class Track:
     """Whether samples are missing at its end."""
     box: Box
     """The `trak` box."""
-    unseen: int = 0
-    """How many of the samples are decoded and not shown."""
+    unseen: tuple[range, ...] = ()
+    """Ticks of the film's time at which pictures are decoded that an edit list hides, ascending.
+
+    Each is shown for the shortest time there is."""
 
     def with_fragments(
         self, samples: Samples, *, is_truncated: bool, movie_timescale: int
@@ -126,7 +128,7 @@ class Track:
     def frame_rate(self) -> Fraction:
         """Samples a second that are shown, on average."""
         ticks = self.samples.end - (self.samples.decode_times[0] if len(self.samples) else 0)
-        shown = len(self.samples) - self.unseen
+        shown = len(self.samples) - sum(map(len, self.unseen))
         return Fraction(shown * self.timescale, ticks) if ticks > 0 else Fraction()
 
     @property
