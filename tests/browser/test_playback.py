@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -106,6 +107,22 @@ def test_a_film_made_of_several_parts_plays_in_segments(
     shelf: Shelf, film: FilmStore, page: Page, all_films: None
 ) -> None:
     play_and_seek(shelf, film, page, way="hls/master.m3u8", name="several-edits.mp4")
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("h264.mkv", "play.mp4"),
+        ("late-ac3.mp4", "hls/master.m3u8"),
+        ("mpeg4.avi", "hls/master.m3u8"),
+    ],
+)
+def test_films_in_other_formats_play(
+    shelf: Shelf, film: FilmStore, browser: Browser, name: str, way: str
+) -> None:
+    shelf.when_made(name)
+    with closing(browser.new_context()) as context:
+        play_and_seek(shelf, film, context.new_page(), way=way, name=name)
 
 
 def play_and_seek(shelf: Shelf, film: FilmStore, page: Page, *, way: str, name: str) -> None:

@@ -116,7 +116,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "fragmented-ac3.mp4": Recipe(audio=AC3, output=f"{FRAGMENTED}+delay_moov", seconds=2),
     "pcm.mov": Recipe(audio=PCM, seconds=2),
-    "alac.m4a": Recipe(video=None, audio="-c:a alac"),
+    "alac.m4a": Recipe(video=None, audio="-c:a alac", seconds=2),
     "two-languages.mp4": Recipe(sounds=("eng", "deu")),
     "late-sound.mp4": Recipe(output="-af asetpts=PTS+0.5/TB"),
     "sound.m4a": Recipe(video=None),
@@ -138,21 +138,22 @@ RECIPES: dict[str, Recipe] = {
         output="-map 3:s -c:s srt -metadata:s:s language=eng -metadata:s:a:1 title=Commentary"
         " -map_metadata 4 -map_chapters 4",
     ),
-    "ntsc.mkv": Recipe(rate="30000/1001", audio="-c:a flac", output="-af asetpts=PTS+0.5/TB"),
-    "h264.ts": Recipe(output="-output_ts_offset 95441"),  # near where its clock wraps
+    "ntsc.mkv": Recipe(
+        seconds=2, rate="30000/1001", audio="-c:a flac", output="-af asetpts=PTS+0.5/TB"
+    ),
+    "h264.ts": Recipe(seconds=2, output="-output_ts_offset 95442.5"),  # near where its clock wraps
     "hevc.ts": Recipe(video=CLOSED_HEVC, audio=AC3, seconds=2),
-    "mpeg2.ts": Recipe(video=MPEG2, audio="-c:a mp2"),
+    "mpeg2.ts": Recipe(video=MPEG2, audio="-c:a mp2", seconds=2),
     "mpeg2.mpg": Recipe(video=MPEG2, audio="-c:a mp2", seconds=2),
-    "mpeg2.mxf": Recipe(video=MPEG2 + " -b:v 2M", audio=PCM, seconds=2),
-    "vp9.webm": Recipe(video=VP9, audio=OPUS),
+    "vp9.webm": Recipe(video=VP9, audio=OPUS, seconds=2),
     "vp8.webm": Recipe(video=VP8, audio="-c:a libvorbis", seconds=2),
     "theora.ogv": Recipe(video="-c:v libtheora -g 25", audio="-c:a libvorbis"),
     "h264.flv": Recipe(seconds=2),
-    "mpeg4.avi": Recipe(video="-c:v mpeg4 -bf 2 -g 25", audio=MP3),
+    "mpeg4.avi": Recipe(video="-c:v mpeg4 -bf 2 -g 25", audio=MP3, seconds=2),
     "wmv2.wmv": Recipe(video="-c:v wmv2 -g 25", audio="-c:a wmav2", seconds=2),
     "raw.h264": Recipe(sounds=(), seconds=2),
-    "sound.wma": Recipe(video=None, audio="-c:a wmav2"),
-    "sound.flac": Recipe(video=None, audio="-c:a flac"),
+    "sound.wma": Recipe(video=None, audio="-c:a wmav2", seconds=2),
+    "sound.flac": Recipe(video=None, audio="-c:a flac", seconds=2),
 }
 
 Change = Callable[[Path, Path], None]

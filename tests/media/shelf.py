@@ -10,6 +10,7 @@ from tests.media.films import FilmStore
 from tests.waiting import wait_until
 
 UNDECIDED = {"waiting", "probed"}
+SETTLED = {"ready", "unplayable"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Shelf:
             return bool(self.look_at(shelved)["playable"]["hls"])
 
         wait_until(has_segments, f"{name} has segments")
+        return shelved
+
+    def when_made(self, name: str) -> Shelved:
+        """The film of this name, once nothing more is made of it."""
+        shelved = self[name]
+        wait_until(lambda: self.look_at(shelved)["state"] in SETTLED, f"{name} is made")
         return shelved
 
     def look_at(self, shelved: Shelved) -> dict[str, Any]:

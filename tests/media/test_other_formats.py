@@ -16,9 +16,8 @@ from tests.live_server import running_server
 from tests.media.films import NO_FILMS, FilmStore
 from tests.media.frames import differences, duration_of, watch
 from tests.media.hls_reader import download, faults
-from tests.media.shelf import Shelf, Shelved
+from tests.media.shelf import Shelf
 from tests.media.test_delivery import FRAME_SECONDS, save
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -33,20 +32,11 @@ def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Shelf(server, film)
 
 
-def settled(shelf: Shelf, name: str) -> Shelved:
-    """The film of this name, once nothing more is made of it."""
-    shelved = shelf[name]
-    wait_until(
-        lambda: shelf.look_at(shelved)["state"] in {"ready", "unplayable"}, f"{name} is made"
-    )
-    return shelved
-
-
 @pytest.mark.parametrize("name", [*COPIED, *ENCODED])
 def test_a_film_in_another_container_plays_everywhere(
     shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
 ) -> None:
-    shelved, original = settled(shelf, name), watch(film(name))
+    shelved, original = shelf.when_made(name), watch(film(name))
     playback = shelved.playback
     assert playback["state"] == "ready", playback["problem"]
     is_copied = name in COPIED
@@ -58,7 +48,7 @@ def test_a_film_in_another_container_plays_everywhere(
 
 @pytest.mark.parametrize("name", ["h264.mkv", "theora.ogv"])
 def test_such_a_film_has_segments(shelf: Shelf, film: FilmStore, tmp_path: Path, name: str) -> None:
-    stream = download(f"{settled(shelf, name).url}/hls/master.m3u8", tmp_path)
+    stream = download(f"{shelf.when_made(name).url}/hls/master.m3u8", tmp_path)
     is_copied = name in COPIED
     assert differences(watch(film(name)), stream.showing(), same_pixels=is_copied) == []
     assert faults(stream.variants[0], has_picture=True) == []
@@ -69,7 +59,7 @@ def test_such_a_film_has_segments(shelf: Shelf, film: FilmStore, tmp_path: Path,
 def test_sound_that_browsers_do_not_play_is_encoded_once_for_segments(
     shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
 ) -> None:
-    shelved, original = settled(shelf, name), watch(film(name))
+    shelved, original = shelf.when_made(name), watch(film(name))
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path / "hls")
     assert differences(original, stream.showing()) == []
     file = save(f"{shelved.url}/play.mp4", tmp_path / "play.mp4")
@@ -82,7 +72,7 @@ def test_sound_that_browsers_do_not_play_is_encoded_once_for_segments(
 def test_sound_alone_plays_once_it_is_encoded(
     shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
 ) -> None:
-    shelved, original = settled(shelf, name), watch(film(name))
+    shelved, original = shelf.when_made(name), watch(film(name))
     assert shelved.playback["state"] == "ready"
     assert shelved.playback["waveform"]
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path / "hls")
@@ -90,7 +80,7 @@ def test_sound_alone_plays_once_it_is_encoded(
 
 
 def test_what_is_in_a_film_is_said_of_the_original(shelf: Shelf) -> None:
-    playback = settled(shelf, "h264.mkv").playback
+    playback = shelf.when_made("h264.mkv").playback
     tracks = playback["tracks"]
     assert playback["container"] == "matroska"
     assert [track["codec"] for track in tracks] == ["h264", "ac3", "ac3", "subrip"]
@@ -104,7 +94,7 @@ def test_what_is_in_a_film_is_said_of_the_original(shelf: Shelf) -> None:
 
 
 def test_languages_titles_and_texts_are_kept(shelf: Shelf, tmp_path: Path) -> None:
-    shelved = settled(shelf, "h264.mkv")
+    shelved = shelf.when_made("h264.mkv")
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
     attributes = [sound.attributes for sound in stream.sounds]
     assert [sound["LANGUAGE"] for sound in attributes] == ["en", "de"]
@@ -115,17 +105,29 @@ def test_languages_titles_and_texts_are_kept(shelf: Shelf, tmp_path: Path) -> No
 
 
 def test_sound_files_that_browsers_play_are_left_alone(shelf: Shelf) -> None:
-    playback = settled(shelf, "sound.flac").playback
+    playback = shelf.when_made("sound.flac").playback
     assert playback["playable"] == {"from": "original", "mp4": None, "hls": None}
     assert playback["waveform"]
     assert [track["codec"] for track in playback["tracks"]] == ["flac"]
-    assert playback["duration"] == pytest.approx(6, abs=0.1)
+    assert playback["duration"] == pytest.approx(2, abs=0.1)
 
 
 @pytest.mark.parametrize("name", NO_FILMS)
 def test_other_files_say_kindly_that_they_are_no_films(
     shelf: Shelf, film: FilmStore, name: str
 ) -> None:
-    shelved = settled(shelf, name)
+    shelved = shelf.when_made(name)
     assert shelved.playback["problem"]["code"] == "no_film"
     assert shelf.server.get(shelved.path).content == film(name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["mpeg4.avi", "mpeg2.mpg"])
+def test_pictures_that_no_browser_decodes_are_offered_in_other_qualities(
+    shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
+) -> None:
+    playback = shelf.when_made(name).playback
+    assert (playback["state"], playback["problem"]) == ("ready", None)
+    assert (playback["playable"]["from"], playback["playable"]["mp4"]) == ("hls", None)
+    assert playback["poster"]
+    stream = download(f"{shelf[name].url}/hls/master.m3u8", tmp_path)
+    assert differences(watch(film(name)), stream.showing(), same_pixels=False) == []
