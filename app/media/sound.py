@@ -89,7 +89,7 @@ def _options(tracks: Sequence[Track]) -> list[str]:
 
 
 def _limits(seconds: float, tracks: int, room: int) -> Limits:
-    """Generous: a slow machine converts 10 s of 5.1 in a second."""
+    """Generous: 20 s of 5.1 were converted in a second."""
     cpu_seconds = 30 + seconds * tracks / 3
     return Limits(
         cpu_seconds=cpu_seconds,
