@@ -69,8 +69,13 @@ export class HlsSource {
 
   #goTo(level) {
     const { media } = this.#hls;
-    if (media?.paused === false && media.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) this.#hls.nextLevel = level;
-    else this.#hls.currentLevel = level;
+    const hasPicture = media?.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA;
+    if (hasPicture && !media.paused) {
+      this.#hls.nextLevel = level;
+      return;
+    }
+    this.#hls.currentLevel = level;
+    if (hasPicture) media.currentTime = media.currentTime; // Otherwise a paused film keeps the picture it has.
   }
 
   stop() {
