@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from io import RawIOBase
 
-from app.domain.jobs import Job
-from app.domain.playback import PlaybackState
+from app.domain.jobs import Job, JobFailed
+from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.film_files import SOUND_FILE, keep_streams, sounds_to_encode
 from app.media.heartbeat import Heartbeat
@@ -45,18 +45,37 @@ class Sound:
         video = self._tools.uploads.get(job.upload_id)
         with closing(self._tools.source.open(video)) as source:
             movie, _ = movie_of(source)
-            if not self._tools.folder.path(video.id, SOUND_FILE).exists():
-                with as_job_errors("no_sound", "The sound of this film cannot be converted"):
-                    self._make(video.id, movie, source, beat)
+            try:
+                if not self._tools.folder.path(video.id, SOUND_FILE).exists():
+                    with as_job_errors("no_sound", "The sound of this film cannot be converted"):
+                        self._make(video.id, movie, source, beat)
+            except JobFailed as error:
+                if movie.picture is not None and (error.is_final or job.is_last_attempt):
+                    self._tell(video.id, error.problem)
+                raise
             keep_streams(movie, video.id, self._tools.folder)
         playback = self._tools.media.get(video.id)
         if playback and playback.state is PlaybackState.PROBED:
             self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
 
+    def _tell(self, video_id: UploadId, problem: Problem) -> None:
+        """Those who watch the film, which stays silent in most browsers."""
+        known = self._tools.media.get(video_id)
+        if known is not None and known.problem is None:
+            now = self._tools.clock()
+            self._tools.media.describe(
+                video_id, known.state, now, facts=known.facts, problem=problem
+            )
+
     def _make(self, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat) -> None:
         tracks, path = sounds_to_encode(movie), path_of(source)
         seconds = max(float(movie.duration), 1.0)
         room = int(seconds * len(tracks) * MOST_BITS / 8)
+
+        def tell(reached: float) -> None:
+            self._tools.folder.require_room()  # Before uploads miss it.
+            beat(reached / seconds)
+
         with self._tools.folder.workshop(room) as workshop:
             self._tools.ffmpeg.run(
                 # The times of the file stay: others would count from its first track.
@@ -65,7 +84,7 @@ class Sound:
                 writable=workshop,
                 limits=_limits(seconds, len(tracks), room),
                 formats="mov",
-                progress=lambda reached: beat(reached / seconds),
+                progress=tell,
                 stop=beat.stop,
             )
             self._tools.folder.keep(workshop / SOUND_FILE, video_id, SOUND_FILE)

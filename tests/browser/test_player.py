@@ -106,6 +106,16 @@ def seek(video: Locator, seconds: float) -> None:
     )
 
 
+def test_sound_that_the_browser_cannot_decode_is_heard_once_it_is_encoded(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    """The film may begin without it, from the original."""
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('late-ac3.mp4'))}")
+    wait_for(
+        video_of(page), "video.play().catch(() => {}) && video.webkitAudioDecodedByteCount > 0"
+    )
+
+
 def test_another_sound_is_chosen_from_the_menu_where_the_film_goes_on(
     site: Server, page: Page, film: FilmStore
 ) -> None:

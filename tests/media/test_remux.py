@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.errors import NoRoom
-from app.domain.jobs import INDEX, REMUX, SOUND, Job, JobCancelled, JobState
+from app.domain.jobs import INDEX, REMUX, SOUND, Job, JobCancelled, JobFailed, JobState
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState
 from app.domain.upload import Upload
@@ -189,6 +189,18 @@ def sweep(lab: Lab, *, has_ffmpeg: bool) -> MediaSweep:
         clock=wall_clock,
         has_ffmpeg=has_ffmpeg,
     )
+
+
+def test_a_film_whose_sound_cannot_be_encoded_says_so(lab: Lab, film: FilmStore) -> None:
+    video = lab.publish(film("late-ac3.mp4"))
+    lab.run(INDEX, video, Ffmpeg.find())
+    with pytest.raises(JobFailed):
+        lab.run(SOUND, video, NOTHING)
+    playback = lab.world.media.get(video.id)
+    assert playback is not None
+    assert playback.state is PlaybackState.PLAYABLE
+    assert playback.problem is not None
+    assert playback.problem.code == "no_ffmpeg"
 
 
 def test_a_film_that_could_not_be_remuxed_says_why(

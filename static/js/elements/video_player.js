@@ -111,8 +111,8 @@ export class VideoPlayer extends HTMLElement {
   }
 
   #start() {
-    if (this.#playing.isStarted || !this.#playing.isPossible) return;
-    this.#playing.start(this.#positions.of(this.#film.id));
+    if (this.#playing.isStarted) this.#playing.improve();
+    else if (this.#playing.isPossible) this.#playing.start(this.#positions.of(this.#film.id));
   }
 
   #drawStage({ playback }) {

@@ -59,6 +59,11 @@ export class Playing extends EventTarget {
     this.#follow({ position });
   }
 
+  /** Goes on by HLS once only that has sound, or a picture, that browsers play. */
+  improve() {
+    if (this.#way?.kind === "file" && wayToPlay(this.#film.state, this.#wanted)?.kind === "hls") this.#follow();
+  }
+
   /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the film plays. */
   choose(wanted) {
     this.#want(wanted);
