@@ -24,9 +24,9 @@ MEAN_SHARE = 0.6
 REAL_TIME_SHARE = 0.75
 """Of what the host encodes: most films are harder than a test picture, and players load ahead."""
 
-DECODED_AT_ONCE = 6
-"""Pixels that are decoded in the time in which one is encoded; measured: 5-9 for H.264, HEVC and
-AV1 of 1080p."""
+DECODED_AT_ONCE = 4
+"""Pixels of the source that are decoded and scaled in the time in which one is encoded; measured
+for H.264 of 1080p."""
 
 _LEVELS = (
     (30, 1_620, 40_500),

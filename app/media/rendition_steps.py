@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 class Segments:
     """Makes a segment, and some of those that a viewer will want next."""
 
-    def __init__(self, tools: StepTools, makers: RungMakers) -> None:
+    def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._makers = makers
+        self._makers = RungMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job, unless nobody waits for it any more."""
@@ -62,9 +62,9 @@ class Segments:
 class Rendition:
     """Makes all segments of a rung, and one MP4 file of them and the film's sound."""
 
-    def __init__(self, tools: StepTools, makers: RungMakers) -> None:
+    def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._makers = makers
+        self._makers = RungMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job. It makes way for more urgent ones of its lane before each segment."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import RawIOBase
@@ -12,7 +12,6 @@ from threading import Event
 from app.domain.jobs import JobFailed
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.media.capability import Capability
 from app.media.encoder import Encoder, recipe
 from app.media.film_files import MANIFEST, keep_streams
 from app.media.index.boxes import ReadAt
@@ -98,9 +97,8 @@ class RungMaker:
 class RungMakers:
     """Opens films. The last one is remembered: the index of a long film takes half a second."""
 
-    def __init__(self, tools: StepTools, capability: Callable[[], Capability | None]) -> None:
+    def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._capability = capability
         self._film: _Film | None = None
 
     @contextmanager
@@ -111,7 +109,7 @@ class RungMakers:
             raise JobFailed("not_complete", "The film has not arrived yet.", is_final=True)
         with closing(self._tools.source.open(video)) as source:
             film = self._read(video, source)
-            capability = self._capability()
+            capability = self._tools.capability()
             rungs = {rung.quality: rung for rung in ladder(self._picture(film), capability)}
             if capability is None or quality not in rungs:
                 problem = "This server does not make this quality of this film."

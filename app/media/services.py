@@ -24,7 +24,6 @@ from app.media.remux import Remux
 from app.media.rendition_steps import Rendition, Segments
 from app.media.renditions import Renditions
 from app.media.rung_cache import RungCache
-from app.media.rung_maker import RungMakers
 from app.media.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.segment_queue import Patience, SegmentQueue
 from app.media.settling import Settling
@@ -165,15 +164,12 @@ class MediaServices:
         return {**settled, EARLY_POSTER: EarlyPoster(tools)}
 
     def _rendition_steps(self, tools: StepTools, cache: RungCache) -> Mapping[str, Step]:
-        capability = partial(read_capability, self.folder.root)
-        steps: dict[str, Step] = {
-            SEGMENTS: Segments(tools, RungMakers(tools, capability)),
-            RENDITION: Rendition(tools, RungMakers(tools, capability)),
-        }
+        steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
         return {name: cache.watching(step) for name, step in steps.items()}
 
     def _make_all_qualities(self, upload_id: UploadId) -> None:
         """After everything else, in the order of the ladder."""
+        self._capability()
         for rung in self.renditions.rungs(self.uploads.get(upload_id))[::-1]:
             self.jobs.enqueue(
                 upload_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from app.domain.jobs import Job, Lane
@@ -13,7 +14,6 @@ from app.media.film_files import keep_streams
 from app.media.heartbeat import Heartbeat
 from app.media.index.movie import Movie, read_movie
 from app.media.rendition_steps import Rendition, Segments
-from app.media.rung_maker import RungMakers
 from app.media.rungs import (
     ORDERED_PRIORITY,
     RENDITION,
@@ -23,6 +23,7 @@ from app.media.rungs import (
     rung_folder,
 )
 from app.media.source import REMUXED, MediaSource, length_of, reader
+from app.media.tools import StepTools
 from app.media.worker import MediaWorker, Step
 from tests.media.world import QUICK_PACE, World, wall_clock
 from tests.storage.stores import local_store
@@ -37,6 +38,10 @@ class Studio:
         self.world = World(folder)
         self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
         self.capability = CAPABILITY
+
+    def tools(self, programs: Ffmpeg | None = None) -> StepTools:
+        tools = self.world.tools(self.source, programs)
+        return replace(tools, capability=lambda: self.capability)
 
     def add(self, path: Path) -> UploadId:
         """A film, indexed."""
@@ -69,9 +74,8 @@ class Studio:
         return self.world.folder.path(upload_id, rendition_file(360))
 
     def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
-        tools = self.world.tools(self.source, programs)
-        makers = RungMakers(tools, lambda: self.capability)
-        step = Rendition(tools, makers) if job.step == RENDITION else Segments(tools, makers)
+        tools = self.tools(programs)
+        step = Rendition(tools) if job.step == RENDITION else Segments(tools)
         try:
             step(job, beat or Heartbeat(job))
         finally:
@@ -80,12 +84,8 @@ class Studio:
 
     def worker(self, name: str) -> MediaWorker:
         """One that runs both steps."""
-        tools = self.world.tools(self.source)
-        makers = RungMakers(tools, lambda: self.capability)
-        steps: dict[str, Step] = {
-            SEGMENTS: Segments(tools, makers),
-            RENDITION: Rendition(tools, makers),
-        }
+        tools = self.tools()
+        steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
         return self.world.worker(steps, name=name)
 
     def made(self, upload_id: UploadId) -> set[str]:

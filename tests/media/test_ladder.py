@@ -64,7 +64,7 @@ def test_a_host_without_an_encoder_offers_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speed", "expected"), [(1, [360]), (38, [360]), (45, [360, 720]), (200, [360, 720])]
+    ("speed", "expected"), [(1, [360]), (38, [360]), (50, [360, 720]), (200, [360, 720])]
 )
 def test_what_the_host_cannot_encode_in_time_is_hidden_except_the_lowest(
     speed: float, expected: list[int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -27,10 +27,12 @@ from app.media.rungs import (
     rung_folder,
 )
 from app.media.source import REMUXED
+from tests.live_server import Server
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch
 from tests.media.studio import CAPABILITY, Studio, movie_of
 from tests.media.world import wall_clock
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -243,3 +245,18 @@ def test_jobs_that_failed_stay_to_say_why(studio: Studio, film: FilmStore) -> No
     now: datetime = wall_clock()
     assert studio.world.jobs.fail(job, caught.value.problem, now, retry_after=None)
     assert [each.state for each in studio.world.jobs.of(video)] == [JobState.FAILED]
+
+
+@pytest.mark.e2e
+def test_an_eager_server_makes_all_qualities_unasked(
+    start_server: Callable[..., Server], film: FilmStore
+) -> None:
+    server = start_server(SLUICE_RENDITIONS="eager")
+    with film("hevc.mp4").open("rb") as file:
+        video = server.post("/upload", files={"file": ("film.mp4", file)}).json()["id"]
+
+    def states() -> list[str]:
+        playback = server.get(f"/api/videos/{video}").json()["playback"]
+        return [rendition["state"] for rendition in playback["renditions"]]
+
+    wait_until(lambda: states() == ["ready"], "the only one is made")

@@ -12,6 +12,7 @@ from app.domain.playback import PlaybackState
 from app.domain.upload import UploadId
 from app.media.heartbeat import Heartbeat
 from app.media.pictures import EARLY_POSTER
+from app.media.rungs import RENDITION
 from app.media.settling import Settling
 from tests.media.world import QUICK_PACE, World, wall_clock
 
@@ -81,3 +82,14 @@ def test_a_file_that_cannot_be_played_stays_so(world: World) -> None:
     video = playable(world)
     world.media.move(video, PlaybackState.UNPLAYABLE, wall_clock())
     assert run(world, claimed(world, video, "pictures")) is PlaybackState.UNPLAYABLE
+
+
+def test_a_film_does_not_wait_for_its_other_qualities(world: World) -> None:
+    """Those that are made unasked are queued once it is ready."""
+    video = playable(world)
+    ready: list[UploadId] = []
+    world.enqueue(video, RENDITION, "720")
+    job = claimed(world, video, "pictures")
+    settling = Settling(world.jobs, world.media, clock=wall_clock, then=ready.append)
+    settling.after(lambda _job, _beat: None)(job, Heartbeat(job))
+    assert ready == [video]
