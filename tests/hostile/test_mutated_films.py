@@ -11,7 +11,8 @@ from app.media.index.errors import NotIndexable
 from app.media.index.extract import extract, key_frame_before
 from app.media.index.fast_start import fast_start
 from app.media.index.movie import Movie, read_movie
-from app.media.index.segments import segmented_sound, segmented_video
+from app.media.index.rung_segments import RungCuts
+from app.media.index.segments import SegmentedTrack, segmented_sound, segmented_video
 from app.media.index.texts import read_chapters, read_cues, subtitle_tracks, webvtt
 from tests.hostile.conftest import Scaled
 from tests.hostile.mutations import mutations
@@ -33,11 +34,21 @@ def use(film: bytes) -> Movie:
         segmented = cut(track)
         assert segmented.initialization
         assert sum(len(segment.pieces) for segment in segmented.segments())
+        if track.kind == "video":
+            other_quality(segmented)
         for _ in extract(track, [key_frame_before(track, Fraction(1))]):
             pass
     for track in subtitle_tracks(movie):
         webvtt(read_cues(track, read_at))
     return movie
+
+
+def other_quality(picture: SegmentedTrack) -> None:
+    """Cut it as for an encoder."""
+    cuts = RungCuts.of(picture)
+    assert len(cuts.durations) == len(cuts)
+    for number in (1, len(cuts)):
+        assert len(cuts.excerpt(number).samples)
 
 
 @pytest.mark.parametrize(

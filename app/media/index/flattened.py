@@ -12,7 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import compress, islice, zip_longest
+from itertools import accumulate, chain, compress, islice, zip_longest
+from operator import sub
 
 from app.media.index.boxes import LARGEST_32_BIT, damaged
 from app.media.index.edits import MAX_EDITS, Stretch, Timeline, stretches
@@ -25,6 +26,10 @@ PREROLL_SECONDS = Fraction(1, 10)
 
 _MOST_ADDED = 100_000
 """Samples by which the edits may exceed twice those of the track; with more it stays as it is."""
+
+_MOST_SAMPLES = 2_000_000
+"""Of a track with edits, 18 hours of pictures; with more it stays as it is. A million take
+1.7 CPU s and 120 MB."""
 
 _TICKS = 1_000_000
 """A second, of pictures: browsers count in microseconds."""
@@ -81,7 +86,8 @@ class _Shown:
 
     def __init__(self, source: Samples) -> None:
         self._source = source
-        self._room = 2 * len(source) + _MOST_ADDED
+        self._earliest = min(source.composition_offsets, default=0)
+        self._room = min(2 * len(source) + _MOST_ADDED, _MOST_SAMPLES)
         self._numbers = array("I")
         self._decode_times = array("q")
         self._composition_offsets = array("i")
@@ -156,64 +162,74 @@ class _Shown:
         The first one that is seen is shown from the beginning of the film on, as players cannot
         begin with nothing, and one before a gap until its end.
         """
-        source, parts = self._source, list(parts)
+        parts = list(parts)
         for part, after in zip_longest(parts, parts[1:]):
-            order = sorted(self._decoded(part), key=source.composition_time)
-            seen = [number for number in order if part.shows(source.composition_time(number))]
+            numbers, times = self._decoded(part)
+            order = sorted(range(len(times)), key=times.__getitem__)
+            hidden = sum(time < part.media_time for time in times)
+            seen = order[hidden : len(times) - sum(time >= part.media_end for time in times)]
             if seen:
-                own_end = source.composition_time(seen[-1]) + source.duration(seen[-1])
+                own_end = times[seen[-1]] + self._source.duration(numbers[seen[-1]])
                 end = min(part.start + own_end - part.media_time, part.end)
                 self.end = after.start if after else end
-                self._add_pictures_of(part, order, seen[0], step=step)
+                begin = max(self._clock, part.start if self._numbers else 0)
+                later = array("q", (part.start + times[place] - part.media_time for place in seen))
+                later[0] = later[0] if self._numbers else 0
+                moments = self._moments(begin, hidden, later, len(times), step=step)
+                self._add_pictures_of(numbers, order, moments)
 
-    def _decoded(self, part: Stretch) -> list[int]:
+    def _decoded(self, part: Stretch) -> tuple[array[int], array[int]]:
         """The pictures from the key frame before a part to the last one that it shows.
 
-        Pictures that are shown before the key frame cannot be decoded without what comes before it.
+        Their numbers, and when they are shown by the times of the samples. Pictures that are shown
+        before the key frame cannot be decoded without what comes before it.
         """
         source, keys = self._source, self._source.key_frames
         place = bisect_right(keys, part.media_time, key=source.composition_time) - 1
         first = keys[max(place, 0)] if keys else 0
-        reordered = min(source.composition_offsets)
-        last = bisect_left(source.decode_times, part.media_end - reordered)
+        last = bisect_left(source.decode_times, part.media_end - self._earliest)
         self._take(last - first)
-        times = list(source.composition_times(first, last))
+        times = array("q", source.composition_times(first, last))
         while times and times[-1] >= part.media_end:
             times.pop()
-        return [number for number, time in enumerate(times, start=first) if time >= times[0]]
+        numbers = (number for number, time in enumerate(times, start=first) if time >= times[0])
+        return array("I", numbers), array("q", (time for time in times if time >= times[0]))
+
+    def _moments(
+        self, begin: int, hidden: int, seen: Sequence[int], count: int, *, step: int
+    ) -> array[int]:
+        """When `count` pictures are shown, in that order: `hidden` ones first, and others last.
+
+        `seen` has the times of those between. The last of them stays until `end`.
+        """
+        before = range(begin, begin + hidden * step, step)
+        moments, clock = array("q", before), before.stop
+        for time in seen:
+            moments.append(max(clock, time))
+            clock = moments[-1] + step
+        start = max(clock, self.end)
+        after = range(start, start + (count - len(moments)) * step, step)
+        moments.extend(after)
+        self._clock = after.stop
+        self.unseen += [run for run in (before, after) if run]
+        return moments
 
     def _add_pictures_of(
-        self, part: Stretch, order: Sequence[int], first_seen: int, *, step: int
+        self, numbers: array[int], order: Sequence[int], moments: array[int]
     ) -> None:
-        """`order` is that in which they are shown. The last one that is seen stays until `end`.
+        """Add samples; `order` is that in which they are shown, at `moments`.
 
         Decode times differ by how long each is shown: that is where players look for it.
         """
-        begin = clock = max(self._clock, part.start if self._numbers else 0)
-        source, shown_at = self._source, {}
-        for number in order:
-            time = source.composition_time(number)
-            if time >= part.media_end:
-                clock = max(clock, self.end)
-            elif time >= part.media_time and (self._numbers or number != first_seen):
-                clock = max(clock, part.start + time - part.media_time)
-            shown_at[number] = clock
-            clock += step
-        self._clock = max(clock, self.end)
-        ends = [*islice(shown_at.values(), 1, None), self._clock]
-        lasts = {number: end - shown_at[number] for number, end in zip(order, ends, strict=True)}
-        self._numbers.extend(sorted(order))
-        for number in sorted(order):
-            self._decode_times.append(begin)
-            self._composition_offsets.append(shown_at[number] - begin)
-            begin += lasts[number]
-        self._note_unseen(part, [(source.composition_time(n), shown_at[n]) for n in order], step)
-
-    def _note_unseen(self, part: Stretch, order: Sequence[tuple[int, int]], step: int) -> None:
-        """They are the first ones and the last ones; of each, its time in the media and its own."""
-        before = [when for time, when in order if time < part.media_time]
-        after = [when for time, when in order if time >= part.media_end]
-        self.unseen += [range(run[0], run[-1] + step, step) for run in (before, after) if run]
+        shown_at, lasts = array("q", bytes(8 * len(order))), array("q", bytes(8 * len(order)))
+        ends = chain(islice(moments, 1, None), (self._clock,))
+        for place, moment, end in zip(order, moments, ends, strict=True):
+            shown_at[place], lasts[place] = moment, end - moment
+        decode_times = array("q", accumulate(lasts, initial=moments[0]))
+        decode_times.pop()
+        self._numbers.extend(numbers)
+        self._decode_times.extend(decode_times)
+        self._composition_offsets.extend(map(sub, shown_at, decode_times))
 
     def _take(self, count: int) -> None:
         """Note how many samples are looked at; raises `NotIndexable` if those are too many."""
