@@ -133,9 +133,20 @@ class Connection:
 
     def json(self, path: str) -> dict[str, Any]:
         """GET a JSON document."""
-        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
-        document: dict[str, Any] = json.loads(self._response().read())
+        document: dict[str, Any] = json.loads(self.text(path))
         return document
+
+    def text(self, path: str) -> str:
+        """GET a text, also that of an error."""
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        return self._response().read().decode()
+
+    def length(self, path: str) -> int:
+        """The length that the server says a body has."""
+        self._socket.sendall(f"HEAD {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        answer = http.client.HTTPResponse(self._socket, method="HEAD")
+        answer.begin()
+        return int(answer.headers["Content-Length"])
 
     def _send_slice(self, body: FileSlice) -> None:
         with body.path.open("rb", buffering=0) as file:

@@ -116,7 +116,8 @@ class Lab:
     def keep(self, sample: Sample) -> Sample:
         """Record a sample, and print it as a sign of progress."""
         self.samples.append(sample)
-        print(f"  round {sample.round}: {sample.case}: {sample.mb_per_second:.0f} MB/s", flush=True)
+        rate = f", {sample.mb_per_second:.0f} MB/s" if sample.byte_count else ""
+        print(f"  round {sample.round}: {sample.case}: {sample.seconds:.2f} s{rate}", flush=True)
         return sample
 
     def of(self, case: str) -> list[Sample]:

@@ -38,6 +38,17 @@ def upload_raw(port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK
     return _upload_chunks(port, chunks(source, length, chunk_bytes), _post_raw)
 
 
+def upload_in_turn(
+    port: int, source: Path, order: Iterable[int], *, chunk_bytes: int
+) -> Iterator[tuple[str, int]]:
+    """Upload a file's raw chunks in this order of their indexes; after each its id and length."""
+    key, slices = str(uuid.uuid4()), list(chunks(source, source.stat().st_size, chunk_bytes))
+    with Connection(port) as connection:
+        for index in order:
+            document = _post_raw(connection, _fields(key, index, slices), slices[index])
+            yield document["id"], slices[index].length
+
+
 def upload_form(port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES) -> str:
     """Upload the first `length` bytes of a file as Dropzone's forms; the id."""
     return _upload_chunks(port, chunks(source, length, chunk_bytes), _post_form)
