@@ -93,7 +93,7 @@ def _await_offer(port: int, video: str, quality: int) -> None:
             if any(one["height"] == quality for one in offered):
                 return
             time.sleep(0.2)
-    raise NotRunnable(f"this server offers no {quality}p")
+    raise NotRunnable(f"no {quality}p is offered: the encoder is missing, or too slow right now")
 
 
 def _watch(lab: Lab, watched: Watched, number: int) -> None:
