@@ -34,6 +34,10 @@ PEAK_SHARE = 0.8
 """The rate of the encoder's buffer, as part of the most that a segment may need: the buffer holds
 a second, and is nearly full at the beginning of each segment."""
 
+BT709_PIXELS = 720
+"""Of the shorter side: browsers take pictures that do not name their colours for BT.709 from this
+size on, and smaller ones for BT.601. So smaller ones made of such pictures name them."""
+
 NOTHING_DECODED = "nothing in this part of the film could be decoded"
 
 _DECODED = re.compile(
@@ -54,7 +58,8 @@ def is_decoded(picture: Track) -> bool:
 def recipe(cuts: RungCuts, rung: Rung) -> str:
     """What decides the bytes of segments, besides the film and the version of ffmpeg."""
     filters = _filters(cuts.track, cuts.excerpt(1), rung, tone_mappings(cuts.track.hdr)[0])
-    return " ".join([*filters, *_encoding(cuts.track, rung), *map(str, cuts.starts)])
+    options = [*_decoding(cuts.track), *filters, *_encoding(cuts.track, rung)]
+    return " ".join([*options, *map(str, cuts.starts)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +88,9 @@ class Encoder:
 
     def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
         path = self.workshop / _EXCERPT
-        # What is damaged is left out, however much that is.
-        decoder = ["-max_error_rate", "1", "-copyts", "-threads", str(DECODER_THREADS)]
-        decoder += ["-i", str(path)]
+        source = [*_decoding(track), "-i", str(path)]
         attempts = [
-            [*decoder, *_filters(track, excerpt, rung, tones), *_encoding(track, rung), _ENCODED]
+            [*source, *_filters(track, excerpt, rung, tones), *_encoding(track, rung), _ENCODED]
             for tones in tone_mappings(track.hdr)
         ]
         for arguments in attempts:
@@ -122,6 +125,15 @@ class Encoder:
                 samples = pictures.samples
                 copy_pieces([head, *samples.extents(0, len(samples))], read_at, target)
         return initialization, segment
+
+
+def _decoding(track: Track) -> list[str]:
+    # What is damaged is left out, however much that is.
+    options = ["-max_error_rate", "1", "-copyts", "-threads", str(DECODER_THREADS)]
+    if track.hdr or min(track.width, track.height) < BT709_PIXELS:
+        return options
+    colours = ("-colorspace", "-color_primaries", "-color_trc")
+    return options + [word for name in colours for word in (name, "bt709")]
 
 
 def _filters(track: Track, excerpt: Excerpt, rung: Rung, tones: str) -> list[str]:

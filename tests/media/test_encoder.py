@@ -143,6 +143,25 @@ def test_what_every_browser_decodes_is_made_of_everything(
         assert colours == ["bt709"] * 3
 
 
+@pytest.mark.parametrize(("named", "expected"), [(None, "bt709"), ("smpte170m", "smpte170m")])
+def test_small_pictures_have_the_colours_of_the_large_one(
+    tmp_path: Path, named: str | None, expected: str
+) -> None:
+    """Browsers guess those of a picture that does not name them by its size."""
+    path = tmp_path / "film.mp4"
+    names = [f"{key}={named}" for key in ("colorspace", "color_primaries", "color_trc") if named]
+    colours = ["-vf", f"setparams={':'.join(names)}"] if named else []
+    large = ["-f", "lavfi", "-i", "testsrc2=size=1280x720:rate=5", "-frames:v", "2"]
+    ffmpeg(*large, *colours, "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path))
+    with cut(path) as film:
+        film.rung = replace(film.rung, width=64, height=36)
+        initialization, segments = film.encode([1], tmp_path / "rung")
+    path.write_bytes(initialization + segments[1])
+    (stream,) = probe(path)["streams"]
+    keys = ("color_space", "color_transfer", "color_primaries")
+    assert [stream.get(key) for key in keys] == [expected] * 3
+
+
 def test_a_segment_can_be_played_alone(film: FilmStore, tmp_path: Path) -> None:
     alone = tmp_path / "alone.mp4"
     with cut(film("variable-rate.mp4")) as source:
