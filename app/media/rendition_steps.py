@@ -67,7 +67,7 @@ class Rendition:
         self._makers = RungMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job. It makes way for more urgent ones of its lane before each segment."""
+        """Do the job. It makes way for more urgent ones of its lane after each segment."""
         folder = self._tools.folder
         with self._makers.of(job.upload_id, int(job.argument)) as maker:
             self._make_segments(maker, job, beat)
@@ -83,11 +83,12 @@ class Rendition:
             beat(ENCODED_SHARE * (number - 1) / count)
             if maker.has(number):
                 continue
-            if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
-                raise JobYields
             try:
                 maker.make(number, beat.stop)
             except JobFailed as error:
                 failures += 1
                 if error.problem.code != NOT_ENCODED or failures in {MOST_FAILURES, count}:
                     raise
+            # After a segment, so that it gets on whatever waits.
+            if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
+                raise JobYields

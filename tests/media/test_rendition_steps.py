@@ -145,6 +145,7 @@ def test_a_rendition_makes_way_for_what_is_more_urgent(studio: Studio, film: Fil
     studio.queue(other, RENDITION, "360", ORDERED_PRIORITY)
     with pytest.raises(JobYields):
         studio.run(job)
+    assert studio.made(video) == {"1"}
     now = wall_clock()
     assert studio.world.jobs.postpone(job, None, now, timedelta())
     assert studio.claim(Lane.BACKGROUND).upload_id == other
