@@ -57,6 +57,20 @@ def modes(folder: Path) -> set[str]:
     return {oct(path.stat().st_mode & 0o077) for path in [folder, *folder.rglob("*")]}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def server(shared: Server) -> Server:
+    """A server of this file, without videos."""
+    for video in shared.get("/api/videos").json()["videos"]:
+        shared.delete(f"/api/videos/{video['id']}").raise_for_status()
+    return shared
+
+
 @pytest.fixture(params=["links", "copies"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A target on the library's file system, and one on another."""
@@ -70,9 +84,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_server_started_on_the_backup_has_everything(
-    start_server: Callable[..., Server], folder: Path, tmp_path: Path
+    server: Server, folder: Path, tmp_path: Path
 ) -> None:
-    server = start_server()
     contents = {upload(server, text): text for text in (b"first film", b"second film" * 1000)}
 
     result = back_up(server, folder)
@@ -90,9 +103,8 @@ def test_a_server_started_on_the_backup_has_everything(
 
 
 def test_the_next_backup_copies_new_files_and_drops_deleted_ones(
-    start_server: Callable[..., Server], folder: Path
+    server: Server, folder: Path
 ) -> None:
-    server = start_server()
     old, kept = upload(server, b"old"), upload(server, b"kept")
     back_up(server, folder)
     server.delete(f"/api/videos/{old}").raise_for_status()
@@ -104,10 +116,8 @@ def test_the_next_backup_copies_new_files_and_drops_deleted_ones(
     assert "1 kept from an earlier backup, 1 removed" in result.stdout
 
 
-def test_files_that_no_backup_made_stay_in_the_folder(
-    start_server: Callable[..., Server], tmp_path: Path
-) -> None:
-    server, library = start_server(), tmp_path / "home" / "library"
+def test_files_that_no_backup_made_stay_in_the_folder(server: Server, tmp_path: Path) -> None:
+    library = tmp_path / "home" / "library"
     video = upload(server, b"film")
     (library / "books").mkdir(parents=True)
     (library / "novel.txt").write_text("mine")
@@ -120,9 +130,8 @@ def test_files_that_no_backup_made_stay_in_the_folder(
 
 
 def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
-    start_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = start_server()
     kept = upload(server, b"kept")
     services, folder = services_of(server), tmp_path / "backup"
     copy_database = services.database.copy_to
@@ -144,9 +153,8 @@ def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
 
 
 def test_an_unfinished_upload_starts_over_on_a_restored_server(
-    start_server: Callable[..., Server], tmp_path: Path
+    server: Server, tmp_path: Path
 ) -> None:
-    server = start_server()
     tus = {"Tus-Resumable": "1.0.0"}
     created = server.post("/tus/", headers={**tus, "Upload-Length": "11"})
     path = "/tus/" + created.headers["Location"].rsplit("/", 1)[1]
@@ -160,19 +168,16 @@ def test_an_unfinished_upload_starts_over_on_a_restored_server(
     assert answer.status_code == 410
 
 
-def test_only_the_database_is_copied_if_asked_for(
-    start_server: Callable[..., Server], tmp_path: Path
-) -> None:
-    server = start_server()
+def test_only_the_database_is_copied_if_asked_for(server: Server, tmp_path: Path) -> None:
     upload(server, b"film")
     assert back_up(server, tmp_path / "backup", "--without-library").returncode == 0
     assert os.listdir(tmp_path / "backup") == ["sluice.db"]
 
 
 def test_a_folder_in_use_by_a_server_is_refused_as_a_target(
-    start_server: Callable[..., Server],
+    server: Server, start_server: Callable[..., Server]
 ) -> None:
-    server, other = start_server(), start_server()
+    other = start_server()
     video = upload(other, b"film")
     for folder in (server.library.parent, other.library.parent):
         result = back_up(server, folder)
@@ -182,19 +187,18 @@ def test_a_folder_in_use_by_a_server_is_refused_as_a_target(
 
 
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(
-    start_server: Callable[..., Server], tmp_path: Path
+    server: Server, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    result = back_up(start_server(), tmp_path / "file" / "backup")
+    result = back_up(server, tmp_path / "file" / "backup")
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert str(tmp_path / "file") in result.stderr
 
 
 def test_what_was_made_from_videos_is_made_again_from_a_backup(
-    start_server: Callable[..., Server], tmp_path: Path
+    server: Server, tmp_path: Path
 ) -> None:
-    server = start_server()
     video = UploadId(upload(server, b"film"))
     with closing(services_of(server).database) as database:
         now = datetime.now(UTC)
