@@ -5,38 +5,58 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk, stored_sha256
-from tests.live_server import Server
+from tests.live_server import Server, running_server
 
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@contextmanager
+def mounted(folder: Path) -> Iterator[Path]:
     """A folder with 64 MiB of space."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system takes root")
-    folder = tmp_path / "small"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"this machine does not let root mount: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    mounting = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounting.returncode != 0:
+        pytest.skip(f"this machine does not let root mount: {mounting.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.fixture(params=["staging", "data"])
-def cramped(
-    request: pytest.FixtureRequest, small_disk: Path, start_server: Callable[..., Server]
-) -> Server:
-    """A server whose staging folder or library has 64 MiB of space."""
-    variable = f"SLUICE_{request.param.upper()}_DIR"
-    return start_server(**{variable: str(small_disk / request.param)})
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "small") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module", params=["staging", "data"])
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    base, variable = tmp_path_factory.mktemp("server"), f"SLUICE_{request.param.upper()}_DIR"
+    with (
+        mounted(base / "small") as folder,
+        running_server(base, **{variable: str(folder / request.param)}) as server,
+    ):
+        yield server
+
+
+@pytest.fixture
+def cramped(running: Server) -> Server:
+    """A server whose staging folder or library has 64 MiB of space, and is empty."""
+    for kind in ("uploads", "videos"):
+        for item in running.get(f"/api/{kind}").json()[kind]:
+            running.delete(f"/api/{kind}/{item['id']}").raise_for_status()
+    return running
 
 
 def test_a_file_that_does_not_fit_is_refused_before_a_byte_is_sent(cramped: Server) -> None:
