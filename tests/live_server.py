@@ -10,13 +10,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 import requests
+
+from app.media.calibration import calibrate
+from app.media.capability import FILE
+from app.media.ffmpeg import Ffmpeg
+from app.media.folder import MediaFolder
+from app.storage.local.folder import make_private_folder
 
 ROOT = Path(__file__).parent.parent
 START_SECONDS = 60
@@ -40,6 +48,23 @@ def receive_exactly(connection: socket.socket, length: int) -> bytes:
             raise ConnectionError(f"closed after {len(received)} of {length} bytes")
         received += piece
     return received
+
+
+@cache
+def measurement() -> bytes:
+    """How fast this machine encodes; empty without ffmpeg."""
+    with TemporaryDirectory() as name:
+        calibrate(Ffmpeg.find(), MediaFolder(Path(name)))
+        file = Path(name) / FILE
+        return file.read_bytes() if file.exists() else b""
+
+
+def leave_measurement(data: Path) -> None:
+    """Spare a server with this data folder the measuring, which takes seconds of CPU time."""
+    if not (data / "media").exists() and (measured := measurement()):
+        make_private_folder(data)
+        make_private_folder(data / "media")
+        (data / "media" / FILE).write_bytes(measured)
 
 
 @dataclass
@@ -98,6 +123,8 @@ class Server:
 
     def start(self) -> None:
         """Start, and return once it answers."""
+        with suppress(OSError):  # Some folders cannot be written.
+            leave_measurement(self.library.parent)
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *self.module.split()],
