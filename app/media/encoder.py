@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from app.media.ffmpeg import Ffmpeg
-from app.media.ffmpeg_errors import FfmpegFailed
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegStopped
 from app.media.hdr import tone_mappings
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
@@ -79,12 +79,17 @@ class Encoder:
         excerpt = cuts.excerpt(number)
         try:
             with disk_errors(), (self.workshop / _EXCERPT).open("wb") as target:
-                copy_pieces(excerpt.film(cuts.track), self.read_at, target)
+                copy_pieces(excerpt.film(cuts.track), self._read, target)
             self._run(cuts.track, excerpt, rung)
             return self._assembled(cuts, number, excerpt)
         finally:
             for name in (_EXCERPT, _ENCODED):
                 (self.workshop / name).unlink(missing_ok=True)
+
+    def _read(self, offset: int, count: int) -> bytes:
+        if self.stop.is_set():
+            raise FfmpegStopped("nobody needs this part any more")
+        return self.read_at(offset, count)
 
     def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
         path = self.workshop / _EXCERPT

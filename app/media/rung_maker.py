@@ -33,6 +33,13 @@ are made with the same."""
 NOT_ENCODED = "not_encoded"
 """The code of a job that failed because of what is in the film."""
 
+TOO_LARGE = "too_large"
+"""The code of a job for which too much of the film would have to be decoded."""
+
+MOST_EXCERPT_BYTES = 1 << 30
+"""Of the film, decoded for one segment; a segment that needs more, or more than the whole film has,
+is not made. Four seconds of ProRes 4444 in 4K have 0.9 GB."""
+
 CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
 
 
@@ -73,7 +80,7 @@ class RungMaker:
     def make(self, number: int, stop: Event) -> None:
         """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
         quality, folder = self.rung.quality, self.tools.folder
-        with folder.workshop() as workshop:
+        with folder.workshop(self._excerpt_bytes(number)) as workshop:
             encoder = Encoder(self.tools.ffmpeg, workshop, self.read_at, stop)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rung)
@@ -87,6 +94,14 @@ class RungMaker:
                 problem = "This part of the film was encoded unlike the others."
                 raise JobFailed("encoded_unlike", problem, is_final=True)
             folder.keep(segment, self.video_id, segment_file(quality, number))
+
+    def _excerpt_bytes(self, number: int) -> int:
+        """How much is copied for a segment. Samples may overlap in a hostile film."""
+        size = self.cuts.excerpt(number).size
+        if size > min(MOST_EXCERPT_BYTES, self.movie.length):
+            problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        return size
 
     @property
     def _made_by(self) -> str:

@@ -127,6 +127,29 @@ def with_hidden_start(source: Path, target: Path) -> None:
     with_edits(source, target, (4.6, 1.2))
 
 
+def with_one_picture_for_all(source: Path, target: Path) -> None:
+    """Each sample is the same half of the file, so that all together are many times as long.
+
+    Only the first is a key frame. Its `moov` is last.
+    """
+    half = source.stat().st_size // 2
+    counts: list[int] = []
+
+    def overlap(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+        if kind == b"stsz":
+            counts.append(struct.unpack_from(">I", content, 8)[0])
+            return kind, struct.pack(">III", 0, half, counts[-1])
+        if kind == b"stss":
+            return kind, struct.pack(">III", 0, 1, 1)
+        if kind == b"stsc":
+            return kind, struct.pack(">IIIII", 0, 1, 1, 1, 1)
+        if kind == b"stco":
+            return kind, struct.pack(f">II{counts[-1]}I", 0, counts[-1], *[48] * counts[-1])
+        return kind, content
+
+    change_moov(source, target, overlap)
+
+
 def with_compact_sizes(source: Path, target: Path) -> None:
     """Sample sizes in 16 bits each (8.7.3.3)."""
 

@@ -205,8 +205,15 @@ def test_a_part_in_which_nothing_can_be_decoded_is_named(film: FilmStore, tmp_pa
 def test_an_encoder_that_is_stopped_leaves_nothing(film: FilmStore, tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
+    reads: list[int] = []
+
+    def read_at(offset: int, count: int) -> bytes:
+        reads.append(count)
+        return source.read_at(offset, count)
+
     with cut(film("h264.mp4")) as source:
-        encoder = Encoder(Ffmpeg.find(), tmp_path, source.read_at, stop)
+        encoder = Encoder(Ffmpeg.find(), tmp_path, read_at, stop)
         with pytest.raises(FfmpegStopped):
             encoder.encode(source.cuts, 1, source.rung)
+    assert reads == [], "it does not even copy the film"
     assert list(tmp_path.iterdir()) == []

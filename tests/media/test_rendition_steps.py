@@ -16,7 +16,7 @@ from app.media.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.media.heartbeat import Heartbeat
 from app.media.job_errors import NO_FFMPEG
 from app.media.manifest import Manifest
-from app.media.rung_maker import NOT_ENCODED
+from app.media.rung_maker import NOT_ENCODED, TOO_LARGE
 from app.media.rungs import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
@@ -30,6 +30,7 @@ from app.media.source import REMUXED
 from tests.live_server import Server
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch
+from tests.media.rewritten import with_one_picture_for_all
 from tests.media.studio import CAPABILITY, Studio, movie_of
 from tests.media.world import wall_clock
 from tests.waiting import wait_until
@@ -196,6 +197,19 @@ def test_a_part_that_is_damaged_fails_and_the_rest_is_made(studio: Studio, film:
     found = [frame.time for frame in shown.frames if not 4.7 < frame.time < 9.7]
     assert found == expected
     assert studio.made(video) == {"1", "3"}
+
+
+def test_a_film_whose_samples_overlap_takes_no_room(
+    studio: Studio, film: FilmStore, tmp_path: Path
+) -> None:
+    """Its segments would be copies of all samples since the last key frame."""
+    hostile = tmp_path / "hostile.mp4"
+    with_one_picture_for_all(film("hevc.mp4"), hostile)
+    video = studio.add(hostile)
+    for make in (lambda: studio.segments(video, 1), lambda: studio.rendition(video)):
+        with pytest.raises(JobFailed, match="too much") as caught:
+            make()
+        assert (caught.value.problem.code, caught.value.is_final) == (TOO_LARGE, True)
 
 
 def test_a_film_in_which_nothing_can_be_decoded_fails(studio: Studio, film: FilmStore) -> None:

@@ -55,6 +55,11 @@ class Excerpt:
     unseen: tuple[range, ...]
     """... without those of these ticks."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of its media."""
+        return sum(self.samples.sizes)
+
     def film(self, track: Track) -> Iterator[Piece]:
         """It as an MP4 file."""
         return film_of(track, self.samples)
