@@ -34,8 +34,13 @@ MOV_PICTURES = frozenset(("prores", "dnxhd", "dvvideo"))
 MP4_SOUNDS = frozenset(("aac", "opus", "flac"))
 MOV_SOUNDS = frozenset(("aac",))
 
-RAW_PICTURES = frozenset(("h264", "hevc", "obu", "mpegvideo", "m4v"))
+RAW_PICTURES = frozenset(("obu", "mpegvideo", "m4v"))
 """Containers that are none: without times, pictures cannot be put into their order by copying."""
+
+REORDERED_PICTURES = frozenset(("h264", "hevc"))
+TIMED = frozenset(("mov", "matroska", "mpegts", "flv", "live_flv", "nut", "mxf"))
+"""Containers that say when each frame is shown. AVI, ASF and MPEG program streams do not, and
+ffmpeg copies such pictures from there in the order in which they are decoded."""
 
 KEY_FRAME_SECONDS = 4
 """At most, between two key frames of pictures that are encoded: the length of a segment."""
@@ -111,7 +116,9 @@ class _Run:
         try:
             self._tools.ffmpeg.run(
                 [
-                    *("-fflags", "+genpts", "-i", str(self._path)),
+                    # What is decoded comes in its order, and is better off without guessed times.
+                    *(("-fflags", "+genpts") if is_copied else ()),
+                    *("-i", str(self._path)),
                     *(*options(self._contents, is_copied=is_copied), "-y", self._made.name),
                 ],
                 readable=[self._path],
@@ -141,12 +148,13 @@ class _Run:
 
 
 def can_be_copied(contents: Contents) -> bool:
-    """Whether MP4 or MOV have a place for the picture; without one, nothing is in the way."""
+    """Whether a copy in MP4 or MOV shows the picture as the original does, if there is one."""
     if contents.picture is None:
         return True
-    if contents.facts.container in RAW_PICTURES:
-        return False
-    return contents.picture.facts.codec in MP4_PICTURES | MOV_PICTURES
+    container, codec = contents.facts.container, contents.picture.facts.codec
+    if codec in REORDERED_PICTURES:
+        return container in TIMED
+    return codec in MP4_PICTURES | MOV_PICTURES and container not in RAW_PICTURES
 
 
 def options(contents: Contents, *, is_copied: bool) -> list[str]:

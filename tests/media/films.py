@@ -149,6 +149,7 @@ RECIPES: dict[str, Recipe] = {
     "vp8.webm": Recipe(video=VP8, audio="-c:a libvorbis", seconds=2),
     "theora.ogv": Recipe(video="-c:v libtheora -g 25", audio="-c:a libvorbis"),
     "h264.flv": Recipe(seconds=2),
+    "h264.avi": Recipe(audio=MP3, seconds=2),
     "mpeg4.avi": Recipe(video="-c:v mpeg4 -bf 2 -g 25", audio=MP3, seconds=2),
     "wmv2.wmv": Recipe(video="-c:v wmv2 -g 25", audio="-c:a wmav2", seconds=2),
     "raw.h264": Recipe(sounds=(), seconds=2),

@@ -22,7 +22,7 @@ from tests.media.test_delivery import FRAME_SECONDS, save
 pytestmark = pytest.mark.e2e
 
 COPIED = ["h264.mkv", "ntsc.mkv", "h264.ts", "hevc.ts", "h264.flv", "vp9.webm"]
-ENCODED = ["vp8.webm", "theora.ogv", "wmv2.wmv", "raw.h264"]
+ENCODED = ["vp8.webm", "theora.ogv", "wmv2.wmv", "raw.h264", "h264.avi"]
 ENCODED_SOUND = ["late-ac3.mp4", "fragmented-ac3.mp4", "pcm.mov", "mp3.mp4"]
 
 
