@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,19 +19,22 @@ from app.media.rung_maker import RungMaker
 from app.media.rungs import initialization_file, segment_file
 from app.media.source import copy_pieces, reader
 
+SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
+
 
 def write_rendition(maker: RungMaker, made: Path, beat: Callable[[], None]) -> None:
     """Write the film of all segments that there are; `beat` is called often, and may raise."""
-    files = _Joined()
+    files, numbers = _Joined(), _numbers(maker)
     try:
-        for path in _segments(maker):
+        for path in _paths(maker, numbers):
             files.add(_reader_of(path), path.stat().st_size)
         picture = read_movie(files.read_at, files.length).picture
         if picture is None:
             raise FileNotFoundError
-        tracks = [_begun(picture, maker.cuts.starts[0]), *_sounds(maker, files)]
+        begin = maker.cuts.starts[numbers[0] - 1]
+        tracks = [_begun(picture, begin), *_sounds(maker, files)]
     except (NotIndexable, FileNotFoundError) as error:
-        raise JobFailed("segments_lost", "Segments were removed meanwhile.") from error
+        raise JobFailed(*SEGMENTS_LOST) from error
 
     def read_at(offset: int, count: int) -> bytes:
         beat()
@@ -63,9 +66,16 @@ def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
             yield moved(track, start)
 
 
-def _segments(maker: RungMaker) -> list[Path]:
-    folder, video, quality = maker.tools.folder, maker.video_id, maker.rung.quality
+def _numbers(maker: RungMaker) -> list[int]:
+    """The segments that the film consists of."""
     numbers = [number for number in range(1, len(maker.cuts) + 1) if maker.has(number)]
+    if not numbers:
+        raise JobFailed(*SEGMENTS_LOST)
+    return numbers
+
+
+def _paths(maker: RungMaker, numbers: Iterable[int]) -> list[Path]:
+    folder, video, quality = maker.tools.folder, maker.video_id, maker.rung.quality
     names = [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
     return [folder.path(video, name) for name in names]
 

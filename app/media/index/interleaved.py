@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from app.media.index.boxes import LARGEST_32_BIT, box, children, media_header
 from app.media.index.edits import Edit
+from app.media.index.flattened import MOST_REORDERED
 from app.media.index.movie_boxes import Chunk, movie_box, sample_tables, track_box
 from app.media.index.sample_entries import plain_description
 from app.media.index.samples import Samples
@@ -103,8 +104,11 @@ def _edits(track: Track, duration: int, timescale: int) -> Sequence[Edit]:
     shift = track.timeline.shift
     if not shift and track.timeline.end is None:
         return ()
-    delay = math.ceil(max(shift, 0) * timescale / track.timescale)
-    shown = Edit(max(duration - delay, 1), max(-shift, 0))
+    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    count = min(len(track.samples), MOST_REORDERED)
+    first = max(min(track.samples.composition_times(0, count)), 0) if shift > 0 else -shift
+    delay = math.ceil((shift + first) * timescale / track.timescale)
+    shown = Edit(max(duration - delay, 1), first)
     return (Edit(delay, -1), shown) if delay else (shown,)
 
 
