@@ -6,6 +6,8 @@ Without a measurement there is no encoder, and nothing is offered.
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,21 +28,23 @@ class Capability:
 
 
 def read_capability(media: Path) -> Capability | None:
-    """What was measured; None if nothing was. `media` is the folder of what is made from videos.
+    """What was measured; None if nothing was, or if the file is damaged: then measure again.
 
-    Costs one look at the file's time.
+    `media` is the folder of what is made from videos. Costs one look at the file's time.
     """
     path = media / FILE
-    try:
+    with suppress(FileNotFoundError, ValueError, TypeError):
         return _read(path, path.stat().st_mtime_ns)
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def write_capability(capability: Capability, media: Path, workshop: Path) -> None:
     """Keep what was measured; `workshop` is a folder of our own on the same disk."""
     made = workshop / FILE
-    made.write_text(json.dumps(asdict(capability)))
+    with made.open("w") as file:
+        json.dump(asdict(capability), file)
+        file.flush()
+        os.fsync(file.fileno())  # Otherwise a power cut may leave an empty file in its place.
     made.replace(media / FILE)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from app.media.calibration import calibrate
-from app.media.capability import Capability, read_capability, write_capability
+from app.media.capability import FILE, Capability, read_capability, write_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 
@@ -24,4 +26,10 @@ def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> N
     calibrate(ffmpeg, folder)
     assert read_capability(tmp_path) == known
     calibrate(Ffmpeg(ffmpeg=None, ffprobe=None), folder)
+    assert read_capability(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"encoder": "7', '{"speed": 7}'])
+def test_a_damaged_measurement_counts_as_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / FILE).write_text(content)
     assert read_capability(tmp_path) is None
