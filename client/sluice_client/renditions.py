@@ -29,15 +29,13 @@ def make_rendition(
         return
     path = f"/api/videos/{video_id}/renditions/{height}"
     transport.patiently(lambda: transport.request("POST", path))
-    has_begun, pause_seconds = False, FIRST_POLL_SECONDS
+    pause_seconds = FIRST_POLL_SECONDS
     while True:
         found = _look(transport, video_id, height)
         if found.get("state") == "ready":
             return
-        is_making = found.get("state") == "making"
-        if found.get("state") == "failed" or (has_begun and not is_making):
+        if found.get("state") != "making":
             raise RenditionFailed(_reason(found, height))
-        has_begun = has_begun or is_making
         on_progress(float(found.get("progress") or 0))
         if transport.stop.wait(pause_seconds):
             raise Interrupted(f"Stopped waiting; the server goes on making {height}p.")

@@ -139,6 +139,17 @@ def test_a_rendition_that_is_not_made_is_an_error_in_words(
     assert list(home.glob("small*")) == []
 
 
+def test_a_rendition_cancelled_before_the_first_look_is_not_waited_for(
+    cinema: CommandLine, film: FilmServer
+) -> None:
+    film.states = [{"state": "on_demand"}]
+    ended = cinema.run("fetch", FILM, "--rendition", 720)
+    assert (ended.code, ended.err.splitlines()[-1]) == (
+        1,
+        "The server no longer makes 720p: it was cancelled.",
+    )
+
+
 def test_a_server_that_makes_no_renditions_is_quoted(cinema: CommandLine, film: FilmServer) -> None:
     film.refusal = {"status": 409, "code": "renditions_off", "detail": "It makes no renditions."}
     ended = cinema.run("fetch", FILM, "--rendition", 720)
