@@ -36,6 +36,8 @@ from app.media.rungs import (
 from app.media.segment_queue import IsAwaited, SegmentQueue, WantedSegment
 from app.records.jobs import JobRecords
 
+STEPS = (RENDITION, SEGMENTS)
+
 READ_AHEAD = 2
 """Segments after one that is watched which should be there; the job makes a few more."""
 
@@ -107,7 +109,7 @@ class Renditions:
         self._require_offered(video, quality)
         known = self._jobs.find(video.id, RENDITION, str(quality))
         view = self._view(video, quality, known)
-        if view.state in {"ready", "making"}:
+        if view.state == "ready":
             return view
         job = self._jobs.enqueue(
             video.id,
@@ -116,17 +118,16 @@ class Renditions:
             lane=Lane.BACKGROUND,
             priority=ORDERED_PRIORITY,
             now=self._clock(),
-            renew=True,
+            renew=view.state != "making",  # One that runs need not run once more.
         )
         return self._view(video, quality, job)
 
     def remove(self, video: Upload, quality: int) -> None:
         """Stop making the film in that quality, and remove what was made of it. Repeatable."""
+        jobs = [self._jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
         files = [rendition_file(quality), rung_folder(quality)]
-        if not any(self._folder.path(video.id, name).exists() for name in files):
+        if not any(jobs) and not any(self._folder.path(video.id, name).exists() for name in files):
             self._require_offered(video, quality)
-        self._jobs.drop(video.id, RENDITION, prefix=str(quality))
-        self._jobs.drop(video.id, SEGMENTS, prefix=f"{quality}/")
         for name in files:
             self._folder.discard(video.id, name)
 

@@ -216,12 +216,24 @@ class JobRecords:
         with self._database.read() as connection:
             return rows.get(connection, key_of(upload_id, step, argument))
 
-    def drop(self, upload_id: UploadId, step: str, *, prefix: str) -> None:
-        """Forget the jobs of a step whose argument begins so; workers that run one notice soon."""
-        is_meant = media_jobs.c.argument.startswith(prefix, autoescape=True)
+    def drop(
+        self,
+        upload_id: UploadId,
+        step: str,
+        *,
+        prefix: str,
+        states: Collection[JobState] = tuple(JobState),
+    ) -> int:
+        """Forget the jobs of a step with the argument `prefix`, or one below it such as `prefix/3`.
+
+        Returns how many of these states there were. Workers that run one notice soon.
+        """
+        argument = media_jobs.c.argument
+        is_meant = or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
         is_of = and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
         with self._database.write() as connection:
-            connection.execute(delete(media_jobs).where(is_of, is_meant))
+            found = connection.execute(delete(media_jobs).where(is_of, is_meant, is_in(states)))
+            return found.rowcount
 
     def drop_beyond(self, most: int, step: str, lane: Lane) -> None:
         """Forget the jobs of a step that wait in a lane behind so many others of it."""

@@ -20,7 +20,7 @@ from app.domain.upload import Upload
 from app.media.capability import read_capability
 from app.media.playlists import Playlists
 from app.media.renditions import Renditions
-from app.media.rungs import RENDITION, SEGMENTS
+from app.media.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITION, SEGMENTS
 from app.media.segment_queue import MOST_QUEUED, Patience, SegmentQueue
 from tests.media.offered import write_film, write_segments
 from tests.media.world import World, wall_clock
@@ -135,6 +135,26 @@ def test_a_failed_order_says_why_and_can_be_repeated(cinema: Cinema) -> None:
     assert renditions.order(film, 720).state == "making"
 
 
+def test_an_order_is_more_urgent_than_what_nobody_has_ordered(cinema: Cinema) -> None:
+    jobs, film = cinema.world.jobs, cinema.film
+    jobs.enqueue(
+        film.id,
+        RENDITION,
+        "720",
+        lane=Lane.BACKGROUND,
+        priority=EAGER_PRIORITY,
+        now=wall_clock(),
+    )
+    assert cinema.renditions().order(film, 720).state == "making"
+    job = jobs.claim(Lane.BACKGROUND, "worker", wall_clock(), LEASE, STEPS)
+    assert job is not None
+    assert job.priority == ORDERED_PRIORITY
+    cinema.renditions().order(film, 720)
+    running = jobs.find(film.id, RENDITION, "720")
+    assert running is not None
+    assert not running.is_renewed
+
+
 def test_what_is_not_offered_cannot_be_ordered(cinema: Cinema) -> None:
     with pytest.raises(NotMade):
         cinema.renditions().order(cinema.film, 1080)
@@ -159,6 +179,18 @@ def test_removing_ends_the_jobs_of_one_quality_and_removes_its_files(cinema: Cin
     assert [path.name for path in (cinema.folder / "rungs").iterdir()] == ["360"]
     with pytest.raises(NotMade):
         renditions.remove(film, 1080)
+
+
+def test_an_order_can_be_cancelled_where_no_qualities_are_offered_any_more(cinema: Cinema) -> None:
+    cinema.renditions().order(cinema.film, 720)
+    renditions = cinema.renditions(is_on=False)
+    with pytest.raises(NotMade):
+        renditions.remove(cinema.film, 72)
+    assert cinema.world.jobs.of(cinema.film.id) != []
+    renditions.remove(cinema.film, 720)
+    assert cinema.world.jobs.of(cinema.film.id) == []
+    with pytest.raises(NotMade):
+        renditions.remove(cinema.film, 720)
 
 
 def test_a_segment_that_is_missing_is_queued_and_waited_for(cinema: Cinema) -> None:
