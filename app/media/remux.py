@@ -2,13 +2,15 @@
 
 Pictures are copied where these containers have a place for their codec, and encoded once where
 not. Sound that every browser plays in segments is copied, other sound becomes AAC, and text
-subtitles become those of MP4.
+subtitles become those of MP4. What is too damaged to be copied is encoded: a decoder skips it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
@@ -50,6 +52,8 @@ LOWEST_RATE = 1000
 
 LONGEST_SECONDS = 86_400
 
+NOT_PREPARED = "This film cannot be prepared for watching"
+
 _COPYING = {"hevc": ("-tag:v", "hvc1"), "mpeg4": ("-bsf:v", "mpeg4_unpack_bframes")}
 """Apple plays HEVC only under this name; only AVI has several pictures in one packet."""
 
@@ -59,6 +63,16 @@ _ENCODED = (
     *("-fps_mode", "passthrough", "-enc_time_base:v", "1:90000"),
     *("-force_key_frames", f"expr:gte(t,n_forced*{KEY_FRAME_SECONDS})"),
 )
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What of a film is copied; the rest is encoded."""
+
+    copies_picture: bool
+    copies_sound: bool
 
 
 class Remux:
@@ -73,7 +87,7 @@ class Remux:
         if not self._tools.folder.path(video.id, REMUXED).exists():
             with (
                 closing(self._tools.source.open(video)) as source,
-                as_job_errors("not_prepared", "This film cannot be prepared for watching"),
+                as_job_errors("not_prepared", NOT_PREPARED, is_final=True),
             ):
                 self._make(video.id, source, beat)
         lane, now = Lane.QUICK, self._tools.clock()
@@ -100,30 +114,30 @@ class _Run:
         self._beat = beat
 
     def best(self, length: int) -> Path:
-        """The film with its pictures copied if possible, else encoded; raises `FfmpegFailed`."""
-        if can_be_copied(self._contents):
+        """The film, made in the first way that works; raises `FfmpegFailed`."""
+        *others, last = ways(self._contents)
+        for way in others:
             try:
-                return self._make(length, is_copied=True)
+                return self._make(length, way)
             except FfmpegTimedOut:
                 raise
-            except FfmpegFailed:
-                if self._contents.picture is None:
-                    raise
-        return self._make(length, is_copied=False)
+            except FfmpegFailed as error:
+                log.info("a film is made in another way: %s", error)
+        return self._make(length, last)
 
-    def _make(self, length: int, *, is_copied: bool) -> Path:
+    def _make(self, length: int, way: Way) -> Path:
         seconds = _seconds(self._contents, length)
         try:
             self._tools.ffmpeg.run(
                 [
                     # What is decoded comes in its order, and is better off without guessed times.
-                    *(("-fflags", "+genpts") if is_copied else ()),
+                    *(("-fflags", "+genpts") if way.copies_picture else ()),
                     *("-i", str(self._path)),
-                    *(*options(self._contents, is_copied=is_copied), "-y", self._made.name),
+                    *(*options(self._contents, way), "-y", self._made.name),
                 ],
                 readable=[self._path],
                 writable=self._made.parent,
-                limits=_limits(seconds, length, is_copied=is_copied),
+                limits=_limits(seconds, length, is_copied=way.copies_picture),
                 progress=lambda reached: self._tell(reached / seconds),
                 stop=self._beat.stop,
             )
@@ -157,14 +171,25 @@ def can_be_copied(contents: Contents) -> bool:
     return codec in MP4_PICTURES | MOV_PICTURES and container not in RAW_PICTURES
 
 
-def options(contents: Contents, *, is_copied: bool) -> list[str]:
+def ways(contents: Contents) -> list[Way]:
+    """The ways to make a film, the cheapest first. Those that cannot differ are one."""
+    has_sound_to_copy = any(sound.facts.codec in MP4_SOUNDS for sound in contents.of_kind("audio"))
+    of_sound = [True, False] if has_sound_to_copy else [False]
+    if not can_be_copied(contents):
+        return [Way(False, is_copied) for is_copied in of_sound]
+    found = [Way(True, is_copied) for is_copied in of_sound]
+    return [*found, Way(False, False)] if contents.picture else found
+
+
+def options(contents: Contents, way: Way) -> list[str]:
     """Options of ffmpeg for the output: every track that players use, in the order of its kind."""
     picture = contents.picture
-    is_mov = is_copied and picture is not None and picture.facts.codec in MOV_PICTURES
-    found = [*_picture(picture, is_copied=is_copied)] if picture else []
+    is_mov = way.copies_picture and picture is not None and picture.facts.codec in MOV_PICTURES
+    copied_sounds = MOV_SOUNDS if is_mov else MP4_SOUNDS
+    found = [*_picture(picture, is_copied=way.copies_picture)] if picture else []
     for number, sound in enumerate(contents.of_kind("audio")):
         found += _mapped(sound)
-        if sound.facts.codec in (MOV_SOUNDS if is_mov else MP4_SOUNDS):
+        if way.copies_sound and sound.facts.codec in copied_sounds:
             found += [f"-c:a:{number}", "copy"]
         else:
             found += as_aac(number, sound.facts.channels)

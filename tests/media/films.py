@@ -166,6 +166,7 @@ REWRITTEN: dict[str, tuple[str, Change]] = {
     "hidden-start.mp4": ("moov-last.mp4", rewritten.with_hidden_start),
     "compact-sizes.mp4": ("moov-last.mp4", rewritten.with_compact_sizes),
     "truncated.mp4": ("h264.mp4", rewritten.cut_at_60_percent),
+    "lost-sound.ts": ("h264.ts", rewritten.with_lost_sound),
     "without-moov.mp4": ("moov-last.mp4", rewritten.cut_at_60_percent),
 }
 """Films that ffmpeg cannot write, each from another one."""

@@ -1,4 +1,4 @@
-"""MP4 files that ffmpeg cannot write, made from ordinary ones by changing boxes of their `moov`.
+"""Files that ffmpeg cannot write, most of them MP4 with changed boxes in their `moov`.
 
 Boxes are those of ISO/IEC 14496-12; section numbers below are of its 2022 edition.
 """
@@ -12,6 +12,10 @@ from pathlib import Path
 GIB = 1 << 30
 FIXED_ONE = 1 << 16
 """1 as a fixed-point number with 16 bits for each side of the point."""
+
+TS_PACKET_BYTES = 188
+TS_SOUND = 0x101
+"""The identifier that ffmpeg gives the first sound track: ISO/IEC 13818-1, 2.4.3.2."""
 
 CONTAINERS = {b"moov", b"trak", b"edts", b"mdia", b"minf", b"stbl"}
 
@@ -167,3 +171,17 @@ def cut_at_60_percent(source: Path, target: Path) -> None:
     """The beginning, as a broken connection leaves it."""
     data = source.read_bytes()
     target.write_bytes(data[: len(data) * 6 // 10])
+
+
+def with_lost_sound(source: Path, target: Path) -> None:
+    """A transport stream without every tenth packet of its sound, as a bad aerial leaves it."""
+    data = source.read_bytes()
+    packets = [data[at : at + TS_PACKET_BYTES] for at in range(0, len(data), TS_PACKET_BYTES)]
+    of_sound = [n for n, packet in enumerate(packets) if _packet_id(packet) == TS_SOUND]
+    lost = set(of_sound[10::10])
+    target.write_bytes(b"".join(packet for n, packet in enumerate(packets) if n not in lost))
+
+
+def _packet_id(packet: bytes) -> int:
+    identifier: int = struct.unpack_from(">H", packet, 1)[0] & 0x1FFF
+    return identifier

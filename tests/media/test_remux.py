@@ -21,10 +21,11 @@ from app.media.indexing import Indexing
 from app.media.probe import contents_of
 from app.media.remux import Remux
 from app.media.sound import Sound
-from app.media.source import MediaSource
+from app.media.source import REMUXED, MediaSource
 from app.media.sweep import MediaSweep
 from app.media.worker import Step
 from tests.media.films import FilmStore
+from tests.media.frames import probe, watch
 from tests.media.world import World, wall_clock
 from tests.records.making import new_upload
 from tests.storage.stores import local_store
@@ -126,6 +127,28 @@ def test_what_is_no_film_is_no_failure(
     assert playback.problem is not None
     assert playback.problem.code == "no_film"
     assert lab.steps_of(video) == set()
+
+
+def test_damaged_sound_costs_the_picture_nothing(lab: Lab, film: FilmStore, ffmpeg: Ffmpeg) -> None:
+    """A copy of such sound fails, so it is encoded, and the picture is copied all the same."""
+    video = lab.publish(film("lost-sound.ts"))
+    lab.run(REMUX, video, ffmpeg)
+    made = lab.world.folder.path(video.id, REMUXED)
+    assert picture_digests(made) == picture_digests(film("h264.ts"))
+    assert probe(made)["streams"][1]["codec_name"] == "aac"
+
+
+def picture_digests(path: Path) -> list[str]:
+    return [frame.digest for frame in watch(path).frames]
+
+
+def test_what_cannot_be_prepared_is_not_tried_again(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg
+) -> None:
+    video = lab.publish(film("garbage.mp4"))
+    with pytest.raises(JobFailed) as failure:
+        lab.run(REMUX, video, ffmpeg)
+    assert failure.value.is_final
 
 
 def test_a_remux_waits_for_room_on_the_disk(
