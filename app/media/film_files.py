@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from io import FileIO
@@ -59,8 +60,16 @@ def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
 
 
 def sounds_to_encode(movie: Movie) -> list[Track]:
-    """The sound that not every browser plays in segments."""
-    return [track for track in movie.sounds if not plays_segmented_audio(track.codec)]
+    """The sound that not every browser plays in segments.
+
+    Tracks that share an id, as no file should have them, are left out: ffmpeg would mix them up.
+    """
+    owners = Counter(track.id for track in movie.stored_tracks)
+    return [
+        track
+        for track in movie.sounds
+        if not plays_segmented_audio(track.codec) and owners[track.id] == 1
+    ]
 
 
 def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
@@ -98,35 +107,36 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
         folder.keep(making / MANIFEST, video_id, MANIFEST)
 
 
-def encoded_sounds(movie: Movie, path: Path) -> Sequence[Track]:
-    """The sounds to encode as they are in that file: none, or all of them."""
+def encoded_sounds(movie: Movie, path: Path) -> Mapping[int, Track]:
+    """The sounds to encode as they are in that file, by the id of the original.
+
+    Those in which nothing could be decoded are not in it. The id of a track that ffmpeg writes is
+    its number among all that were asked for, from 1 on.
+    """
     try:
         with FileIO(path) as file:
-            made = read_movie(reader(file), length_of(file)).sounds
-    except FileNotFoundError:
-        return []
-    originals = sounds_to_encode(movie)
-    if len(made) != len(originals):
-        raise NotIndexable("other_sound", "The encoded sound has other tracks than the film.")
-    return [
-        replace(track, language=original.language, title=original.title)
-        for track, original in zip(made, originals, strict=True)
-    ]
+            made = {track.id: track for track in read_movie(reader(file), length_of(file)).sounds}
+    except (FileNotFoundError, NotIndexable):
+        return {}
+    return {
+        original.id: replace(made[number], language=original.language, title=original.title)
+        for number, original in enumerate(sounds_to_encode(movie), start=1)
+        if number in made
+    }
 
 
-def _cut(movie: Movie, encoded: Sequence[Track]) -> Iterator[tuple[str, SegmentedTrack, str]]:
+def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, SegmentedTrack, str]]:
     """The streams: name, track and the made file that this is in; sound is cut like the picture."""
     times: list[Fraction] = []
     if movie.picture and (plays_video(movie.picture.codec) or is_decoded(movie.picture)):
         picture = segmented_video(movie.picture)
         times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
         yield SOURCE, picture, ""
-    others = iter(encoded)
     for number, track in enumerate(movie.sounds, start=1):
         # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
         if plays_segmented_audio(track.codec):
             yield f"audio-{number}", segmented_sound(track, times), ""
-        elif other := next(others, None):
+        elif other := encoded.get(track.id):
             yield f"audio-{number}", segmented_sound(other, times), SOUND_FILE
 
 

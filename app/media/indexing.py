@@ -67,7 +67,7 @@ class Indexing:
 
     def _describe_unplayed(self, video: Upload, movie: Movie, facts: Facts) -> None:
         """A film of which browsers play no part: it can be watched once a part is encoded."""
-        is_sound = movie.picture is None and bool(movie.sounds)
+        is_sound = movie.picture is None and bool(sounds_to_encode(movie))
         if can_be_rendered(movie, self._tools.capability()) or (
             is_sound and self._has(video, SOUND_FILE)
         ):

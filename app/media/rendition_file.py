@@ -55,12 +55,11 @@ def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
     path = maker.tools.folder.path(maker.video_id, SOUND_FILE)
     encoded = encoded_sounds(maker.movie, path)
     start = files.add(maker.read_at, maker.movie.length)
-    others = iter(encoded)
     others_start = files.add(_reader_of(path), path.stat().st_size) if encoded else 0
     for track in maker.movie.sounds:
         if plays_segmented_audio(track.codec):
             yield moved(track, start)
-        elif other := next(others, None):
+        elif other := encoded.get(track.id):
             yield moved(other, others_start)
         elif plays_audio(track.codec):
             yield moved(track, start)

@@ -13,7 +13,8 @@ from io import RawIOBase
 from app.domain.jobs import Job, JobFailed
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
-from app.media.film_files import SOUND_FILE, keep_streams, sounds_to_encode
+from app.media.ffmpeg_errors import FfmpegFailed
+from app.media.film_files import SOUND_FILE, encoded_sounds, keep_streams, sounds_to_encode
 from app.media.heartbeat import Heartbeat
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
@@ -33,6 +34,11 @@ _IN_TIME = "aresample=async=1000:min_comp=0.01:first_pts=0"
 """Sound begins at time 0, after silence if need be. Where its times and its samples disagree by
 10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays with the picture."""
 
+SOME_DAMAGED = Problem(
+    "sound_damaged",
+    "Not all sound of this film can be played: in some of its tracks, nothing can be decoded.",
+)
+
 
 class Sound:
     """Makes that file of an indexed film, and offers its tracks as streams."""
@@ -46,20 +52,23 @@ class Sound:
         with closing(self._tools.source.open(video)) as source:
             movie, _ = movie_of(source)
             try:
-                if not self._tools.folder.path(video.id, SOUND_FILE).exists():
+                made = self._tools.folder.path(video.id, SOUND_FILE)
+                if not made.exists():
                     with as_job_errors("no_sound", "The sound of this film cannot be converted"):
                         self._make(video.id, movie, source, beat)
             except JobFailed as error:
                 if movie.picture is not None and (error.is_final or job.is_last_attempt):
                     self._tell(video.id, error.problem)
                 raise
+            if len(encoded_sounds(movie, made)) < len(sounds_to_encode(movie)):
+                self._tell(video.id, SOME_DAMAGED)
             keep_streams(movie, video.id, self._tools.folder)
         playback = self._tools.media.get(video.id)
         if playback and playback.state is PlaybackState.PROBED:
             self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
 
     def _tell(self, video_id: UploadId, problem: Problem) -> None:
-        """Those who watch the film, which stays silent in most browsers."""
+        """Those who watch the film, which lacks sound in most browsers."""
         known = self._tools.media.get(video_id)
         if known is not None and known.problem is None:
             now = self._tools.clock()
@@ -87,6 +96,8 @@ class Sound:
                 progress=tell,
                 stop=beat.stop,
             )
+            if not encoded_sounds(movie, workshop / SOUND_FILE):
+                raise FfmpegFailed("nothing in it can be decoded")
             self._tools.folder.keep(workshop / SOUND_FILE, video_id, SOUND_FILE)
 
 
@@ -101,7 +112,8 @@ def as_aac(number: int, channels: int | None) -> list[str]:
 
 
 def _options(tracks: Sequence[Track]) -> list[str]:
-    options = ["-map_metadata", "-1", "-map_chapters", "-1"]
+    # However much of it is damaged, what can be decoded is encoded.
+    options = ["-max_error_rate", "1", "-map_metadata", "-1", "-map_chapters", "-1"]
     for number, track in enumerate(tracks):
         options += ["-map", f"0:i:{track.id}", *as_aac(number, track.channels)]
     return options

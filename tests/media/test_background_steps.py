@@ -13,18 +13,23 @@ from typing import Any
 
 import pytest
 
-from app.domain.jobs import JobCancelled, JobFailed
+from app.domain.jobs import SOUND, JobCancelled, JobFailed
+from app.domain.playback import PlaybackState
 from app.domain.upload import UploadId
 from app.media.ffmpeg import Ffmpeg
+from app.media.film_files import MANIFEST, SOUND_FILE, sounds_to_encode
 from app.media.heartbeat import Heartbeat
+from app.media.manifest import Manifest
 from app.media.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
+from app.media.sound import Sound
 from app.media.source import REMUXED, MediaSource
 from app.media.subtitles import CHAPTERS, SUBTITLES, Subtitles
 from app.media.waveform import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Waveform
 from app.media.worker import Step
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import probe
-from tests.media.world import World
+from tests.media.studio import movie_of
+from tests.media.world import World, wall_clock
 from tests.storage.stores import local_store
 
 
@@ -40,6 +45,8 @@ class Steps:
     ) -> UploadId:
         """Run it, and return where its results are."""
         upload_id = self.world.publish()
+        self.world.media.add(upload_id, wall_clock(), is_planned=True)
+        self.world.media.move(upload_id, PlaybackState.PLAYABLE, wall_clock())
         place = self.world.folder.path(upload_id, REMUXED)
         place.parent.mkdir(parents=True)
         shutil.copy(path, place)
@@ -48,6 +55,7 @@ class Steps:
             SUBTITLES: Subtitles(tools),
             PICTURES: Pictures(tools),
             WAVEFORM: Waveform(tools),
+            SOUND: Sound(tools),
         }
         job = self.world.enqueue(upload_id, step)
         beat = Heartbeat(job)
@@ -174,3 +182,47 @@ def test_points_get_longer_rather_than_more(seconds: int) -> None:
 def test_the_loudest_sample_of_a_point_counts() -> None:
     wave = b"".join(pack("<h", round(16384 * sin(place / 7))) for place in range(RATE))
     assert min(peaks_of(iter([wave]))["peaks"]) >= 0.499
+
+
+def with_damage(path: Path, target: Path, *, sounds: slice) -> Path:
+    """A copy of a film in which nothing of these sounds can be decoded."""
+    content = bytearray(path.read_bytes())
+    for track in movie_of(path).sounds[sounds]:
+        for offset, size in zip(track.samples.offsets, track.samples.sizes, strict=True):
+            content[offset : offset + size] = b"\xff" * size
+    target.write_bytes(content)
+    return target
+
+
+def test_a_damaged_sound_costs_a_film_no_other(
+    steps: Steps, film: FilmStore, tmp_path: Path
+) -> None:
+    damaged = with_damage(film("late-ac3.mp4"), tmp_path / "damaged.mp4", sounds=slice(1))
+    made = steps.run(SOUND, damaged)
+    manifest = Manifest.from_json(steps.world.folder.path(made, MANIFEST).read_bytes())
+    sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
+    assert [(sound.name, sound.language) for sound in sounds] == [("audio-2", "de")]
+    playback = steps.world.media.get(made)
+    assert playback is not None
+    assert playback.problem is not None
+    assert playback.problem.code == "sound_damaged"
+
+
+def test_nothing_is_kept_of_sound_that_cannot_be_decoded(
+    steps: Steps, film: FilmStore, tmp_path: Path
+) -> None:
+    damaged = with_damage(film("late-ac3.mp4"), tmp_path / "damaged.mp4", sounds=slice(2))
+    with pytest.raises(JobFailed, match="nothing in it can be decoded"):
+        steps.run(SOUND, damaged)
+    assert not list(steps.world.folder.root.glob(f"*/{SOUND_FILE}"))
+
+
+def test_sounds_that_share_an_id_are_left_out(film: FilmStore, tmp_path: Path) -> None:
+    content = bytearray(film("late-ac3.mp4").read_bytes())
+    last = content.rindex(b"tkhd")
+    assert content[last + 16 : last + 20] == (3).to_bytes(4, "big")
+    content[last + 16 : last + 20] = (2).to_bytes(4, "big")
+    path = tmp_path / "twice.mp4"
+    path.write_bytes(content)
+    assert sounds_to_encode(movie_of(film("late-ac3.mp4"))) != []
+    assert sounds_to_encode(movie_of(path)) == []
