@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from app.media.ffmpeg import Ffmpeg
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegStopped
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegStopped
 from app.media.hdr import tone_mappings
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
@@ -108,6 +108,8 @@ class Encoder:
                     formats="mov",
                     stop=self.stop,
                 )
+            except FfmpegInterrupted:
+                raise
             except FfmpegFailed:
                 if arguments is attempts[-1]:
                     raise

@@ -22,7 +22,7 @@ from app.media.ffmpeg_errors import (
     FfmpegMissing,
     FfmpegStopped,
     FfmpegTimedOut,
-    reason,
+    failure,
 )
 from app.media.ffmpeg_words import answer_in
 from app.media.sandbox import process
@@ -156,7 +156,7 @@ class Ffmpeg:
         ended = _end(command, stop=stop)
         found = answer_in(ended.errors.decode("utf-8", "replace"))
         if not found["streams"]:
-            raise FfmpegFailed(reason(command.program.name, ended, limits))
+            raise failure(command.program.name, ended, limits)
         return found
 
     def problems(self) -> list[Problem]:
@@ -189,7 +189,7 @@ def _run(
     take = on_output or output.add
     ended = _end(command, stdin=stdin, on_output=take, on_report=on_report, stop=stop)
     if ended.status != 0:
-        raise FfmpegFailed(reason(command.program.name, ended, command.limits))
+        raise failure(command.program.name, ended, command.limits)
     return bytes(output.kept)
 
 

@@ -45,12 +45,29 @@ class FfmpegFailed(FfmpegError):
     """The program could not do it; the file is damaged or not supported, or a limit was met."""
 
 
-class FfmpegTimedOut(FfmpegFailed):
+class FfmpegInterrupted(FfmpegFailed):
+    """It was killed, or lacked memory or room: that may be due to the machine, not to the file."""
+
+
+class FfmpegTimedOut(FfmpegInterrupted):
     """It took too long, and was killed."""
 
 
 class FfmpegStopped(FfmpegError):
     """The caller's event was set, and it was killed."""
+
+
+def failure(program: str, ended: Ended, limits: Limits) -> FfmpegFailed:
+    """The error of a run that failed."""
+    words = reason(program, ended, limits)
+    return FfmpegInterrupted(words) if _was_interrupted(ended) else FfmpegFailed(words)
+
+
+def _was_interrupted(ended: Ended) -> bool:
+    errors = ended.errors.decode("utf-8", "replace")
+    if ended.status < 0 or ended.status == NOT_CONFINED_STATUS or "No space left" in errors:
+        return True
+    return "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors)
 
 
 def reason(program: str, ended: Ended, limits: Limits) -> str:

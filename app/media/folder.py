@@ -100,6 +100,17 @@ class MediaFolder:
             made.replace(place)
         return place
 
+    @contextmanager
+    def locked(self, upload_id: UploadId) -> Iterator[None]:
+        """Keep other makers of the video out who lock it, too, in any process."""
+        with disk_errors():
+            descriptor = _open_folder(self.path(upload_id))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def discard(self, upload_id: UploadId, name: str) -> None:
         """Remove a file that is no longer right, or a folder of them at once. Repeatable."""
         place = self.path(upload_id, name)

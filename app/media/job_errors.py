@@ -8,7 +8,7 @@ from io import RawIOBase
 
 from app.domain.jobs import JobCancelled, JobFailed
 from app.media.excerpts import TooLarge
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegMissing, FfmpegStopped, FfmpegTimedOut
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
@@ -20,12 +20,16 @@ NO_FFMPEG = "no_ffmpeg"
 NO_RENDITIONS = "no_renditions"
 """The code of films that could only be played in other qualities, if those were offered."""
 
+INTERRUPTED = "interrupted"
+"""The code of what was killed, took too long or lacked room: a later attempt may succeed."""
+
 
 @contextmanager
 def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[None]:
     """Raise the errors of ffmpeg as those of a job; `what` is a sentence without its full stop.
 
-    `is_final` says that what failed once, other than by taking too long, fails each time.
+    `is_final` says that what failed once by itself fails each time; what was interrupted has the
+    code `INTERRUPTED` then.
     """
     try:
         yield
@@ -33,8 +37,8 @@ def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[N
         raise JobCancelled(str(error)) from error
     except FfmpegMissing as error:
         raise JobFailed(NO_FFMPEG, f"{what}: {error}.", is_final=True) from error
-    except FfmpegTimedOut as error:
-        raise JobFailed(code, f"{what}: {error}.") from error
+    except FfmpegInterrupted as error:
+        raise JobFailed(INTERRUPTED if is_final else code, f"{what}: {error}.") from error
     except (FfmpegFailed, TooLarge) as error:
         raise JobFailed(code, f"{what}: {error}.", is_final=is_final) from error
 

@@ -15,16 +15,19 @@ from app.media.index.errors import NotIndexable
 from app.media.index.interleaved import interleaved, moved
 from app.media.index.movie import read_movie
 from app.media.index.tracks import Track
-from app.media.rung_maker import RungMaker
+from app.media.rung_maker import SEGMENTS_LOST, RungMaker
 from app.media.rungs import initialization_file, segment_file
 from app.media.source import copy_pieces, reader
 
-SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
-
 
 def write_rendition(maker: RungMaker, made: Path, beat: Callable[[], None]) -> None:
-    """Write the film of all segments that there are; `beat` is called often, and may raise."""
+    """Write the film of all segments but those left out; `beat` is called often, and may raise."""
     files, numbers = _Joined(), _numbers(maker)
+
+    def read_at(offset: int, count: int) -> bytes:
+        beat()
+        return files.read_at(offset, count)
+
     try:
         for path in _paths(maker, numbers):
             files.add(_reader_of(path), path.stat().st_size)
@@ -33,15 +36,10 @@ def write_rendition(maker: RungMaker, made: Path, beat: Callable[[], None]) -> N
             raise FileNotFoundError
         begin = maker.cuts.starts[numbers[0] - 1]
         tracks = [_begun(picture, begin), *_sounds(maker, files)]
+        with made.open("xb") as target:
+            copy_pieces(interleaved(tracks, picture.timescale), read_at, target)
     except (NotIndexable, FileNotFoundError) as error:
         raise JobFailed(*SEGMENTS_LOST) from error
-
-    def read_at(offset: int, count: int) -> bytes:
-        beat()
-        return files.read_at(offset, count)
-
-    with made.open("xb") as target:
-        copy_pieces(interleaved(tracks, picture.timescale), read_at, target)
 
 
 def _begun(picture: Track, begin: int) -> Track:
@@ -67,8 +65,9 @@ def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
 
 def _numbers(maker: RungMaker) -> list[int]:
     """The segments that the film consists of."""
-    numbers = [number for number in range(1, len(maker.cuts) + 1) if maker.has(number)]
-    if not numbers:
+    wanted = range(1, len(maker.cuts) + 1)
+    numbers = [number for number in wanted if maker.has(number)]
+    if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
         raise JobFailed(*SEGMENTS_LOST)
     return numbers
 

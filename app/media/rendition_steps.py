@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from app.domain.jobs import Job, JobFailed, JobYields, Lane
+from app.domain.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
 from app.media.heartbeat import Heartbeat
 from app.media.rendition_file import write_rendition
 from app.media.rung_maker import NOT_ENCODED, RungMaker, RungMakers
@@ -21,8 +21,8 @@ READ_AHEAD = 3
 ENCODED_SHARE = 0.95
 """Of the progress of a whole film; the rest is putting it together."""
 
-MOST_FAILURES = 20
-"""Parts of a film that are left out; one with more cannot be made."""
+MOST_LEFT_OUT = 20
+"""Parts of a film in which nothing can be decoded; with so many, a film cannot be made."""
 
 log = logging.getLogger(__name__)
 
@@ -75,20 +75,36 @@ class Rendition:
                 made = workshop / "rendition.mp4"
                 write_rendition(maker, made, lambda: beat(ENCODED_SHARE))
                 folder.keep(made, maker.video_id, rendition_file(maker.rung.quality))
+            self._require_held(job, maker)
 
     def _make_segments(self, maker: RungMaker, job: Job, beat: Heartbeat) -> None:
         """A part of the film in which nothing can be decoded is left out."""
-        failures, count = 0, len(maker.cuts)
+        count = len(maker.cuts)
         for number in range(1, count + 1):
             beat(ENCODED_SHARE * (number - 1) / count)
-            if maker.has(number):
+            if maker.has(number) or number in maker.left_out:
                 continue
-            try:
-                maker.make(number, beat.stop)
-            except JobFailed as error:
-                failures += 1
-                if error.problem.code != NOT_ENCODED or failures in {MOST_FAILURES, count}:
-                    raise
+            self._make_or_leave_out(maker, number, beat)
             # After a segment, so that it gets on whatever waits.
             if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
                 raise JobYields
+
+    def _make_or_leave_out(self, maker: RungMaker, number: int, beat: Heartbeat) -> None:
+        try:
+            maker.make(number, beat.stop)
+        except JobFailed as error:
+            if error.problem.code != NOT_ENCODED:
+                raise
+            maker.leave_out(number)
+            if len(maker.left_out) >= min(MOST_LEFT_OUT, len(maker.cuts)):
+                maker.forget_left_out()
+                raise
+            reason, quality = error.problem.detail, maker.rung.quality
+            extra = {"upload_id": maker.video_id}
+            log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
+
+    def _require_held(self, job: Job, maker: RungMaker) -> None:
+        """Who cancels the job removes the file; it may have been kept just after that."""
+        if not self._tools.jobs.is_held(job):
+            self._tools.folder.discard(maker.video_id, rendition_file(maker.rung.quality))
+            raise JobCancelled(str(job))

@@ -29,6 +29,7 @@ from app.media.rungs import (
     RENDITION,
     SEGMENTS,
     initialization_file,
+    left_out,
     rendition_file,
     rung_folder,
     segment_file,
@@ -95,12 +96,19 @@ class Renditions:
 
     def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
         if self._folder.path(video.id, rendition_file(quality)).exists():
-            return RenditionView(quality, "ready", 1.0)
+            return RenditionView(quality, "ready", 1.0, self._gaps(video, quality))
         if job is not None and job.state is JobState.FAILED:
             return RenditionView(quality, "failed", 0.0, job.problem)
         if job is not None and job.state not in ENDED:
             return RenditionView(quality, "making", job.progress)
         return RenditionView(quality, "on_demand", 0.0)
+
+    def _gaps(self, video: Upload, quality: int) -> Problem | None:
+        count = len(left_out(self._folder, video.id, quality))
+        if not count:
+            return None
+        parts = "A damaged part is" if count == 1 else f"{count} damaged parts are"
+        return Problem("incomplete", f"{parts} missing, as nothing could be decoded.")
 
     def order(self, video: Upload, quality: int) -> RenditionView:
         """Have the whole film made in that quality, unless it is; raises `RenditionsOff`."""

@@ -22,7 +22,7 @@ from app.media.index.segments import segmented_video
 from app.media.job_errors import as_job_errors, movie_of
 from app.media.ladder import Rung, ladder
 from app.media.manifest import Manifest, Stream
-from app.media.rungs import initialization_file, rung_folder, segment_file
+from app.media.rungs import initialization_file, left_out, left_out_file, rung_folder, segment_file
 from app.media.source import length_of, reader
 from app.media.tools import StepTools
 
@@ -31,10 +31,12 @@ MADE_BY = "made-by"
 are made with the same."""
 
 NOT_ENCODED = "not_encoded"
-"""The code of a job that failed because of what is in the film."""
+"""The code of a job that failed because of what is in the film, as it will each time."""
 
 TOO_LARGE = "too_large"
 """The code of a job for which too much of the film would have to be decoded."""
+
+SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
 
 MOST_EXCERPT_BYTES = 1 << 30
 """Of the film, decoded for one segment; a segment that needs more, or more than the whole film has,
@@ -67,15 +69,19 @@ class RungMaker:
         name = segment_file(self.rung.quality, number)
         return self.tools.folder.path(self.video_id, name).exists()
 
-    def discard_unlike(self) -> None:
+    @property
+    def left_out(self) -> frozenset[int]:
+        """The segments that the whole film goes without."""
+        return left_out(self.tools.folder, self.video_id, self.rung.quality)
+
+    def prepare(self) -> None:
         """Remove what was made of the rung with another encoder, or otherwise."""
-        folder = self.tools.folder.path(self.video_id, rung_folder(self.rung.quality))
-        try:
-            is_alike = (folder / MADE_BY).read_text() == self._made_by
-        except FileNotFoundError:
-            is_alike = not folder.exists()
-        if not is_alike:
-            self.tools.folder.discard(self.video_id, rung_folder(self.rung.quality))
+        folder = self.tools.folder
+        with folder.locked(self.video_id):
+            if self._is_prepared():
+                return
+            folder.discard(self.video_id, rung_folder(self.rung.quality))
+            self._write(self._made_by, self._mark)
 
     def make(self, number: int, stop: Event) -> None:
         """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
@@ -84,16 +90,47 @@ class RungMaker:
             encoder = Encoder(self.tools.ffmpeg, workshop, self.read_at, stop)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rung)
-            known = folder.path(self.video_id, initialization_file(quality))
-            if not known.exists():
-                mark = workshop / MADE_BY
-                mark.write_text(self._made_by)
-                folder.keep(mark, self.video_id, f"{rung_folder(quality)}/{MADE_BY}")
-                folder.keep(initialization, self.video_id, initialization_file(quality))
-            elif known.read_bytes() != initialization.read_bytes():
-                problem = "This part of the film was encoded unlike the others."
-                raise JobFailed("encoded_unlike", problem, is_final=True)
-            folder.keep(segment, self.video_id, segment_file(quality, number))
+            with self._adding():
+                known = folder.path(self.video_id, initialization_file(quality))
+                if not known.exists():
+                    folder.keep(initialization, self.video_id, initialization_file(quality))
+                elif known.read_bytes() != initialization.read_bytes():
+                    problem = "This part of the film was encoded unlike the others."
+                    raise JobFailed("encoded_unlike", problem, is_final=True)
+                folder.keep(segment, self.video_id, segment_file(quality, number))
+
+    def leave_out(self, number: int) -> None:
+        """Note that nothing of a segment can be decoded."""
+        numbers = sorted({*self.left_out, number})
+        with self._adding():
+            self._write("\n".join(map(str, numbers)), left_out_file(self.rung.quality))
+
+    def forget_left_out(self) -> None:
+        """Whoever orders the film again has them tried again."""
+        self.tools.folder.discard(self.video_id, left_out_file(self.rung.quality))
+
+    @contextmanager
+    def _adding(self) -> Iterator[None]:
+        """Nothing is added to a rung that was removed since it was prepared."""
+        with self.tools.folder.locked(self.video_id):
+            if not self._is_prepared():
+                raise JobFailed(*SEGMENTS_LOST)
+            yield
+
+    def _write(self, text: str, name: str) -> None:
+        with self.tools.folder.writing(self.video_id, name) as target:
+            target.write(text.encode())
+
+    def _is_prepared(self) -> bool:
+        try:
+            made_by = self.tools.folder.path(self.video_id, self._mark).read_text()
+        except FileNotFoundError:
+            return False
+        return made_by == self._made_by
+
+    @property
+    def _mark(self) -> str:
+        return f"{rung_folder(self.rung.quality)}/{MADE_BY}"
 
     def _excerpt_bytes(self, number: int) -> int:
         """How much is copied for a segment. Samples may overlap in a hostile film."""
@@ -138,7 +175,7 @@ class RungMakers:
                 encoder=capability.encoder,
                 read_at=reader(source),
             )
-            maker.discard_unlike()
+            maker.prepare()
             yield maker
 
     def _read(self, video: Upload, source: RawIOBase) -> _Film:

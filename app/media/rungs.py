@@ -1,12 +1,16 @@
 """Where other qualities are kept, and how they are asked for: what web and worker agree on.
 
 rungs/720/init.mp4, rungs/720/15.m4s    segments, from 1, made one by one when they are asked for
+rungs/720/left-out                      numbers of those that the whole film goes without
 renditions/720.mp4                      the whole film, with sound, for downloads
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+
+from app.domain.upload import UploadId
+from app.media.folder import MediaFolder
 
 SEGMENTS = "segments"
 """The step that makes a segment and a few of those after it: `rung/number`, such as "720/15"."""
@@ -34,6 +38,20 @@ def initialization_file(quality: int) -> str:
 def segment_file(quality: int, number: int) -> str:
     """A segment, counted from 1."""
     return f"{rung_folder(quality)}/{number}.m4s"
+
+
+def left_out_file(quality: int) -> str:
+    """The numbers of segments in which nothing can be decoded, a line each."""
+    return f"{rung_folder(quality)}/left-out"
+
+
+def left_out(folder: MediaFolder, upload_id: UploadId, quality: int) -> frozenset[int]:
+    """The segments that the whole film goes without, counted from 1."""
+    try:
+        numbers = folder.path(upload_id, left_out_file(quality)).read_text()
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(map(int, numbers.split()))
 
 
 def rendition_file(quality: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -10,20 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.jobs import JobCancelled, JobFailed, JobState, JobYields, Lane
+from app.domain.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
 from app.media.ffmpeg import Ffmpeg
 from app.media.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.media.heartbeat import Heartbeat
-from app.media.job_errors import NO_FFMPEG
+from app.media.job_errors import INTERRUPTED, NO_FFMPEG
 from app.media.manifest import Manifest
-from app.media.rung_maker import NOT_ENCODED, TOO_LARGE
+from app.media.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE
 from app.media.rungs import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
     ORDERED_PRIORITY,
     RENDITION,
     SEGMENTS,
+    left_out,
     priority_at,
+    rendition_file,
     rung_folder,
 )
 from app.media.source import REMUXED
@@ -201,6 +205,81 @@ def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
     assert [frame.time for frame in found] == [frame.time for frame in expected]
     assert [frame.number for frame in found] == [frame.number for frame in expected]
     assert studio.made(video) == {"1", "2", "3"} - {str(number)}
+    assert left_out(studio.world.folder, video, 360) == {number}
+
+
+def test_a_damaged_part_is_tried_once_whoever_else_waits(studio: Studio, film: FilmStore) -> None:
+    """A rendition makes way after each part, and goes on after the last one."""
+    video, other = studio.add(film("hevc.mp4")), studio.add(film("hevc.mp4"))
+    spoil(studio.world.folder.path(video, REMUXED), 0, 4.7)
+    studio.queue(video, RENDITION, "360", EAGER_PRIORITY)
+    job = studio.claim(Lane.BACKGROUND)
+    studio.queue(other, RENDITION, "360", ORDERED_PRIORITY)
+    for made in (set(), {"2"}):
+        with pytest.raises(JobYields):
+            studio.run(job)
+        assert studio.made(video) == made
+
+
+def test_an_encoder_that_was_killed_leaves_no_gap(
+    studio: Studio, film: FilmStore, tmp_path: Path
+) -> None:
+    """As the kernel kills it when memory is short."""
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    program.chmod(0o755)
+    killed = replace(Ffmpeg.find(), ffmpeg=program, layers=frozenset())
+    video = studio.add(film("hevc.mp4"))
+    for step, argument in ((SEGMENTS, "360/1"), (RENDITION, "360")):
+        job = studio.queue(video, step, argument, priority_at(wall_clock()))
+        with pytest.raises(JobFailed, match="SIGKILL") as caught:
+            studio.run(studio.claim(job.lane), programs=killed)
+        assert (caught.value.problem.code, caught.value.is_final) == (INTERRUPTED, False)
+    assert left_out(studio.world.folder, video, 360) == set()
+
+
+class Deleting(Heartbeat):
+    """Somebody deletes the rendition when it has come so far; its files, too, if there are any."""
+
+    def __init__(self, job: Job, studio: Studio, *, progress: float, has_files: bool) -> None:
+        super().__init__(job)
+        self._studio, self._at, self._has_files = studio, progress, has_files
+
+    def __call__(self, progress: float) -> None:
+        super().__call__(progress)
+        if progress >= self._at:
+            self._studio.world.jobs.drop(self.job.upload_id, RENDITION, prefix="360")
+            if self._has_files:
+                self._studio.world.folder.discard(self.job.upload_id, rung_folder(360))
+
+
+@pytest.mark.parametrize(("progress", "has_files"), [(0.4, True), (0.95, True), (0.95, False)])
+def test_of_a_rendition_that_is_deleted_meanwhile_nothing_is_left(
+    studio: Studio, film: FilmStore, progress: float, has_files: bool
+) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    job = studio.claim(Lane.BACKGROUND)
+    with pytest.raises((JobFailed, JobCancelled)):
+        studio.run(job, Deleting(job, studio, progress=progress, has_files=has_files))
+    assert not studio.world.folder.path(video, rendition_file(360)).exists()
+
+
+def test_a_rung_that_another_maker_begins_is_not_taken_for_foreign(
+    studio: Studio, film: FilmStore
+) -> None:
+    video = studio.add(film("hevc.mp4"))
+    studio.segments(video, 2)
+    mark = studio.world.folder.path(video, f"{rung_folder(360)}/{MADE_BY}")
+    thread = threading.Thread(target=studio.segments, args=(video, 1))
+    with studio.world.folder.locked(video):
+        content = mark.read_bytes()
+        mark.unlink()
+        thread.start()
+        time.sleep(0.3)
+        mark.write_bytes(content)
+    thread.join()
+    assert studio.made(video) == {"1", "2"}
 
 
 def test_a_film_whose_samples_overlap_takes_no_room(

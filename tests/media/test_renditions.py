@@ -122,7 +122,13 @@ def test_an_order_is_a_job_until_the_file_is_there(cinema: Cinema) -> None:
     made = cinema.folder / "renditions" / "720.mp4"
     made.parent.mkdir()
     made.write_bytes(b"film")
-    assert renditions.order(film, 720).state == "ready"
+    view = renditions.order(film, 720)
+    assert (view.state, view.problem) == ("ready", None)
+    (cinema.folder / "rungs" / "720").mkdir(parents=True, exist_ok=True)
+    (cinema.folder / "rungs" / "720" / "left-out").write_text("3\n4")
+    problem = renditions.order(film, 720).problem
+    assert problem is not None
+    assert problem.detail == "2 damaged parts are missing, as nothing could be decoded."
     assert renditions.file(film, 720).path == made
 
 

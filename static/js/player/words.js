@@ -75,7 +75,7 @@ function wordsForMaking(playback) {
 export function orderFor({ height, state, progress, problem }) {
   const name = `${height}p`;
   if (state === "making") return { words: `is being made: ${percentOf(progress)}`, action: `Cancel ${name}` };
-  if (state === "ready") return { words: "is ready", action: `Delete ${name}` };
+  if (state === "ready") return { words: ["is ready", problem?.detail].filter(Boolean).join(". "), action: `Delete ${name}` };
   if (state === "failed") return { words: problem?.detail ?? "could not be made", action: `Make ${name} again` };
   return { words: "can be made", action: `Make ${name}` };
 }
