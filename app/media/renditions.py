@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from app.domain.errors import NotMade, RenditionsOff
+from app.domain.errors import NotMade, RenditionFailed, RenditionsOff
 from app.domain.jobs import ENDED, Job, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Problem
@@ -42,13 +42,19 @@ STEPS = (RENDITION, SEGMENTS)
 READ_AHEAD = 2
 """Segments after one that is watched which should be there; the job makes a few more."""
 
+MOST_TRIED = 20
+"""Damaged segments at the beginning of a film; one with more does not play in other qualities."""
+
 WATCHED_SECONDS = 60
 """How exactly it is known when a quality was last watched: noting it is a write."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenditionView:
-    """One other quality; `state` is `on_demand`, `making`, `ready` or `failed`."""
+    """One other quality; `state` is `on_demand`, `making`, `ready` or `failed`.
+
+    `problem` says why it has failed, or why it is not being made yet.
+    """
 
     quality: int
     state: str
@@ -100,7 +106,8 @@ class Renditions:
         if job is not None and job.state is JobState.FAILED:
             return RenditionView(quality, "failed", 0.0, job.problem)
         if job is not None and job.state not in ENDED:
-            return RenditionView(quality, "making", job.progress)
+            reason = job.problem if job.state is JobState.QUEUED else None
+            return RenditionView(quality, "making", job.progress, reason)
         return RenditionView(quality, "on_demand", 0.0)
 
     def _gaps(self, video: Upload, quality: int) -> Problem | None:
@@ -111,7 +118,10 @@ class Renditions:
         return Problem("incomplete", f"{parts} missing, as nothing could be decoded.")
 
     def order(self, video: Upload, quality: int) -> RenditionView:
-        """Have the whole film made in that quality, unless it is; raises `RenditionsOff`."""
+        """Have the whole film made in that quality, unless it is; raises `RenditionsOff`.
+
+        Segments that have failed may be tried again then.
+        """
         if not self._is_on:
             raise RenditionsOff("This server offers films only as they were uploaded.")
         self._require_offered(video, quality)
@@ -119,6 +129,8 @@ class Renditions:
         view = self._view(video, quality, known)
         if view.state == "ready":
             return view
+        failed = [JobState.FAILED]
+        self._jobs.drop(video.id, SEGMENTS, prefix=str(quality), states=failed)
         job = self._jobs.enqueue(
             video.id,
             RENDITION,
@@ -150,17 +162,29 @@ class Renditions:
         return self._playlists.of_rungs(video.id)
 
     def initialization(self, video: Upload, quality: int, is_awaited: IsAwaited) -> MadeFile:
-        """What comes before the first segment; raises as `segment` does."""
+        """What comes before the first segment; raises as `segment` does.
+
+        It is made with whichever segment is made first: where the film's beginning is damaged,
+        one after it.
+        """
         self._require_offered(video, quality)
         path = self._folder.path(video.id, initialization_file(quality))
-        if not path.exists():
-            self._queue.wait_for(path, WantedSegment(video.id, quality, 1), is_awaited)
+        last = min(len(self._picture(video).rung_segments), MOST_TRIED)
+        for number in range(1, last + 1):
+            if path.exists():
+                break
+            try:
+                self._queue.wait_for(path, WantedSegment(video.id, quality, number), is_awaited)
+            except RenditionFailed:
+                if number == last:
+                    raise
         return MadeFile(path)
 
     def segment(self, video: Upload, quality: int, number: int, is_awaited: IsAwaited) -> MadeFile:
         """A segment of the picture, counted from 1, waiting for it if it has to be made.
 
-        Raises `NotMadeYet` if that takes too long, and `RenditionFailed` if it cannot be made.
+        Raises `NotMadeYet` if that takes too long, `RenditionFailed` if it cannot be made, and
+        `NoRoom` if it waits for room on the disk.
         """
         self._require_offered(video, quality)
         count = len(self._picture(video).rung_segments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from app.domain.errors import NotMadeYet, RenditionFailed
+from app.domain.errors import NoRoom, NotMadeYet, RenditionFailed
 from app.domain.jobs import Job, JobState, Lane
 from app.domain.upload import UploadId
 from app.media.rungs import SEGMENTS, priority_at, segments_argument
@@ -18,6 +18,12 @@ from app.request.slots import without_slot
 
 MOST_QUEUED = 32
 """Jobs for segments that wait; beyond that, those that were asked for first are forgotten."""
+
+MOST_FAILED = 1000
+"""Jobs for segments that are remembered as failed; of more, those asked for first are forgotten."""
+
+FAILED_FOR = timedelta(minutes=10)
+"""How long a segment that failed is not tried again: a program may have been killed that time."""
 
 READ_AHEAD_LAG = timedelta(seconds=20)
 """What is read ahead comes after what somebody waits for, as if it had been asked for earlier."""
@@ -78,8 +84,8 @@ class SegmentQueue:
     def wait_for(self, file: Path, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
         """Return once `file`, which is made with the segment, is there.
 
-        Raises `NotMadeYet` if that takes too long, or if too many requests wait already, and
-        `RenditionFailed` if it cannot be made.
+        Raises `NotMadeYet` if that takes too long, or if too many requests wait already,
+        `RenditionFailed` if it cannot be made, and `NoRoom` if it waits for room on the disk.
         """
         if not self._free.acquire(blocking=False):
             raise NotMadeYet("Too many viewers wait for other qualities at the moment.")
@@ -92,7 +98,7 @@ class SegmentQueue:
 
     def _queue(self, wanted: WantedSegment, asked_at: datetime) -> None:
         known = self._find(wanted)
-        if known is not None and known.state in {JobState.RUNNING, JobState.FAILED}:
+        if known is not None and (known.state is JobState.RUNNING or self._has_failed(known)):
             return
         self._jobs.enqueue(
             wanted.upload_id,
@@ -105,6 +111,7 @@ class SegmentQueue:
         )
         if known is None:
             self._jobs.drop_beyond(MOST_QUEUED, SEGMENTS, Lane.ON_DEMAND)
+            self._jobs.drop_beyond(MOST_FAILED, SEGMENTS, Lane.ON_DEMAND, JobState.FAILED)
 
     def _wait_for(self, file: Path, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
         now = time.monotonic()
@@ -120,8 +127,17 @@ class SegmentQueue:
 
     def _require_hope(self, wanted: WantedSegment) -> None:
         job = self._find(wanted)
-        if job is not None and job.state is JobState.FAILED and job.problem is not None:
+        if job is None or job.problem is None:
+            return
+        if self._has_failed(job):
             raise RenditionFailed(job.problem.detail)
+        is_postponed = job.state is JobState.QUEUED and job.due_at > self._clock()
+        if is_postponed and job.problem.code == NoRoom.code:
+            raise NoRoom(job.problem.detail)
+
+    def _has_failed(self, job: Job) -> bool:
+        is_recent = self._clock() - job.updated_at < FAILED_FOR
+        return job.state is JobState.FAILED and is_recent
 
     def _find(self, wanted: WantedSegment) -> Job | None:
         return self._jobs.find(wanted.upload_id, SEGMENTS, wanted.argument)

@@ -235,22 +235,24 @@ class JobRecords:
             found = connection.execute(delete(media_jobs).where(is_of, is_meant, is_in(states)))
             return found.rowcount
 
-    def drop_beyond(self, most: int, step: str, lane: Lane) -> None:
-        """Forget the jobs of a step that wait in a lane behind so many others of it."""
-        waiting = select(media_jobs).where(
-            IS_UNFINISHED,
+    def drop_beyond(
+        self, most: int, step: str, lane: Lane, state: JobState = JobState.QUEUED
+    ) -> None:
+        """Forget the jobs of a step in that lane and state behind so many others of them."""
+        of_state = select(media_jobs).where(
+            IS_UNFINISHED if state is JobState.QUEUED else IS_SHOWN,
             media_jobs.c.lane == lane,
             media_jobs.c.step == step,
-            is_in([JobState.QUEUED]),
+            is_in([state]),
         )
-        behind = waiting.order_by(media_jobs.c.priority, media_jobs.c.queued_at).offset(most)
+        behind = of_state.order_by(media_jobs.c.priority, media_jobs.c.queued_at).offset(most)
         with self._database.read() as connection:  # Mostly there are none.
             jobs = [rows.from_row(row) for row in connection.execute(behind.limit(BATCH))]
         if not jobs:
             return
         keys = [is_job(key_of(job.upload_id, job.step, job.argument)) for job in jobs]
         with self._database.write() as connection:
-            connection.execute(delete(media_jobs).where(is_in([JobState.QUEUED]), or_(*keys)))
+            connection.execute(delete(media_jobs).where(is_in([state]), or_(*keys)))
 
     def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
         """The jobs of that step and no argument of these videos, as far as there are any."""

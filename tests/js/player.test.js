@@ -77,6 +77,7 @@ test("a quality that can be downloaded has words, and a button for what can be d
   const order = (state, more) => Object.values(orderFor({ height: 720, state, progress: 0.4, problem: null, ...more }));
   assert.deepEqual(order("on_demand"), ["can be made", "Make 720p"]);
   assert.deepEqual(order("making"), ["is being made: 40\u00a0%", "Cancel 720p"]);
+  assert.deepEqual(order("making", { problem: { detail: "The disk is full." } }), ["has to wait: The disk is full.", "Cancel 720p"]);
   assert.deepEqual(order("ready"), ["is ready", "Delete 720p"]);
   assert.deepEqual(order("failed", { problem: { detail: "Damaged." } }), ["Damaged.", "Make 720p again"]);
 });

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from app.domain.errors import NotMade, NotMadeYet, RenditionFailed, RenditionsOff
+from app.domain.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, RenditionsOff
 from app.domain.jobs import JobState, Lane
 from app.domain.playback import Problem
 from app.domain.upload import Upload
@@ -21,12 +21,13 @@ from app.media.capability import read_capability
 from app.media.playlists import Playlists
 from app.media.renditions import Renditions
 from app.media.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITION, SEGMENTS
-from app.media.segment_queue import MOST_QUEUED, Patience, SegmentQueue
+from app.media.segment_queue import FAILED_FOR, MOST_QUEUED, Patience, SegmentQueue
 from tests.media.offered import write_film, write_segments
 from tests.media.world import World, wall_clock
 
 LEASE = timedelta(minutes=1)
 STEPS = {SEGMENTS, RENDITION}
+FULL = Problem("no_room", "There is not enough space.")
 
 
 class Cinema:
@@ -39,16 +40,22 @@ class Cinema:
         self.folder = self.media / self.film.id
         write_film(self.folder)
 
-    def renditions(self, patience: Patience | None = None, *, is_on: bool = True) -> Renditions:
+    def renditions(
+        self,
+        patience: Patience | None = None,
+        *,
+        is_on: bool = True,
+        clock: Callable[[], datetime] = wall_clock,
+    ) -> Renditions:
         world, patience = self.world, patience or Patience(seconds=0.2)
         return Renditions(
             Playlists(world.folder),
             world.jobs,
             world.folder,
-            queue=SegmentQueue(world.jobs, patience=patience, clock=wall_clock),
+            queue=SegmentQueue(world.jobs, patience=patience, clock=clock),
             capability=lambda: read_capability(self.media),
             is_on=is_on,
-            clock=wall_clock,
+            clock=clock,
         )
 
     def queued(self) -> list[str]:
@@ -56,6 +63,12 @@ class Cinema:
         jobs = self.world.jobs.of(self.film.id, SEGMENTS)
         waiting = [job for job in jobs if job.state is JobState.QUEUED]
         return [job.argument for job in sorted(waiting, key=lambda job: job.priority)]
+
+    def postpone(self, lane: Lane) -> None:
+        """Let the next job of a lane wait for room on the disk."""
+        job = self.world.jobs.claim(lane, "worker", wall_clock(), LEASE, STEPS)
+        assert job is not None
+        assert self.world.jobs.postpone(job, FULL, wall_clock(), LEASE)
 
     def fail(self, lane: Lane) -> None:
         """Let the next job of a lane fail for good."""
@@ -229,6 +242,59 @@ def test_a_segment_that_cannot_be_made_says_why(cinema: Cinema) -> None:
     cinema.fail(Lane.ON_DEMAND)
     with pytest.raises(RenditionFailed, match=r"The picture is damaged\."):
         renditions.segment(cinema.film, 720, 2, yes)
+
+
+def test_a_segment_that_failed_long_ago_is_tried_again(cinema: Cinema) -> None:
+    with pytest.raises(NotMadeYet):
+        cinema.renditions().segment(cinema.film, 720, 2, yes)
+    cinema.fail(Lane.ON_DEMAND)
+    later = cinema.renditions(clock=lambda: wall_clock() + FAILED_FOR)
+    with pytest.raises(NotMadeYet):
+        later.segment(cinema.film, 720, 2, yes)
+    assert cinema.queued() == ["720/2"]
+
+
+def test_an_order_lets_failed_segments_be_tried_again(cinema: Cinema) -> None:
+    renditions, film = cinema.renditions(), cinema.film
+    for number in (2, 3):
+        with pytest.raises(NotMadeYet):
+            renditions.segment(film, 720, number, yes)
+    cinema.fail(Lane.ON_DEMAND)
+    renditions.order(film, 720)
+    assert len(cinema.queued()) == 1
+    for number in (2, 3):
+        with pytest.raises(NotMadeYet):
+            renditions.segment(film, 720, number, yes)
+
+
+def test_what_waits_for_room_says_so(cinema: Cinema) -> None:
+    renditions, film = cinema.renditions(), cinema.film
+    renditions.order(film, 720)
+    cinema.postpone(Lane.BACKGROUND)
+    view = renditions.of(film)[0]
+    assert (view.state, view.problem) == ("making", FULL)
+    with pytest.raises(NotMadeYet):
+        renditions.segment(film, 720, 2, yes)
+    cinema.postpone(Lane.ON_DEMAND)
+    with pytest.raises(NoRoom, match=FULL.detail):
+        renditions.segment(film, 720, 2, yes)
+    later = cinema.renditions(clock=lambda: wall_clock() + LEASE)
+    with pytest.raises(NotMadeYet):
+        later.segment(film, 720, 2, yes)
+
+
+def test_a_film_whose_beginning_is_damaged_begins_with_a_later_segment(cinema: Cinema) -> None:
+    renditions, film = cinema.renditions(), cinema.film
+    for _ in range(2):
+        with pytest.raises(NotMadeYet):
+            renditions.initialization(film, 720, yes)
+        cinema.fail(Lane.ON_DEMAND)
+    with pytest.raises(NotMadeYet):
+        renditions.initialization(film, 720, yes)
+    assert cinema.queued() == ["720/3"]
+    write_film(cinema.folder, durations=[8.0, 8.0], ends=[1, 2])
+    with pytest.raises(RenditionFailed):
+        renditions.initialization(film, 720, yes)
 
 
 def test_nobody_waits_for_a_client_that_has_left(cinema: Cinema) -> None:

@@ -318,6 +318,18 @@ def test_counts_and_lists_show_what_waits_runs_and_has_failed(queue: Queue) -> N
     assert len(queue.jobs.of(done.upload_id)) == 5
 
 
+def test_failures_that_were_asked_for_first_are_forgotten(queue: Queue) -> None:
+    video = queue.video()
+    for number in range(1, 5):
+        queue.add(video, "segments", f"720/{number}", priority=-number)
+    for _ in range(3):
+        queue.jobs.fail(queue.claim(), PROBLEM, NOW, retry_after=None)
+    queue.jobs.drop_beyond(2, "segments", Lane.BACKGROUND, JobState.FAILED)
+    left = [(job.argument, job.state) for job in queue.jobs.of(video)]
+    failed = [("720/3", JobState.FAILED), ("720/4", JobState.FAILED)]
+    assert left == [("720/1", JobState.QUEUED), *failed]
+
+
 def test_failed_jobs_are_retried_by_video_and_by_code(queue: Queue) -> None:
     jobs = [queue.add(priority=number) for number in range(3)]
     codes = ["no_ffmpeg", "ffmpeg_failed", "no_ffmpeg"]

@@ -74,7 +74,9 @@ function wordsForMaking(playback) {
 /** Of a quality that can be downloaded: how it is doing, and the name of its button. */
 export function orderFor({ height, state, progress, problem }) {
   const name = `${height}p`;
-  if (state === "making") return { words: `is being made: ${percentOf(progress)}`, action: `Cancel ${name}` };
+  if (state === "making") {
+    return { words: problem ? `has to wait: ${problem.detail}` : `is being made: ${percentOf(progress)}`, action: `Cancel ${name}` };
+  }
   if (state === "ready") return { words: ["is ready", problem?.detail].filter(Boolean).join(". "), action: `Delete ${name}` };
   if (state === "failed") return { words: problem?.detail ?? "could not be made", action: `Make ${name} again` };
   return { words: "can be made", action: `Make ${name}` };
