@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +20,9 @@ from app.media.ffmpeg import Ffmpeg
 from app.media.ffmpeg_errors import FfmpegFailed, FfmpegStopped
 from app.media.index.movie import read_movie
 from app.media.index.rung_segments import RungCuts
+from app.media.index.samples import Samples
 from app.media.index.segments import TARGET_SECONDS, segmented_video
+from app.media.index.tracks import Track
 from app.media.ladder import Rung
 from app.media.source import length_of, reader
 from tests.media.films import FilmStore, ffmpeg
@@ -192,6 +196,38 @@ def test_segments_last_as_long_as_the_film_and_none_is_long(film: FilmStore, nam
     ends = [round(time / track.timescale, 6) for time in source.cuts.starts[1:]]
     assert list(accumulate(durations)) == pytest.approx(ends, abs=1e-9)
     assert ends[-1] == pytest.approx(float(track.duration), abs=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0, -(1 << 31)])
+def test_the_work_of_cutting_grows_with_the_film(film: FilmStore, offset: int) -> None:
+    """Not with its square, where key frames are rare, whatever one sample says of its time."""
+    with cut(film("long-gop.mp4")) as source:
+        track = source.cuts.track
+    seconds = []
+    for count in (20, 80):
+        long = segmented_video(repeated(track, count, offset))
+        began = time.process_time()
+        RungCuts.of(long)
+        seconds.append(time.process_time() - began)
+    assert seconds[1] < 8 * seconds[0]
+
+
+def repeated(track: Track, count: int, offset: int) -> Track:
+    """The film several times in a row; the last sample is shown so much later."""
+    samples = track.samples
+    starts = range(0, count * samples.end, samples.end)
+    numbers = range(0, count * len(samples), len(samples))
+    offsets = samples.composition_offsets * count
+    offsets[-1] += offset
+    longer = Samples(
+        samples.offsets * count,
+        samples.sizes * count,
+        array("q", (start + at for start in starts for at in samples.decode_times)),
+        offsets,
+        array("I", (number + key for number in numbers for key in samples.key_frames)),
+        count * samples.end,
+    )
+    return replace(track, samples=longer)
 
 
 def test_a_part_in_which_nothing_can_be_decoded_is_named(film: FilmStore, tmp_path: Path) -> None:

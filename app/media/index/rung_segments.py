@@ -16,12 +16,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, starmap
 from operator import sub
 
 from app.media.index.boxes import LARGEST_32_BIT, Fields, box, boxes_in, children
 from app.media.index.errors import NotIndexable
 from app.media.index.extract import film_of, key_frame_before
+from app.media.index.flattened import MOST_REORDERED
 from app.media.index.fragment_boxes import Fragment
 from app.media.index.samples import Samples
 from app.media.index.segments import SegmentedTrack, initialization, target_of
@@ -77,13 +78,20 @@ class RungCuts:
     def of(cls, source: SegmentedTrack) -> RungCuts:
         """Cuts near those of the picture itself."""
         track = source.track
-        keys = (track.shown_at(cut) for cut in source.cuts[1:-1])
         end = max(source.starts[-1], source.starts[0] + 1)
-        cuts = [source.starts[0]]
-        for time in keys:
-            if cuts[-1] < time < end:
-                cuts.append(time)
-        starts = [cut for span in pairwise([*cuts, end]) for cut in _cut_further(track, *span)]
+        times, numbers = [source.starts[0]], [source.cuts[0]]
+        for number in source.cuts[1:-1]:
+            time = track.shown_at(number)
+            if times[-1] < time < end:
+                times.append(time)
+                numbers.append(number)
+        ticks = starmap(range, pairwise([*times, end]))
+        pictures = starmap(range, pairwise([*numbers, source.cuts[-1]]))
+        starts = [
+            start
+            for segment in zip(ticks, pictures, strict=True)
+            for start in _cut_further(track, *segment)
+        ]
         return cls(track, array("q", [*starts, end]))
 
     @property
@@ -144,26 +152,27 @@ class RungCuts:
         return initialization(pictures, _description(pictures), self.delay)
 
 
-def _cut_further(track: Track, start: int, end: int) -> Iterator[int]:
-    """The beginnings of the segments into which one is cut."""
-    yield start
-    target = target_of(track)
-    if end - start <= _LONGEST * target:
+def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
+    """The beginnings of the segments into which one is cut that has these samples."""
+    yield ticks.start
+    length, target = ticks.stop - ticks.start, target_of(track)
+    if length <= _LONGEST * target:
         return
-    step = Fraction(end - start, round(Fraction(end - start, target)))
-    due = start + step
-    for time in sorted(map(track.shown_at, range(*_decoded(track, start, end)))):
-        if time >= due and end - time >= step / 2 and time > start:
+    step = Fraction(length, round(Fraction(length, target)))
+    due = ticks.start + step
+    for time in sorted(map(track.shown_at, pictures)):
+        if time >= due and ticks.stop - time >= step / 2:
             yield time
             due = time + step
 
 
 def _decoded(track: Track, start: int, end: int) -> tuple[int, int]:
     """The samples, first and end, that must be decoded to show those from `start` up to `end`."""
-    samples = track.samples
+    count, keys = len(track.samples), track.samples.key_frames
     first = key_frame_before(track, Fraction(start, track.timescale))
-    earliest = min(samples.composition_offsets, default=0) + track.timeline.shift
-    last = bisect_left(samples.decode_times, end - earliest)
+    # Of what is decoded after a key frame, only its leading pictures are shown before it.
+    after = bisect_left(keys, end, key=track.shown_at)
+    last = min(keys[after] + MOST_REORDERED, count) if after < len(keys) else count
     while last > first + 1 and track.shown_at(last - 1) >= end:
         last -= 1
     return first, max(last, first + 1)
