@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
-from app.domain.jobs import INDEX, Job, Lane
+from app.domain.errors import NoRoom
+from app.domain.jobs import INDEX, Job, JobFailed, Lane
 from app.domain.upload import UploadId
 from app.media.ffmpeg_errors import FfmpegFailed, FfmpegTimedOut
 from app.media.heartbeat import Heartbeat
@@ -46,6 +47,9 @@ ffmpeg copies such pictures from there in the order in which they are decoded.""
 
 KEY_FRAME_SECONDS = 4
 """At most, between two key frames of pictures that are encoded: the length of a segment."""
+
+ENCODED_TIMES = 2
+"""What encoded pictures need on the disk, in lengths of the original: old films took up to 1.9."""
 
 LOWEST_RATE = 1000
 """Bytes a second: a file that claims to last longer than it can is given less time."""
@@ -126,6 +130,21 @@ class _Run:
         return self._make(length, last)
 
     def _make(self, length: int, way: Way) -> Path:
+        make = self._convert if way.copies_picture else self._encode
+        make(length, way)
+        self._check()
+        return self._made
+
+    def _encode(self, length: int, way: Way) -> None:
+        """Like `_convert`, but a disk that fills up costs an attempt: it may be hours of work."""
+        self._made.unlink(missing_ok=True)  # What another way has left.
+        self._tools.folder.require_room(ENCODED_TIMES * length)
+        try:
+            self._convert(length, way)
+        except NoRoom as error:
+            raise JobFailed(error.code, str(error)) from error
+
+    def _convert(self, length: int, way: Way) -> None:
         seconds = _seconds(self._contents, length)
         try:
             self._tools.ffmpeg.run(
@@ -144,8 +163,6 @@ class _Run:
         except FfmpegFailed:
             self._tools.folder.require_room()  # Its words for a full disk are many.
             raise
-        self._check()
-        return self._made
 
     def _tell(self, progress: float) -> None:
         self._tools.folder.require_room()  # Before uploads miss it.

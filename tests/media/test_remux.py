@@ -25,6 +25,7 @@ from app.media.source import REMUXED, MediaSource
 from app.media.sweep import MediaSweep
 from app.media.worker import Step
 from tests.media.films import FilmStore
+from tests.media.films import ffmpeg as make_film
 from tests.media.frames import probe, watch
 from tests.media.world import World, wall_clock
 from tests.records.making import new_upload
@@ -164,6 +165,25 @@ def test_a_remux_waits_for_room_on_the_disk(
     with pytest.raises(NoRoom):
         lab.run(REMUX, video, ffmpeg)
     assert lab.world.folder.made(video.id) == frozenset()
+
+
+def test_an_encode_that_fills_the_disk_costs_an_attempt(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, tmp_path: Path
+) -> None:
+    """Otherwise it begins again every minute, for ever."""
+    long = tmp_path / "long.mkv"
+    make_film("-stream_loop", "60", "-i", str(film("vp8.webm")), "-c", "copy", str(long))
+    video = lab.publish(long)
+    with pytest.raises(JobFailed) as failure:
+        lab.run(REMUX, video, ffmpeg, FullDisk)
+    assert (failure.value.problem.code, failure.value.is_final) == (NoRoom.code, False)
+
+
+class FullDisk(Heartbeat):
+    """What the first look at the disk finds."""
+
+    def __call__(self, progress: float) -> None:
+        raise NoRoom("The disk is full.")
 
 
 @pytest.mark.parametrize(("step", "name"), [(REMUX, "theora.ogv"), (SOUND, "late-ac3.mp4")])
