@@ -26,7 +26,6 @@ from app.media.renditions import Renditions
 from app.media.rung_cache import RungCache
 from app.media.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.segment_queue import Patience, SegmentQueue
-from app.media.settling import Settling
 from app.media.sound import Sound
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles
@@ -128,6 +127,7 @@ class MediaServices:
                 folder=self.folder,
                 clock=self.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
+                when_ready=self._make_all_qualities if self.policy.is_eager else lambda _: None,
             ),
             look_at_arrivals=Arrivals(tools).look,
             make_room=cache.trim,
@@ -150,18 +150,15 @@ class MediaServices:
         return read_capability(self.folder.root)
 
     def _steps(self, tools: StepTools) -> Mapping[str, Step]:
-        steps: dict[str, Step] = {
+        return {
             INDEX: Indexing(tools),
             SUBTITLES: Subtitles(tools),
             PICTURES: Pictures(tools),
             WAVEFORM: Waveform(tools),
             SOUND: Sound(tools),
             REMUX: Remux(tools),
+            EARLY_POSTER: EarlyPoster(tools),
         }
-        then = self._make_all_qualities if self.policy.is_eager else lambda _: None
-        settling = Settling(tools.jobs, tools.media, clock=tools.clock, then=then)
-        settled = {name: settling.after(step) for name, step in steps.items()}
-        return {**settled, EARLY_POSTER: EarlyPoster(tools)}
 
     def _rendition_steps(self, tools: StepTools, cache: RungCache) -> Mapping[str, Step]:
         steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 
+from app.domain.errors import UploadGone, UploadNotFound
 from app.domain.jobs import INDEX, REMUX, SOUND, Job, Lane
 from app.domain.lifecycle import GONE
 from app.domain.playback import PlaybackState, Problem
@@ -13,7 +15,8 @@ from app.domain.upload import UploadId
 from app.media.folder import MediaFolder
 from app.media.job_errors import NO_FFMPEG, NO_RENDITIONS
 from app.media.other_formats import is_played_as_it_is
-from app.media.pictures import PICTURES
+from app.media.pictures import EARLY_POSTER, PICTURES
+from app.media.rungs import RENDITION, SEGMENTS
 from app.media.waveform import WAVEFORM
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -27,6 +30,9 @@ all of them finds."""
 
 NEED_FFMPEG = frozenset((REMUX, SOUND, PICTURES, WAVEFORM))
 """Steps, one of which every film gets that plays."""
+
+NOT_AWAITED = frozenset((SEGMENTS, RENDITION, EARLY_POSTER))
+"""Steps without which a film is ready: other qualities, and what is made while it arrives."""
 
 NOT_INDEXED = Problem("not_indexed", "Nobody has looked at this file: its index was cancelled.")
 
@@ -48,12 +54,14 @@ class MediaSweep:
         folder: MediaFolder,
         clock: Callable[[], datetime],
         has_ffmpeg: bool = False,
+        when_ready: Callable[[UploadId], object] = lambda _: None,
     ) -> None:
         self._media = media
         self._uploads = uploads
         self._folder = folder
         self._clock = clock
         self._has_ffmpeg = has_ffmpeg
+        self._when_ready = when_ready
 
     def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
@@ -76,6 +84,17 @@ class MediaSweep:
             found = [self._conclusion(job) for job in ended.values()]
             self._media.conclude(found, self._clock())
         return len(ended)
+
+    def settle(self, only: UploadId | None = None) -> int:
+        """Note which films are ready: they play, and nothing more is made of them unasked.
+
+        Of all, which reads them all, or of `only` one. It does not matter how their jobs ended.
+        """
+        found = self._media.settle(NOT_AWAITED, self._clock(), limit=BATCH, only=only)
+        for upload_id in found:
+            with suppress(UploadGone, UploadNotFound):
+                self._when_ready(upload_id)
+        return len(found)
 
     def plan_unmade(self) -> None:
         """Have videos looked at again for which ffmpeg, or other qualities, may be there now."""

@@ -144,6 +144,8 @@ class MediaWorker:
         ]
         if INDEX in self._steps:
             counts.append(self._sweep.plan(is_recent=is_recent))
+        if not is_recent:
+            counts.append(self._sweep.settle())
         return max(counts)
 
     # ---- the thread of a lane ----
@@ -167,6 +169,7 @@ class MediaWorker:
         log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
         if outcome == "cancelled":
             self._sweep.remove_if_gone(job.upload_id)
+        self._sweep.settle(job.upload_id)
 
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
         """Run the step and record how it ended; one of `OUTCOMES`."""

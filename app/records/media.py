@@ -262,6 +262,32 @@ class MediaRecords:
             found = connection.execute(query, {"most": limit})
             return [job_rows.from_row(row) for row in found]
 
+    def settle(
+        self, not_awaited: Collection[str], now: datetime, *, limit: int, only: UploadId | None
+    ) -> list[UploadId]:
+        """Call those ready that play and have no unfinished job but of the steps `not_awaited`.
+
+        Of all planned videos, or of `only` one; returns which they are.
+        """
+        awaited = exists().where(
+            media_jobs.c.upload_id == media.c.upload_id,
+            job_rows.is_in([JobState.QUEUED, JobState.RUNNING]),
+            media_jobs.c.step.not_in(sorted(not_awaited)),
+        )
+        is_settled = and_(
+            media.c.state == PlaybackState.PLAYABLE, media.c.is_planned, not_(awaited)
+        )
+        if only is not None:
+            is_settled = and_(media.c.upload_id == only, is_settled)
+        query = select(media.c.upload_id).where(is_settled).limit(limit)
+        with self._database.read() as connection:  # Mostly there are none.
+            found = [UploadId(upload_id) for upload_id in connection.scalars(query)]
+        if found:
+            ready = update(media).where(media.c.upload_id.in_(found), is_settled)
+            with self._database.write() as connection:
+                connection.execute(ready.values(state=PlaybackState.READY, updated_at=now))
+        return found
+
     def conclude(
         self, found: Sequence[tuple[UploadId, PlaybackState, Problem | None]], now: datetime
     ) -> None:

@@ -14,6 +14,8 @@ from app.domain.jobs import INDEX, MAX_ATTEMPTS, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
+from app.media.pictures import EARLY_POSTER, PICTURES
+from app.media.rungs import RENDITION, SEGMENTS
 from app.media.sweep import BATCH, NOT_INDEXED, MediaSweep
 from app.records.jobs import WORKER_ENDED
 from tests.media.world import QUICK_PACE, World, wall_clock
@@ -126,3 +128,66 @@ def test_a_file_that_browsers_play_without_an_index_stays_playable(
     playback = world.media.get(video)
     assert playback is not None
     assert (playback.state, playback.problem) == (PlaybackState.PLAYABLE, None)
+
+
+def playable(world: World) -> UploadId:
+    video = world.publish()
+    world.media.add(video, wall_clock(), is_planned=True)
+    world.media.move(video, PlaybackState.PLAYABLE, wall_clock())
+    return video
+
+
+def is_ready(world: World, video: UploadId) -> bool:
+    playback = world.media.get(video)
+    assert playback is not None
+    return playback.state is PlaybackState.READY
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "cancelled", "killed"])
+def test_a_film_is_ready_once_no_step_is_awaited_however_the_last_one_ended(
+    world: World, sweep: MediaSweep, end: str
+) -> None:
+    video = playable(world)
+    lane = world.enqueue(video, PICTURES).lane
+    assert sweep.settle() == 0
+    job = world.jobs.claim(lane, "worker", wall_clock(), QUICK_PACE.lease, [PICTURES])
+    assert job is not None
+    assert sweep.settle(video) == 0
+    if end == "done":
+        world.jobs.finish(job, wall_clock())
+    elif end == "failed":
+        world.jobs.fail(job, PROBLEM, wall_clock(), retry_after=None)
+    elif end == "cancelled":
+        world.jobs.cancel(video, PICTURES, "", wall_clock())
+    else:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            later = wall_clock() + attempt * 2 * QUICK_PACE.lease
+            world.jobs.claim(lane, f"worker {attempt}", later, QUICK_PACE.lease, [PICTURES])
+    assert sweep.settle() == 1
+    assert is_ready(world, video)
+    assert sweep.settle() == 0
+
+
+def test_a_film_does_not_wait_for_its_other_qualities_nor_for_its_early_poster(
+    world: World,
+) -> None:
+    ready: list[UploadId] = []
+    sweep = MediaSweep(
+        world.media, world.uploads, folder=world.folder, clock=wall_clock, when_ready=ready.append
+    )
+    video, other = playable(world), playable(world)
+    for step in (RENDITION, SEGMENTS, EARLY_POSTER):
+        world.enqueue(video, step, "720")
+    assert sweep.settle(video) == 1
+    assert ready == [video]
+    assert not is_ready(world, other)
+
+
+def test_only_a_film_that_plays_and_has_arrived_becomes_ready(
+    world: World, sweep: MediaSweep
+) -> None:
+    arriving, unplayable = world.publish(), playable(world)
+    world.media.add(arriving, wall_clock(), is_planned=False)
+    world.media.move(arriving, PlaybackState.PLAYABLE, wall_clock())
+    world.media.move(unplayable, PlaybackState.UNPLAYABLE, wall_clock())
+    assert sweep.settle() == 0

@@ -217,12 +217,20 @@ def test_a_step_that_crashes_fails_and_the_worker_goes_on(
         raise ZeroDivisionError("in the test")
 
     upload_id = site.world.publish()
+    site.world.media.add(upload_id, wall_clock(), is_planned=True)
+    site.world.media.move(upload_id, PlaybackState.PLAYABLE, wall_clock())
     bad = site.world.enqueue(upload_id, "pictures")
     site.start({"pictures": crashes, "audio": write_a_file(site.world, 0)})
     failed = site.wait_for(bad, JobState.FAILED)
     assert failed.problem is not None
     assert failed.problem.code == "internal_error"
     assert "ZeroDivisionError" in caplog.text
+
+    def is_ready() -> bool:
+        playback = site.world.media.get(upload_id)
+        return playback is not None and playback.state is PlaybackState.READY
+
+    wait_until(is_ready, "the film is not waited for")
     site.wait_for(site.world.enqueue(upload_id, "audio"), JobState.DONE)
 
 
