@@ -70,6 +70,7 @@ class Encoder:
     workshop: Path
     read_at: ReadAt
     stop: Event
+    wall_seconds: float = 1800
 
     def encode(self, cuts: RungCuts, number: int, rung: Rung) -> tuple[Path, Path]:
         """Initialization and segment, the latter as it is named in the rung.
@@ -104,7 +105,7 @@ class Encoder:
                     arguments,
                     readable=[path],
                     writable=self.workshop,
-                    limits=_limits(track, excerpt, rung),
+                    limits=_limits(track, excerpt, rung, self.wall_seconds),
                     formats="mov",
                     stop=self.stop,
                 )
@@ -173,7 +174,7 @@ def _encoding(track: Track, rung: Rung) -> list[str]:
     return [*X264, *rates, *parameters, *times, *exact, "-y", "-f", "mp4"]
 
 
-def _limits(track: Track, excerpt: Excerpt, rung: Rung) -> Limits:
+def _limits(track: Track, excerpt: Excerpt, rung: Rung, wall_seconds: float) -> Limits:
     """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
     count = len(excerpt.samples)
     decoded = count * track.entry.width * track.entry.height / 1e6
@@ -181,7 +182,7 @@ def _limits(track: Track, excerpt: Excerpt, rung: Rung) -> Limits:
     seconds = (excerpt.end - excerpt.start) / track.timescale
     return Limits(
         cpu_seconds=20 + decoded / 10 + encoded,
-        wall_seconds=1800,
+        wall_seconds=wall_seconds,
         memory_bytes=3 << 30,
         output_bytes=(32 << 20) + round(rung.peak_rate * seconds / 4),
     )

@@ -25,6 +25,7 @@ from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
+from app.media.ladder import is_decoded_in_time
 from app.media.manifest import Manifest, Stream
 from app.media.source import length_of, reader
 
@@ -50,10 +51,14 @@ def is_playable(movie: Movie) -> bool:
 
 def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
     """Whether this host makes pictures of it that browsers play, though they may not play it."""
-    if capability is None or movie.picture is None or not is_decoded(movie.picture):
+    picture = movie.picture
+    if capability is None or picture is None or not is_decoded(picture):
+        return False
+    pixels = picture.samples.longest_group * picture.width * picture.height
+    if not is_decoded_in_time(pixels, capability):
         return False
     try:
-        segmented_video(movie.picture)
+        segmented_video(picture)
     except NotIndexable:
         return False
     return True
@@ -162,6 +167,7 @@ def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
     return replace(
         stream,
         rung_durations=() if durations == stream.durations else durations,
+        longest_group=cut.track.samples.longest_group,
         is_played=plays_video(cut.track.codec),
     )
 

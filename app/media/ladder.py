@@ -28,6 +28,10 @@ DECODED_AT_ONCE = 4
 """Pixels of the source that are decoded and scaled in the time in which one is encoded; measured
 for H.264 of 1080p."""
 
+LONGEST_DECODING_SECONDS = 30
+"""On this host, from a key frame to the next one: a segment may need all of that to be decoded. A
+film that needs longer is offered in no other quality."""
+
 _LEVELS = (
     (30, 1_620, 40_500),
     (31, 3_600, 108_000),
@@ -64,9 +68,12 @@ def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
     """The rungs that this host can make of a picture as fast as it is watched, the lowest first.
 
     They are smaller than the picture; one of its size is added where some browsers cannot decode
-    it. The lowest is always offered. None without a capability: there is no encoder then.
+    it. The lowest is always offered, unless key frames are too rare. None without a capability:
+    there is no encoder then.
     """
     if capability is None:
+        return []
+    if not is_decoded_in_time(picture.longest_group * picture.width * picture.height, capability):
         return []
     rungs = [_rung(picture, quality) for quality in _qualities(picture)]
     source = _megapixels(picture.width, picture.height, picture.frame_rate) / DECODED_AT_ONCE
@@ -77,6 +84,12 @@ def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
         or source + _megapixels(rung.width, rung.height, rung.frame_rate)
         <= capability.megapixels_per_second * REAL_TIME_SHARE
     ]
+
+
+def is_decoded_in_time(pixels: int, capability: Capability) -> bool:
+    """Whether as many pixels as there are between two key frames are decoded soon enough."""
+    rate = capability.megapixels_per_second * DECODED_AT_ONCE
+    return pixels / 1e6 <= rate * LONGEST_DECODING_SECONDS
 
 
 def _qualities(picture: Stream) -> Iterator[int]:

@@ -18,6 +18,9 @@ from app.storage.local.folder import disk_errors
 READ_AHEAD = 3
 """Segments after the one that was asked for which are made, too, while nobody else waits."""
 
+AWAITED_SECONDS, UNAWAITED_SECONDS = 60, 1800
+"""A segment that takes longer is given up: all other viewers wait for it, too."""
+
 ENCODED_SHARE = 0.95
 """Of the progress of a whole film; the rest is putting it together."""
 
@@ -44,7 +47,7 @@ class Segments:
             if not 1 <= first <= len(maker.cuts):
                 raise JobFailed("no_segment", "The film has no such segment.", is_final=True)
             if not maker.has(first):
-                maker.make(first, beat.stop)
+                maker.make(first, beat.stop, wall_seconds=AWAITED_SECONDS)
             self._read_ahead(maker, first, beat)
 
     def _read_ahead(self, maker: RungMaker, first: int, beat: Heartbeat) -> None:
@@ -54,7 +57,7 @@ class Segments:
                 return
             try:
                 if not maker.has(number):
-                    maker.make(number, beat.stop)
+                    maker.make(number, beat.stop, wall_seconds=AWAITED_SECONDS)
             except JobFailed:
                 return  # Whoever asks for that one is told.
 
@@ -91,7 +94,7 @@ class Rendition:
 
     def _make_or_leave_out(self, maker: RungMaker, number: int, beat: Heartbeat) -> None:
         try:
-            maker.make(number, beat.stop)
+            maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
         except JobFailed as error:
             if error.problem.code != NOT_ENCODED:
                 raise

@@ -83,11 +83,11 @@ class RungMaker:
             folder.discard(self.video_id, rung_folder(self.rung.quality))
             self._write(self._made_by, self._mark)
 
-    def make(self, number: int, stop: Event) -> None:
+    def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
         quality, folder = self.rung.quality, self.tools.folder
         with folder.workshop(self._excerpt_bytes(number)) as workshop:
-            encoder = Encoder(self.tools.ffmpeg, workshop, self.read_at, stop)
+            encoder = Encoder(self.tools.ffmpeg, workshop, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rung)
             with self._adding():

@@ -74,6 +74,16 @@ def test_what_the_host_cannot_encode_in_time_is_hidden_except_the_lowest(
     assert [rung.quality for rung in found] == expected
 
 
+@pytest.mark.parametrize(("seconds", "is_offered"), [(10, True), (60, True), (600, False)])
+def test_a_film_with_few_key_frames_is_not_offered_in_other_qualities(
+    seconds: int, is_offered: bool
+) -> None:
+    """All that is between two of them may have to be decoded for one segment."""
+    capability = Capability(encoder="5.1 on 2", megapixels_per_second=50)
+    film = picture(1920, 1080, longest_group=25 * seconds)
+    assert bool(ladder(film, capability)) == is_offered
+
+
 def test_no_rung_needs_more_bits_than_the_source() -> None:
     for rung in ladder(picture(1920, 1080, mean_rate=800_000), FAST):
         assert rung.mean_rate < rung.peak_rate <= 800_000

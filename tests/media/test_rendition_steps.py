@@ -332,6 +332,9 @@ def test_what_can_be_rendered_is_known_before_anything_is_made(film: FilmStore) 
         assert can_be_rendered(movie_of(film(name)), CAPABILITY)
         assert not can_be_rendered(movie_of(film(name)), None)
     assert not can_be_rendered(movie_of(film("sound.m4a")), CAPABILITY)
+    slow = replace(CAPABILITY, megapixels_per_second=0.01)
+    assert can_be_rendered(movie_of(film("h264.mp4")), slow)
+    assert not can_be_rendered(movie_of(film("long-gop.mp4")), slow), "its key frames are rare"
 
 
 def test_jobs_that_failed_stay_to_say_why(studio: Studio, film: FilmStore) -> None:

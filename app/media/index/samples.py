@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, pairwise, repeat
+from itertools import chain, compress, pairwise, repeat
 from operator import add, gt, ne, sub
 
 from app.domain.ranges import ByteRange
@@ -49,6 +49,13 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def longest_group(self) -> int:
+        """The most samples from a key frame, or the first one, up to the next key frame."""
+        begins, ends = chain((0,), self.key_frames), chain(self.key_frames, (len(self),))
+        longest: int = max(map(sub, ends, begins))
+        return longest
 
     def composition_time(self, number: int) -> int:
         """When a sample is shown."""
