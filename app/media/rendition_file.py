@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from app.domain.jobs import JobFailed
 from app.media.browsers import plays_audio, plays_segmented_audio
@@ -15,29 +17,55 @@ from app.media.index.errors import NotIndexable
 from app.media.index.interleaved import interleaved, moved
 from app.media.index.movie import read_movie
 from app.media.index.tracks import Track
-from app.media.rung_maker import SEGMENTS_LOST, RungMaker
+from app.media.rung_maker import SEGMENTS_LOST, TOO_LARGE, RungMaker
 from app.media.rungs import initialization_file, segment_file
 from app.media.source import copy_pieces, reader
 
 
-def write_rendition(maker: RungMaker, made: Path, beat: Callable[[], None]) -> None:
-    """Write the film of all segments but those left out; `beat` is called often, and may raise."""
-    files, numbers = _Joined(), _numbers(maker)
+@dataclass(frozen=True, slots=True)
+class RenditionFile:
+    """All segments of a rung but those left out, and the film's sound; not written yet."""
 
-    def read_at(offset: int, count: int) -> bytes:
-        beat()
-        return files.read_at(offset, count)
+    tracks: Sequence[Track]
+    read_at: ReadAt
 
+    @classmethod
+    def of(cls, maker: RungMaker) -> Self:
+        """Raises `JobFailed` if a segment is missing."""
+        files, numbers = _Joined(), _numbers(maker)
+        with _as_lost():
+            for path in _paths(maker, numbers):
+                files.add(_reader_of(path), path.stat().st_size)
+            picture = read_movie(files.read_at, files.length).picture
+            if picture is None:
+                raise FileNotFoundError
+            begin = maker.cuts.starts[numbers[0] - 1]
+            found = cls([_begun(picture, begin), *_sounds(maker, files)], files.read_at)
+        if found.size > files.length:  # Samples may overlap in a hostile film.
+            problem = "The sound of the film would take more room than the film itself."
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        return found
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes on the disk, besides its index."""
+        return sum(sum(track.samples.sizes) for track in self.tracks)
+
+    def write(self, made: Path, beat: Callable[[], None]) -> None:
+        """Write it; `beat` is called often, and may raise."""
+
+        def read_at(offset: int, count: int) -> bytes:
+            beat()
+            return self.read_at(offset, count)
+
+        with _as_lost(), made.open("xb") as target:
+            copy_pieces(interleaved(self.tracks, self.tracks[0].timescale), read_at, target)
+
+
+@contextmanager
+def _as_lost() -> Iterator[None]:
     try:
-        for path in _paths(maker, numbers):
-            files.add(_reader_of(path), path.stat().st_size)
-        picture = read_movie(files.read_at, files.length).picture
-        if picture is None:
-            raise FileNotFoundError
-        begin = maker.cuts.starts[numbers[0] - 1]
-        tracks = [_begun(picture, begin), *_sounds(maker, files)]
-        with made.open("xb") as target:
-            copy_pieces(interleaved(tracks, picture.timescale), read_at, target)
+        yield
     except (NotIndexable, FileNotFoundError) as error:
         raise JobFailed(*SEGMENTS_LOST) from error
 

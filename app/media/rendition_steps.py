@@ -6,10 +6,13 @@ A segment is made alone, so work that was interrupted goes on where it was: what
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from app.domain.errors import NoRoom
 from app.domain.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
 from app.media.heartbeat import Heartbeat
-from app.media.rendition_file import write_rendition
+from app.media.rendition_file import RenditionFile
 from app.media.rung_maker import NOT_ENCODED, RungMaker, RungMakers
 from app.media.rungs import asked_for, is_stale, rendition_file
 from app.media.tools import StepTools
@@ -74,9 +77,11 @@ class Rendition:
         folder = self._tools.folder
         with self._makers.of(job.upload_id, int(job.argument)) as maker:
             self._make_segments(maker, job, beat)
-            with folder.workshop() as workshop, disk_errors():
+            whole = RenditionFile.of(maker)
+            with folder.workshop(whole.size) as workshop:
                 made = workshop / "rendition.mp4"
-                write_rendition(maker, made, lambda: beat(ENCODED_SHARE))
+                with _each_full_disk_counts(), disk_errors():
+                    whole.write(made, lambda: beat(ENCODED_SHARE))
                 folder.keep(made, maker.video_id, rendition_file(maker.rung.quality))
             self._require_held(job, maker)
 
@@ -111,3 +116,12 @@ class Rendition:
         if not self._tools.jobs.is_held(job):
             self._tools.folder.discard(maker.video_id, rendition_file(maker.rung.quality))
             raise JobCancelled(str(job))
+
+
+@contextmanager
+def _each_full_disk_counts() -> Iterator[None]:
+    """There was room at first: that the disk fills up all the same costs an attempt."""
+    try:
+        yield
+    except NoRoom as error:
+        raise JobFailed(error.code, str(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +19,8 @@ from app.media.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.media.heartbeat import Heartbeat
 from app.media.job_errors import INTERRUPTED, NO_FFMPEG
 from app.media.manifest import Manifest
-from app.media.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE
+from app.media.rendition_file import RenditionFile
+from app.media.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE, RungMakers
 from app.media.rungs import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
@@ -206,6 +208,23 @@ def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
     assert [frame.number for frame in found] == [frame.number for frame in expected]
     assert studio.made(video) == {"1", "2", "3"} - {str(number)}
     assert left_out(studio.world.folder, video, 360) == {number}
+
+
+def test_a_rendition_is_not_begun_without_room_for_all_of_it(
+    studio: Studio, film: FilmStore, tmp_path: Path
+) -> None:
+    """It says what it takes; a film whose sound overlaps is refused."""
+    video = studio.add(film("hevc.mp4"))
+    made = studio.rendition(video)
+    with RungMakers(studio.tools()).of(video, 360) as maker:
+        size = RenditionFile.of(maker).size
+        assert 0.8 * made.stat().st_size < size < made.stat().st_size
+        sound = maker.movie.sounds[0]
+        much = array("I", [maker.movie.length]) * len(sound.samples)
+        hostile = replace(sound, samples=replace(sound.samples, sizes=much))
+        movie = replace(maker.movie, tracks=(hostile,))
+        with pytest.raises(JobFailed, match="more room"):
+            RenditionFile.of(replace(maker, movie=movie))
 
 
 def test_a_damaged_part_is_tried_once_whoever_else_waits(studio: Studio, film: FilmStore) -> None:
