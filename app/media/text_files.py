@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 from app.domain.errors import NotMade
 from app.domain.upload import Upload, UploadId
@@ -23,6 +24,9 @@ ENDINGS = (".srt", ".vtt")
 
 MOST_FILES = 20
 """Beside one film; others are not shown."""
+
+MOST_NAMES = 500
+"""Looked at beside one film, whatever they turn out to be: `film.final.srt` is no language."""
 
 MOST_BYTES = 1 << 20
 """Read of one file: what follows is left out. Two hours of talk are 0.1 MB, and take 60 ms."""
@@ -49,9 +53,10 @@ class TextFiles:
         stem, ending = _split(film.filename)
         if ending.lower() in ENDINGS:
             return []
-        found = self._uploads.beside(film.owner, stem, ENDINGS, limit=MOST_FILES)
+        found = self._uploads.beside(film.owner, stem, ENDINGS, limit=MOST_NAMES)
         languages = ((text.id, language_beside(stem, text.filename)) for text in found)
-        return [TextFile(text_id, language) for text_id, language in languages if language]
+        texts = (TextFile(text_id, language) for text_id, language in languages if language)
+        return list(islice(texts, MOST_FILES))
 
     def as_webvtt(self, film: Upload, text_id: UploadId) -> str:
         """One of them as WebVTT; raises `NotMade` if it is not beside the film, or not any more."""

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from app.domain.lifecycle import UploadState
+from app.media.folder import MediaFolder
 from app.media.index.subrip import cues_of, decoded
 from app.media.index.texts import MAX_CUES, webvtt
-from app.media.text_files import MOST_BYTES, language_beside
+from app.media.source import MediaSource
+from app.media.text_files import MOST_BYTES, TextFiles, language_beside
 from app.records.uploads import UploadRecords
 from tests.records.making import new_sqlite, new_upload
+from tests.storage.stores import local_store
 
 SUBRIP = """1
 00:00:00,500 --> 00:00:01,500
@@ -62,6 +65,25 @@ def test_of_webvtt_the_cues_are_kept_and_nothing_else() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        SUBRIP.replace("\n", "\r\n"),
+        SUBRIP.replace("\n", "\r\r\n"),
+        SUBRIP.replace("00\n", "00\n\n").replace("X2:600\n", "X2:600\n\n"),
+        SUBRIP.replace("\n\n", "\n"),
+    ],
+    ids=["carriage returns", "two of them", "empty line after the times", "none between cues"],
+)
+def test_subrip_is_read_as_many_programs_write_it(written: str) -> None:
+    assert converted(written) == converted(SUBRIP)
+
+
+def test_a_cue_without_text_does_not_show_that_of_another() -> None:
+    written = "1\n00:01,000 --> 00:02,000\n\n2\n00:03,000 --> 00:04,000\n12\n\n\n"
+    assert converted(written) == "WEBVTT\n\n00:00:03.000 --> 00:00:04.000\n12\n"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_every_usual_encoding_is_read(encoding: str) -> None:
     assert decoded(SUBRIP.encode(encoding)) == SUBRIP
@@ -78,6 +100,7 @@ def test_a_letter_that_is_cut_in_two_does_not_change_the_encoding() -> None:
         "0:00:01,0 " + "-->" * 300_000,
         " " * MOST_BYTES,
         "\n" * MOST_BYTES,
+        "\r" * MOST_BYTES,
         "00:00:01,000 --> 00:00:02,000\n" + "<font " * 170_000,
         "00:00:01,000 --> 00:00:02,000\n" + "{\\" * 500_000,
         "00:00:01,000 --> 00:00:02,000" + " line:" * 170_000,
@@ -129,3 +152,14 @@ def test_only_what_may_be_beside_a_film_is_read_from_the_records(tmp_path: Path)
     found = records.beside("someone", "clip 2", (".srt", ".vtt"), limit=10)
     assert sorted(upload.filename for upload in found) == sorted(beside)
     assert {upload.owner for upload in found} == {"someone"}
+
+
+def test_files_that_are_no_subtitles_hide_none(tmp_path: Path) -> None:
+    records = UploadRecords(new_sqlite(tmp_path / "sluice.db"))
+    names = ["clip.mp4", *(f"clip.cut {number}.srt" for number in range(30)), "clip.en.srt"]
+    film, *_ = [
+        records.add(replace(new_upload(), filename=name, state=UploadState.COMPLETE))[0]
+        for name in names
+    ]
+    source = MediaSource(local_store(tmp_path / "in", tmp_path / "out"), MediaFolder(tmp_path))
+    assert [text.language for text in TextFiles(records, source).of(film)] == ["en"]
