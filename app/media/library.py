@@ -13,7 +13,7 @@ from app.domain.jobs import REMUX, Job, JobState
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
+from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.facts import Facts
 from app.media.film_files import PLAY_FILE
 from app.media.folder import MediaFolder
@@ -125,7 +125,7 @@ class MediaLibrary:
     def watched(self, owner: str, upload_id: UploadId) -> Upload:
         """A video, or an upload that may be played while it arrives; raises as `get` does."""
         upload = self._uploads.get(upload_id)
-        if upload.owner != owner:
+        if upload.owner != owner or upload.kind is UploadKind.PARTIAL:  # A part is no film.
             raise UploadNotFound("No video has this id.")
         return upload.require_present()
 

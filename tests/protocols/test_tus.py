@@ -189,7 +189,8 @@ def test_a_file_may_have_as_many_parts_as_fit_in_the_header(server: Server, tus:
 
 def test_parts_do_not_appear_in_the_library(server: Server, tus: Tus) -> None:
     parts = [tus.create_with(piece, Upload_Concat="partial") for piece in (b"one", b"two")]
-    assert server.get(f"/media/{id_of(parts[0])}").status_code == 404
+    for path in ("media", "watch"):
+        assert server.get(f"/{path}/{id_of(parts[0])}").status_code == 404
     url = tus.location(tus.concatenate(*parts))
     listed = [video["id"] for video in server.get("/api/videos").json()["videos"]]
     assert id_of(url) in listed
