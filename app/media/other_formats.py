@@ -9,7 +9,7 @@ from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.browsers import plays_without_index
 from app.media.facts import Facts
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegMissing, FfmpegStopped, FfmpegTimedOut
+from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
 from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
 from app.media.job_errors import NO_FFMPEG
@@ -55,9 +55,9 @@ class OtherFormats:
             raise JobCancelled(str(stopped)) from stopped
         except FfmpegMissing:
             self._describe_unknown(video, NEEDS_FFMPEG)
-        except FfmpegTimedOut as timeout:
+        except FfmpegInterrupted as interrupted:
             self._describe_unknown(
-                video, Problem("not_examined", f"The file could not be examined: {timeout}.")
+                video, Problem("not_examined", f"The file could not be examined: {interrupted}.")
             )
         except FfmpegFailed:
             is_other = error.code == "not_mp4"

@@ -130,6 +130,17 @@ def test_what_is_no_film_is_no_failure(
     assert lab.steps_of(video) == set()
 
 
+def test_a_file_that_could_not_be_examined_is_not_called_no_film(
+    lab: Lab, film: FilmStore, tmp_path: Path
+) -> None:
+    killed = tmp_path / "ffprobe"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o700)
+    playback = lab.run(INDEX, lab.publish(film("h264.ts")), replace(Ffmpeg.find(), ffprobe=killed))
+    assert playback.problem is not None
+    assert playback.problem.code == "not_examined"
+
+
 def test_damaged_sound_costs_the_picture_nothing(lab: Lab, film: FilmStore, ffmpeg: Ffmpeg) -> None:
     """A copy of such sound fails, so it is encoded, and the picture is copied all the same."""
     video = lab.publish(film("lost-sound.ts"))
