@@ -13,8 +13,8 @@ from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissi
 from app.media.heartbeat import Heartbeat
 from app.media.index.errors import NotIndexable
 from app.media.job_errors import NO_FFMPEG
-from app.media.probe import Contents, contents_of
-from app.media.source import path_of
+from app.media.probe import HEAD_BYTES, Contents, contents_of, is_archive
+from app.media.source import path_of, reader
 from app.media.tools import StepTools
 from app.media.waveform import WAVEFORM
 
@@ -48,6 +48,9 @@ class OtherFormats:
         """Examine an open file; `error` says why it has no index. No file is an error here."""
         if error.code not in EXAMINED:
             self._describe(video, Problem(error.code, error.detail))
+            return
+        if is_archive(reader(source)(0, HEAD_BYTES)):
+            self._describe(video, NO_FILM)
             return
         try:
             answer = self._tools.ffmpeg.probe(path_of(source), stop=beat.stop)

@@ -130,6 +130,18 @@ def test_what_is_no_film_is_no_failure(
     assert lab.steps_of(video) == set()
 
 
+@pytest.mark.parametrize("form", ["zip", "tar"])
+def test_an_archive_of_films_is_no_film(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, tmp_path: Path, form: str
+) -> None:
+    """ffprobe finds the film in it."""
+    shutil.copy(film("h264.ts"), tmp_path / "h264.ts")
+    archive = shutil.make_archive(str(tmp_path / "films"), form, tmp_path, "h264.ts")
+    playback = lab.run(INDEX, lab.publish(Path(archive)), ffmpeg)
+    assert playback.problem is not None
+    assert playback.problem.code == "no_film"
+
+
 def test_a_file_that_could_not_be_examined_is_not_called_no_film(
     lab: Lab, film: FilmStore, tmp_path: Path
 ) -> None:
