@@ -109,6 +109,15 @@ def test_a_film_is_probed_remuxed_and_indexed(
     assert lab.run(INDEX, video, programs()).facts == facts
 
 
+def test_without_ffprobe_no_track_is_lost(film: FilmStore, tmp_path: Path) -> None:
+    talkative = tmp_path / "talkative.mkv"
+    texts = ["-metadata:s:a:0", "language=en-US", "-metadata", f"comment={'words ' * 10_000}"]
+    make_film("-i", str(film("h264.mkv")), "-map", "0:a", "-c", "copy", *texts, str(talkative))
+    facts = contents_of(only_ffmpeg().probe(talkative)).facts
+    assert facts.container == "matroska"
+    assert [track.channels for track in facts.tracks] == [6, 6]
+
+
 def test_a_film_that_browsers_play_as_it_is_plays_before_it_is_remuxed(
     lab: Lab, film: FilmStore, ffmpeg: Ffmpeg
 ) -> None:

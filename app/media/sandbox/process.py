@@ -25,8 +25,9 @@ Sink = Callable[[bytes], object]
 
 LAYERS = frozenset({"landlock", "seccomp"})
 
-ERROR_BYTES = 16 * 1024
-"""The end of stderr is kept: what a program says last is why it ended."""
+ERROR_BYTES = 256 * 1024
+"""The end of stderr is kept: what a program says last is why it ended. ffmpeg describes a file
+there, with all its texts, such as the words of a song."""
 
 POLL_SECONDS = 0.05
 """How often the clock and the event that stops a program are looked at."""
