@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.domain.errors import NoRoom
 from app.domain.jobs import ENDED, Job
 from app.domain.upload import UploadId
 from app.media.folder import MediaFolder
@@ -16,9 +17,13 @@ from app.media.heartbeat import Heartbeat
 from app.media.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder
 from app.media.worker import Step
 from app.records.jobs import JobRecords
+from app.storage.local.folder import free_bytes
 
 FOLDERS = frozenset({"rungs", "renditions"})
 """In the folder of a video."""
+
+LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.1, 10 << 30
+"""Of the disk, whichever is less: with less free, qualities make way for uploads."""
 
 log = logging.getLogger(__name__)
 
@@ -36,35 +41,47 @@ class _Kept:
 class RungCache:
     """Of all films in a folder."""
 
-    def __init__(self, folder: MediaFolder, jobs: JobRecords, *, most_bytes: int) -> None:
-        """Without a limit, `most_bytes` is 0."""
+    def __init__(
+        self, folder: MediaFolder, jobs: JobRecords, *, most_bytes: int, least_free_bytes: int
+    ) -> None:
+        """Without a limit, `most_bytes` is 0; `least_free_bytes` is what uploads may need."""
         self._folder = folder
         self._jobs = jobs
         self._most_bytes = most_bytes
+        self._least_free_bytes = least_free_bytes
         self._may_have_grown = True
 
     def watching(self, step: Step) -> Step:
-        """The step, after which there may be more than before."""
+        """The step, after which there may be more than before.
+
+        One that has no room gets that of another quality, for its next attempt.
+        """
 
         def run(job: Job, beat: Heartbeat) -> None:
             try:
                 step(job, beat)
+            except NoRoom:
+                self.trim(wanted_bytes=1)
+                raise
             finally:
                 self._may_have_grown = True
 
         return run
 
-    def trim(self) -> int:
+    def trim(self, wanted_bytes: int = 0) -> int:
         """Remove whole qualities until the rest fits; how many were removed.
 
         None is removed that is being made. Looks at every file, 20 000 of them in 0.2 s, and at
-        none if nothing was made since the last time.
+        none if enough is free and nothing was made since the last time.
         """
-        if not self._most_bytes or not self._may_have_grown:
+        is_limited = self._most_bytes and self._may_have_grown
+        wanted = max(self._least_free_bytes - free_bytes(self._folder.root), wanted_bytes)
+        if not is_limited and wanted <= 0:
             return 0
         self._may_have_grown = False
         kept = sorted(self._kept(), key=lambda each: each.watched_at)
-        excess = sum(each.size for each in kept) - self._most_bytes
+        size = sum(each.size for each in kept)
+        excess = max(size - (self._most_bytes or size), wanted)
         removed = 0
         for each in kept:
             if excess <= 0:
@@ -109,6 +126,12 @@ class RungCache:
             self._folder.discard(kept.upload_id, name)
         detail = "%dp makes room, %.1f MB: others were watched later"
         log.info(detail, kept.quality, kept.size / 1e6, extra={"upload_id": kept.upload_id})
+
+
+def least_free_bytes(folder: Path) -> int:
+    """What is to be left free on the disk where a folder is or will be."""
+    disk = os.statvfs(next(path for path in (folder, *folder.parents) if path.exists()))
+    return min(round(disk.f_blocks * disk.f_frsize * LEAST_FREE_SHARE), LEAST_FREE_BYTES)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -23,7 +23,7 @@ from app.media.playlists import Playlists
 from app.media.remux import Remux
 from app.media.rendition_steps import Rendition, Segments
 from app.media.renditions import Renditions
-from app.media.rung_cache import RungCache
+from app.media.rung_cache import RungCache, least_free_bytes
 from app.media.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.segment_queue import Patience, SegmentQueue
 from app.media.sound import Sound
@@ -117,7 +117,12 @@ class MediaServices:
             capability=self._capability,
             clock=self.clock,
         )
-        cache = RungCache(self.folder, self.jobs, most_bytes=self.policy.cache_bytes)
+        cache = RungCache(
+            self.folder,
+            self.jobs,
+            most_bytes=self.policy.cache_bytes,
+            least_free_bytes=least_free_bytes(self.folder.root),
+        )
         return MediaWorker(
             self.jobs,
             {**self._steps(tools), **self._rendition_steps(tools, cache)},

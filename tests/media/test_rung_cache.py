@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import NoRoom
+from app.domain.jobs import Job
 from app.domain.upload import UploadId
 from app.media.heartbeat import Heartbeat
 from app.media.rung_cache import RungCache
@@ -36,7 +38,13 @@ def make(world: World, video: UploadId, quality: int, *, watched_at: int) -> Pat
 
 
 def trim(world: World, most_bytes: int) -> int:
-    return RungCache(world.folder, world.jobs, most_bytes=most_bytes).trim()
+    return cache_of(world, most_bytes=most_bytes).trim()
+
+
+def cache_of(world: World, *, most_bytes: int = 0, least_free_bytes: int = 0) -> RungCache:
+    return RungCache(
+        world.folder, world.jobs, most_bytes=most_bytes, least_free_bytes=least_free_bytes
+    )
 
 
 def test_those_watched_longest_ago_make_way_whole(world: World) -> None:
@@ -87,9 +95,28 @@ def test_without_a_limit_everything_stays(world: World) -> None:
     assert folder.exists()
 
 
+def test_qualities_make_way_for_uploads_though_they_are_within_their_limit(world: World) -> None:
+    folders = [make(world, world.publish(), 720, watched_at=100) for _ in range(2)]
+    more_than_any_disk = cache_of(world, most_bytes=1 << 40, least_free_bytes=1 << 62)
+    assert more_than_any_disk.trim() == 2
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_a_step_without_room_gets_that_of_the_quality_watched_longest_ago(world: World) -> None:
+    def step(_job: Job, _beat: Heartbeat) -> None:
+        raise NoRoom("The disk is full.")
+
+    video = world.publish()
+    folders = [make(world, video, quality, watched_at=quality) for quality in (360, 720, 1080)]
+    job = world.enqueue(video, SEGMENTS, "360/1")
+    with pytest.raises(NoRoom):
+        cache_of(world).watching(step)(job, Heartbeat(job))
+    assert [folder.exists() for folder in folders] == [True, False, True]
+
+
 def test_nothing_is_looked_at_until_more_was_made(world: World) -> None:
     video = world.publish()
-    cache = RungCache(world.folder, world.jobs, most_bytes=1)
+    cache = cache_of(world, most_bytes=1)
     assert cache.trim() == 0
     make(world, video, 720, watched_at=100)
     assert cache.trim() == 0
