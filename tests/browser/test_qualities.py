@@ -99,3 +99,46 @@ def test_a_film_that_the_browser_cannot_decode_plays_in_another_quality(
     end = video.evaluate("(video) => video.currentTime")
     assert end == pytest.approx(film.playback["duration"], abs=0.1)
     page.close()
+
+
+def test_where_a_quality_cannot_be_made_the_film_goes_on_as_it_was_uploaded(
+    shelf: Shelf, browser: Browser
+) -> None:
+    film = shelf.with_qualities(FILM)
+    page = browser.new_page()
+    refuse(page, "2.m4s")
+    open_page(page, shelf, film)
+    page.get_by_role("button", name="play", exact=True).click()
+    page.get_by_role("button", name="settings").click()
+    page.get_by_role("menuitem", name="Quality").click()
+    page.get_by_role("menuitemradio", name=QUALITY).click()
+    page.wait_for_function("() => document.querySelector('video').ended")
+    expect(page.get_by_role("status")).to_have_text(
+        "360p cannot be played here. From here on, the film is shown as it was uploaded."
+    )
+    assert page.locator("video").evaluate("(video) => video.currentSrc").endswith("play.mp4")
+    page.close()
+
+
+def test_a_part_that_cannot_be_made_is_skipped_where_there_is_nothing_else(
+    shelf: Shelf, browser: Browser
+) -> None:
+    film = shelf.with_qualities("hevc.mp4")
+    page = browser.new_page()
+    refuse(page, "1.m4s")
+    open_page(page, shelf, film)
+    page.get_by_role("button", name="play", exact=True).click()
+    page.wait_for_function("() => document.querySelector('video').ended")
+    expect(page.get_by_role("status")).to_contain_text("A part of the film was skipped.")
+    page.close()
+
+
+def refuse(page: Page, segment: str) -> None:
+    """Let the server be unable to make a segment."""
+    problem = {"code": "rendition_failed", "detail": "The picture is damaged."}
+    page.route(
+        f"**/hls/360/{segment}",
+        lambda route: route.fulfill(
+            status=422, json=problem, content_type="application/problem+json"
+        ),
+    )

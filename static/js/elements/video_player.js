@@ -151,7 +151,7 @@ export class VideoPlayer extends HTMLElement {
   }
 
   #noticeWords(state) {
-    if (this.#failure?.reason === "lost") return LOST;
+    if (this.#failure?.reason === "lost") return this.#failure.detail || LOST;
     if (this.#playing.isPreparing) return wordsForChange(this.#playing.wanted.quality);
     return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(state);
   }

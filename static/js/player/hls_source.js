@@ -10,15 +10,23 @@ const SEGMENT_TIMEOUT = 180_000;
 /** A server that is still making a segment answers 503 after 8 seconds; this is a quarter of an hour of them. */
 const MOST_RETRIES = 100;
 const RETRY_PAUSE = 1_000;
-/** The server's answer where a segment cannot be made. */
+/** The server's answers where a segment cannot be made, and where the disk has no room for it. */
 const UNPROCESSABLE = 422;
+const NO_ROOM = 507;
+/** Seconds before a missing segment in which a browser may already stop, for want of sound. */
+const NEARLY = 0.5;
 
 const SEGMENT_POLICY = {
   default: {
     maxTimeToFirstByteMs: FIRST_BYTE_TIMEOUT,
     maxLoadTimeMs: SEGMENT_TIMEOUT,
     timeoutRetry: { maxNumRetry: 4, retryDelayMs: 0, maxRetryDelayMs: 0 },
-    errorRetry: { maxNumRetry: MOST_RETRIES, retryDelayMs: RETRY_PAUSE, maxRetryDelayMs: RETRY_PAUSE },
+    errorRetry: {
+      maxNumRetry: MOST_RETRIES,
+      retryDelayMs: RETRY_PAUSE,
+      maxRetryDelayMs: RETRY_PAUSE,
+      shouldRetry: (policy, count, isTimeout, response, isUsual) => isUsual && response?.code !== NO_ROOM,
+    },
   },
 };
 
@@ -35,10 +43,13 @@ export class HlsSource {
   #hls;
   #wanted;
   #hasRecovered = false;
+  /** Ends the wait for a part that is missing. */
+  #arrived = new AbortController();
 
   /**
-   * Begins at `start` seconds with what is `wanted`: `{ quality, audio }`. Calls `onFailure(reason)` when it cannot go
-   * on: "unmakeable" if the server cannot make this quality, else "lost".
+   * Begins at `start` seconds with what is `wanted`: `{ quality, audio }`. Calls `onFailure({ reason, end, hasRoom })`
+   * when it cannot go on: "unmakeable" where the server cannot make this quality, else "lost". `end` is where the part
+   * that is missing ends, in seconds; null if nothing can be played after it. `hasRoom` is false if the disk has none.
    * Rejects if hls.js cannot be loaded, or cannot play in this browser.
    */
   static async open(video, url, { start, wanted, onFailure }) {
@@ -53,7 +64,7 @@ export class HlsSource {
     this.#hls = new Hls({ ...OPTIONS, startPosition: start });
     this.#hls.on(Hls.Events.MANIFEST_PARSED, () => this.choose(this.#wanted));
     this.#hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, () => this.#chooseAudio());
-    this.#hls.on(Hls.Events.ERROR, (_, error) => error.fatal && this.#recover(Hls, error, onFailure));
+    this.#hls.on(Hls.Events.ERROR, (_, error) => this.#handle(Hls, error, onFailure));
     this.#hls.loadSource(url);
     this.#hls.attachMedia(video);
   }
@@ -79,6 +90,7 @@ export class HlsSource {
   }
 
   stop() {
+    this.#arrived.abort();
     this.#hls.destroy();
   }
 
@@ -88,9 +100,40 @@ export class HlsSource {
     if (audio < audioTracks.length && audio !== audioTrack) this.#hls.audioTrack = audio;
   }
 
-  #recover(Hls, { type, response }, onFailure) {
+  #handle(Hls, error, onFailure) {
+    const code = error.response?.code;
+    // Not always fatal: hls.js would go on in a quality that nobody has chosen.
+    if (error.frag && (code === UNPROCESSABLE || code === NO_ROOM)) this.#miss(error.frag, code === NO_ROOM, onFailure);
+    else if (error.fatal) this.#recover(Hls, error, onFailure);
+  }
+
+  /** Plays what is here already; the failure comes when the film reaches what is not. */
+  #miss({ sn, start, duration, endList }, isFull, onFailure) {
+    const { media } = this.#hls;
+    const end = Number.isInteger(sn) && !endList && !isFull ? start + duration : null;
+    this.#hls.stopLoad();
+    this.#arrived.abort();
+    this.#arrived = new AbortController();
+    const { signal } = this.#arrived;
+    const look = () => {
+      const isHere = media.currentTime >= start - NEARLY && media.currentTime < start + duration;
+      if (!isHere && media.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) return;
+      this.#arrived.abort();
+      onFailure({ reason: "unmakeable", end, hasRoom: !isFull });
+    };
+    const goOn = () => {
+      this.#arrived.abort();
+      this.choose(this.#wanted);
+      this.#hls.startLoad(media.currentTime);
+    };
+    for (const event of ["timeupdate", "waiting"]) media.addEventListener(event, look, { signal });
+    media.addEventListener("seeking", goOn, { signal });
+    look();
+  }
+
+  #recover(Hls, { type }, onFailure) {
     if (type !== Hls.ErrorTypes.MEDIA_ERROR || this.#hasRecovered) {
-      onFailure(response?.code === UNPROCESSABLE ? "unmakeable" : "lost");
+      onFailure({ reason: "lost" });
       return;
     }
     this.#hasRecovered = true;

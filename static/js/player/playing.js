@@ -5,9 +5,14 @@ import { HlsSource } from "./hls_source.js";
 import { hasOriginal, isAudioOnly, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
 
+const GOES_ON = "From here on, the film is shown as it was uploaded.";
+const SKIPPED = "A part of the film was skipped.";
+const NO_ROOM = "The server has no room for this quality at the moment.";
+
 /**
  * Emits `change` when what is wanted changes, or how far that is, and `failed` when it cannot go on, with
- * `{ reason, detail }`: "undecodable", "lost", or "unmakeable" for a quality that the server cannot make.
+ * `{ reason, detail }`: "undecodable", "lost", or "unmakeable" for a quality that the server cannot make; if there is
+ * another way, the film then goes on.
  */
 export class Playing extends EventTarget {
   #video;
@@ -22,6 +27,7 @@ export class Playing extends EventTarget {
   /** Ends the preparation of a quality that is no longer wanted. */
   #superseded = new AbortController();
   #isPreparing = false;
+  #isOriginalUndecodable = false;
 
   constructor(video, film) {
     super();
@@ -127,7 +133,7 @@ export class Playing extends EventTarget {
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
-  /** Waits for a quality that is made on demand while the film goes on; false if it cannot be made. */
+  /** Waits for a quality that is made on demand while the film goes on; false if it cannot be played. */
   async #prepare({ kind, url }, signal) {
     const { quality } = this.#wanted;
     if (kind !== "hls" || quality === ORIGINAL || quality === this.#current?.quality) return true;
@@ -152,8 +158,25 @@ export class Playing extends EventTarget {
 
   #open({ kind, url }, start) {
     if (kind === "file" || (this.#isOriginal && playsHls(this.#video))) return new FileSource(this.#video, url, { start });
-    const onFailure = (reason) => this.#fail(reason);
+    const onFailure = (failure) => this.#goOnAfter(failure);
     return HlsSource.open(this.#video, url, { start, wanted: this.#wanted, onFailure });
+  }
+
+  /** Where a quality ends, the original takes over, or else the next part that can be made. */
+  #goOnAfter({ reason, end, hasRoom }) {
+    const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#film.state.playback) && !this.#isOriginalUndecodable;
+    if (reason !== "unmakeable") this.#fail(reason);
+    else if (isReplaceable) {
+      this.#fail("unmakeable", hasRoom ? GOES_ON : NO_ROOM);
+      this.#want({ quality: ORIGINAL });
+      this.retry();
+    } else if (!hasRoom) this.#fail("lost", NO_ROOM);
+    else if (end === null) this.#fail("unmakeable");
+    else {
+      this.#fail("unmakeable", SKIPPED);
+      this.#way = null;
+      this.#follow({ position: end });
+    }
   }
 
   get #isOriginal() {
@@ -169,6 +192,7 @@ export class Playing extends EventTarget {
 
   /** The browser cannot decode the original: another quality is made for it, if there is one. */
   #replaceOriginal() {
+    this.#isOriginalUndecodable ||= this.#wanted.quality === ORIGINAL;
     const quality = this.#wanted.quality === ORIGINAL ? substituteFor(this.#film.state.playback) : null;
     if (!quality) {
       this.#fail("undecodable");
