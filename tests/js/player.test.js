@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { isAudioOnly, isChanging, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
-import { segmentAt } from "../../static/js/player/preparation.js";
+import { NotMakeable, prepareQuality, segmentAt } from "../../static/js/player/preparation.js";
 import { Positions } from "../../static/js/player/positions.js";
 import { barsOf } from "../../static/js/player/waveform.js";
 import { audioNames, detailsOf, languageName, orderFor, wordsForState } from "../../static/js/player/words.js";
@@ -87,9 +87,29 @@ test("the segment that is shown at a time is known from the playlist", () => {
   assert.deepEqual([0, 3.9, 4, 6.4, 7].map((seconds) => segmentAt(playlist, seconds)), [1, 1, 2, 2, 2]);
 });
 
+test("a quality is prepared although the line breaks and the server fails, until the disk is full", async (t) => {
+  const playlist = "#EXTM3U\n#EXTINF:4.000000,\n1.m4s\n#EXT-X-ENDLIST\n";
+  const full = Response.json({ code: "no_room", detail: "The disk is full." }, { status: 507 });
+  const answers = [new Error("offline"), new Response("", { status: 500 }), new Response(playlist), new Response("1"), full];
+  const asked = [];
+  t.mock.method(globalThis, "setTimeout", setImmediate);
+  t.mock.method(globalThis, "fetch", async (url) => {
+    asked.push(url.pathname);
+    const answer = answers.shift();
+    if (answer instanceof Error) throw answer;
+    return answer;
+  });
+  globalThis.location = new URL("http://sluice/watch/1");
+  const options = { position: () => 0, signal: new AbortController().signal };
+  await assert.rejects(prepareQuality("/media/1/hls/master.m3u8", "720", options), new NotMakeable("The disk is full."));
+  assert.deepEqual(asked.map((path) => path.split("/").at(-1)), [...Array(3).fill("index.m3u8"), "1.m4s", "init.mp4"]);
+});
+
 test("the state is said in words", () => {
   const making = { renditions: [rendition(720, "making", 0.999)] };
-  assert.equal(wordsForState(film(making)), "Playable. 720p is being made: 99\u00a0%.");
+  assert.equal(wordsForState(film(making)), "Playable. 720p is being made: 90\u00a0%.");
+  const postponed = { ...rendition(720, "making"), problem: { code: "no_room", detail: "The disk is full." } };
+  assert.equal(wordsForState(film({ renditions: [postponed] })), "Playable. 720p has to wait.");
   assert.equal(wordsForState(film()), "");
   assert.equal(wordsForState(film({ state: "probed", progress: 0.4 })), "This film is being prepared for watching: 40\u00a0%.");
   const waits = { state: "probed", progress: null, problem: { code: "no_room", detail: "The disk is full." } };

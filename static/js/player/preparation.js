@@ -4,8 +4,15 @@ import { sleep } from "../uploads/retry.js";
 
 /** Time until the server is asked again whether a segment is made, milliseconds. */
 const PAUSE = 1_000;
+/** A server that is still making a segment answers after 8 seconds; this is a quarter of an hour of them. */
+const MOST_ATTEMPTS = 100;
+const TOO_SLOW = "The server did not make it in time.";
+const LOST = "The connection was lost.";
 
-/** The server cannot make this quality, or does not offer it. */
+const TOO_MANY_REQUESTS = 429;
+const NO_ROOM = 507;
+
+/** The server cannot make this quality, does not offer it, or could not be asked for long. */
 export class NotMakeable extends Error {}
 
 /**
@@ -32,13 +39,28 @@ export function segmentAt(playlist, seconds) {
 }
 
 async function load(url, signal) {
-  for (;;) {
-    const answer = await fetch(url, { signal });
-    if (answer.ok) {
-      await answer.clone().arrayBuffer(); // Whole, as only that is cached.
-      return answer;
-    }
-    if (answer.status !== 503) throw new NotMakeable((await answer.json().catch(() => ({}))).detail);
+  for (let attempt = 1; ; attempt += 1) {
+    const answer = await loadOnce(url, signal);
+    if (answer?.ok) return answer;
+    if (answer && !isTemporary(answer)) throw new NotMakeable((await answer.json().catch(() => ({}))).detail);
+    if (attempt === MOST_ATTEMPTS) throw new NotMakeable(answer ? TOO_SLOW : LOST);
     await sleep(PAUSE, signal);
   }
+}
+
+/** The answer, whole if it is what was asked for, as only that is cached; null if the connection is lost. */
+async function loadOnce(url, signal) {
+  try {
+    const answer = await fetch(url, { signal });
+    if (answer.ok) await answer.clone().arrayBuffer();
+    return answer;
+  } catch {
+    signal.throwIfAborted();
+    return null;
+  }
+}
+
+/** Whether the server may answer otherwise when it is asked again; a disk without room stays so for a while. */
+function isTemporary({ status }) {
+  return status === TOO_MANY_REQUESTS || (status >= 500 && status !== NO_ROOM);
 }

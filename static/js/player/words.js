@@ -40,7 +40,7 @@ const CHANNELS = { 1: "mono", 2: "stereo", 6: "5.1", 8: "7.1" };
 /** The state in words, empty when there is nothing to say; `share` is how much of an upload has arrived, 0 to 1. */
 export function wordsForState({ playback, inline, isArriving, share }) {
   const { state, problem } = playback;
-  if (isArriving) return `Still being uploaded: ${percentOf(share)} has arrived.`;
+  if (isArriving) return `Still being uploaded: ${roughly(share)} has arrived.`;
   if (state === "waiting") return inline ? "" : "The server has not looked at this file yet. You can download it.";
   if (state === "probed") return wordsForPreparing(playback);
   if (state === "unplayable") return wordsForUnplayable(problem);
@@ -60,15 +60,22 @@ export function wordsForUnplayable(problem) {
 }
 
 function wordsForPreparing({ progress, problem }) {
-  const share = progress ? `: ${percentOf(progress)}` : "";
+  const share = progress ? `: ${roughly(progress)}` : "";
   return [`This film is being prepared for watching${share}.`, problem?.detail].filter(Boolean).join(" ");
 }
 
 function wordsForMaking(playback) {
   const making = renditionsOf(playback).filter(({ state }) => state === "making");
   if (making.length === 0) return "";
-  const list = making.map(({ height, progress }) => `${height}p is being made: ${percentOf(progress)}`);
+  const list = making.map(({ height, progress, problem }) => {
+    return problem ? `${height}p has to wait` : `${height}p is being made: ${roughly(progress)}`;
+  });
   return `Playable. ${list.join(", ")}.`;
+}
+
+/** In steps of ten percent: screen readers read these words aloud each time they change. */
+function roughly(share) {
+  return percentOf(Math.floor(10 * (share ?? 0)) / 10);
 }
 
 /** Of a quality that can be downloaded: how it is doing, and the name of its button. */
