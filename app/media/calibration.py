@@ -1,4 +1,4 @@
-"""Measures how fast this host encodes, once for each version of ffmpeg and number of processors."""
+"""Measures how fast this host encodes, once for each ffmpeg, number of processors and options."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ FEW_PICTURES, MANY_PICTURES = 2, 50
 ATTEMPTS = 3
 """The fastest counts: the others were disturbed."""
 
+OPTIONS = " ".join((*X264, "-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)))
+"""Of the encoder, as segments are made with."""
+
 _LIMITS = Limits(cpu_seconds=120, wall_seconds=120, memory_bytes=2 << 30, output_bytes=1 << 20)
 
 _measuring = threading.Lock()
@@ -41,7 +44,8 @@ def _calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
     try:
         version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
         known = read_capability(folder.root)
-        if known and (known.encoder, known.processors) == (version, processors):
+        used = (version, processors, OPTIONS)
+        if known and (known.encoder, known.processors, known.options) == used:
             return
         rate = _measured(ffmpeg)
     except FfmpegError as error:
@@ -50,7 +54,10 @@ def _calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
             log.warning("films are offered in their own quality alone: %s", error)
         return
     capability = Capability(
-        encoder=version, processors=processors, megapixels_per_second=round(rate, 1)
+        encoder=version,
+        processors=processors,
+        options=OPTIONS,
+        megapixels_per_second=round(rate, 1),
     )
     log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
     with folder.workshop() as workshop:
@@ -68,7 +75,7 @@ def _measured(ffmpeg: Ffmpeg) -> float:
 
 def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:
     """Of CPU time that it takes to encode so many: a machine may be busy when it is measured."""
-    encoding = [*X264, "-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)]
+    encoding = OPTIONS.split()
     source = ["-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate=25"]
     output = ["-frames:v", str(pictures), "-pix_fmt", "yuv420p", "-f", "null", "-"]
     began = _cpu_seconds()

@@ -18,11 +18,13 @@ FILE = ".encoder.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """What was measured, and with what: another ffmpeg or machine is measured anew."""
+    """What was measured, and with what: another ffmpeg, machine or option is measured anew."""
 
     encoder: str
     """The version of ffmpeg."""
     processors: int = 1
+    options: str = ""
+    """Of the encoder."""
     megapixels_per_second: float
     """Encoded as segments are."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.media.calibration import calibrate
-from app.media.capability import FILE, Capability, read_capability, write_capability
+from app.media.capability import FILE, read_capability, write_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 
@@ -20,11 +21,17 @@ def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> N
     assert first is not None
     assert (first.encoder, first.processors) == (ffmpeg.version(), len(os.sched_getaffinity(0)))
     assert first.megapixels_per_second > 1
-    known = Capability(encoder=first.encoder, processors=first.processors, megapixels_per_second=7)
+    known = replace(first, megapixels_per_second=7)
     with folder.workshop() as workshop:
         write_capability(known, tmp_path, workshop)
     calibrate(ffmpeg, folder)
     assert read_capability(tmp_path) == known
+    with folder.workshop() as workshop:
+        write_capability(replace(known, options="-preset slow"), tmp_path, workshop)
+    calibrate(ffmpeg, folder)
+    again = read_capability(tmp_path)
+    assert again is not None
+    assert again.options == first.options
     calibrate(Ffmpeg(ffmpeg=None, ffprobe=None), folder)
     assert read_capability(tmp_path) is None
 
