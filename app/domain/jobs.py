@@ -74,12 +74,14 @@ class Lane(StrEnum):
     ON_DEMAND = "on_demand"
     """Somebody is waiting for it."""
     BACKGROUND = "background"
-    """Takes as long as it takes."""
+    """Takes minutes, for most films."""
+    ENCODING = "encoding"
+    """Takes hours, as whole films that are encoded do."""
 
     @property
     def niceness(self) -> int:
         """Of the lane's thread and its ffmpegs: uploads and downloads go first."""
-        return 19 if self is Lane.BACKGROUND else 5
+        return 5 if self in {Lane.QUICK, Lane.ON_DEMAND} else 19
 
     @property
     def urgency(self) -> int:
@@ -135,10 +137,14 @@ class JobCancelled(Exception):
 
 
 class JobYields(Exception):
-    """Raised by a step that makes way for a more urgent job of its lane.
+    """Raised by a step that makes way for a more urgent job of its lane, or goes to another `lane`.
 
     It is claimed again after that, and goes on where it was.
     """
+
+    def __init__(self, lane: Lane | None = None) -> None:
+        super().__init__("another job comes first")
+        self.lane = lane
 
 
 class JobFailed(Exception):

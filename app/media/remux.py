@@ -15,7 +15,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from app.domain.errors import NoRoom
-from app.domain.jobs import INDEX, Job, JobFailed, Lane
+from app.domain.jobs import INDEX, Job, JobFailed, JobYields, Lane
 from app.domain.upload import UploadId
 from app.media.ffmpeg_errors import FfmpegFailed, FfmpegTimedOut
 from app.media.heartbeat import Heartbeat
@@ -55,6 +55,9 @@ LOWEST_RATE = 1000
 """Bytes a second: a file that claims to last longer than it can is given less time."""
 
 LONGEST_SECONDS = 86_400
+
+MOST_CPU_SECONDS = 172_800
+"""Enough for two hours of 4K on a slow machine; a hostile file may ask for ten times as much."""
 
 NOT_PREPARED = "This film cannot be prepared for watching"
 
@@ -136,7 +139,12 @@ class _Run:
         return self._made
 
     def _encode(self, length: int, way: Way) -> None:
-        """Like `_convert`, but a disk that fills up costs an attempt: it may be hours of work."""
+        """Like `_convert`, but a disk that fills up costs an attempt: it may be hours of work.
+
+        No other job waits for it: in another lane than its own, it raises `JobYields`.
+        """
+        if self._beat.job.lane is not Lane.ENCODING:
+            raise JobYields(Lane.ENCODING)
         self._made.unlink(missing_ok=True)  # What another way has left.
         self._tools.folder.require_room(ENCODED_TIMES * length)
         try:
@@ -241,6 +249,7 @@ def _limits(seconds: float, length: int, *, is_copied: bool) -> Limits:
     It encodes pictures of 4K at a tenth of their speed.
     """
     cpu_seconds = 60 + length / 1e8 + seconds * (1 if is_copied else 20)
+    cpu_seconds = min(cpu_seconds, MOST_CPU_SECONDS)
     return Limits(
         cpu_seconds=cpu_seconds,
         wall_seconds=600 + 4 * cpu_seconds,

@@ -207,7 +207,10 @@ class MediaWorker:
             problem, pause = Problem(reason.code, str(reason)), self._pace.postponed
             extra = {"upload_id": job.upload_id}
             log.warning("%s must wait: %s", job, problem.detail, extra=extra)
-        is_held = self._record(lambda: self._jobs.postpone(job, problem, self._clock(), pause))
+        lane = reason.lane if isinstance(reason, JobYields) else None
+        is_held = self._record(
+            lambda: self._jobs.postpone(job, problem, self._clock(), pause, lane=lane)
+        )
         return "postponed" if is_held else "cancelled"
 
     def _record(self, write: Callable[[], bool]) -> bool:

@@ -174,13 +174,21 @@ class JobRecords:
             return self._end(job, rows.as_ended(JobState.FAILED, now, problem), now)
         return self._change(job, rows.as_waiting(problem, now, now + retry_after))
 
-    def postpone(self, job: Job, problem: Problem | None, now: datetime, pause: timedelta) -> bool:
-        """Put a claimed job back for a reason that is not its own, such as a full disk.
+    def postpone(
+        self,
+        job: Job,
+        problem: Problem | None,
+        now: datetime,
+        pause: timedelta,
+        *,
+        lane: Lane | None = None,
+    ) -> bool:
+        """Put a claimed job back, perhaps in another lane, for a reason such as a full disk.
 
         The attempt does not count. False if the job is lost, as for `heartbeat`.
         """
         values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
-        return self._change(job, values)
+        return self._change(job, values | {"lane": lane or job.lane})
 
     def release(self, worker: str, now: datetime) -> int:
         """Put back what a worker that stops has claimed; how many jobs. Attempts do not count."""

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from app.domain.errors import NoRoom
-from app.domain.jobs import INDEX, REMUX, SOUND, Job, JobCancelled, JobFailed, JobState
+from app.domain.jobs import (
+    INDEX,
+    REMUX,
+    SOUND,
+    Job,
+    JobCancelled,
+    JobFailed,
+    JobState,
+    JobYields,
+    Lane,
+)
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState
 from app.domain.upload import Upload
@@ -51,9 +61,16 @@ class Lab:
         self.world.media.add(video.id, wall_clock(), is_planned=True)
         return video
 
-    def run(self, step: str, video: Upload, ffmpeg: Ffmpeg, beat: Beat | None = None) -> Playback:
+    def run(
+        self,
+        step: str,
+        video: Upload,
+        ffmpeg: Ffmpeg,
+        beat: Beat | None = None,
+        lane: Lane = Lane.ENCODING,
+    ) -> Playback:
         tools = self.world.tools(self.source, ffmpeg)
-        job = self.world.enqueue(video.id, step)
+        job = self.world.enqueue(video.id, step, lane=lane)
         steps: dict[str, Step] = {
             INDEX: Indexing(tools),
             REMUX: Remux(tools),
@@ -199,6 +216,14 @@ def test_a_remux_waits_for_room_on_the_disk(
     assert lab.world.folder.made(video.id) == frozenset()
 
 
+def test_an_encode_goes_to_a_lane_of_its_own(lab: Lab, film: FilmStore, ffmpeg: Ffmpeg) -> None:
+    """There it may take hours, and no other film waits for its pictures."""
+    video = lab.publish(film("theora.ogv"))
+    with pytest.raises(JobYields) as moved:
+        lab.run(REMUX, video, ffmpeg, lane=Lane.BACKGROUND)
+    assert moved.value.lane is Lane.ENCODING
+
+
 def test_an_encode_that_fills_the_disk_costs_an_attempt(
     lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, tmp_path: Path
 ) -> None:
@@ -223,7 +248,7 @@ def test_a_lost_job_leaves_nothing(
     lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, step: str, name: str
 ) -> None:
     video = lab.publish(film(name))
-    stopped = Heartbeat(lab.world.enqueue(video.id, step))
+    stopped = Heartbeat(lab.world.enqueue(video.id, step, lane=Lane.ENCODING))
     stopped.stop.set()
     with pytest.raises(JobCancelled):
         lab.run(step, video, ffmpeg, lambda _: stopped)
