@@ -112,7 +112,7 @@ class Arrivals:
                 self._refuse(upload.id)
                 return
             if is_playable(movie):
-                keep_streams(movie, upload.id, self._tools.folder)
+                keep_streams(movie, upload.id, self._tools.folder, read_at=read_at)
                 self._describe(upload, Facts.of(movie))
             else:
                 self._refuse(upload.id)

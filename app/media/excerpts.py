@@ -154,13 +154,14 @@ def _begins_of_parts(track: Track, numbers: Sequence[int], read_at: ReadAt) -> l
 
     H.264 has no type for splices: a key frame that is not independent (IDR) needs a fresh one.
     """
-    if not track.fourcc.startswith("avc"):
-        return [0]
     later = range(1, len(numbers))
-    return [0, *(place for place in later if _is_tied(track, numbers[place], read_at))]
+    return [0, *(place for place in later if is_tied(track, numbers[place], read_at))]
 
 
-def _is_tied(track: Track, number: int, read_at: ReadAt) -> bool:
+def is_tied(track: Track, number: int, read_at: ReadAt) -> bool:
+    """Whether a picture of H.264 is not independent, as the first one of an open group is."""
+    if not track.fourcc.startswith("avc"):
+        return False
     length_size, position = _length_size(track), track.samples.offsets[number]
     end = position + track.samples.sizes[number]
     for _ in range(_MOST_UNITS):

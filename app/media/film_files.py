@@ -16,7 +16,9 @@ from app.domain.upload import UploadId
 from app.media.browsers import plays_audio, plays_segmented_audio, plays_video
 from app.media.capability import Capability
 from app.media.encoder import is_decoded
+from app.media.excerpts import is_tied
 from app.media.folder import MediaFolder
+from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
 from app.media.index.movie import Movie, read_movie
@@ -85,16 +87,19 @@ def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> Non
         writer.finish()
 
 
-def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
+def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt) -> None:
     """Make each track that browsers play a stream; none if HLS cannot express the film.
 
     A picture that only ffmpeg decodes is a stream as well: other qualities are made of it. Sound
-    that browsers do not play is taken from `SOUND_FILE`, if that has been made.
+    that browsers do not play is taken from `SOUND_FILE`, if that has been made. `read_at` reads the
+    film.
     """
     encoded = encoded_sounds(movie, folder.path(video_id, SOUND_FILE))
     with folder.workshop() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
+            if movie.picture is not None and _begins_tied(movie.picture, read_at):
+                streams[0] = replace(streams[0], begins_tied=True)
         except NotIndexable as error:
             log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
@@ -170,6 +175,11 @@ def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
         longest_group=cut.track.samples.longest_group,
         is_played=plays_video(cut.track.codec),
     )
+
+
+def _begins_tied(picture: Track, read_at: ReadAt) -> bool:
+    first = next(iter(picture.samples.key_frames), 0)
+    return plays_video(picture.codec) and is_tied(picture, first, read_at)
 
 
 class _Columns:

@@ -18,6 +18,7 @@ from app.media.film_files import (
     sounds_to_encode,
 )
 from app.media.heartbeat import Heartbeat
+from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
 from app.media.index.texts import read_chapters
@@ -53,9 +54,9 @@ class Indexing:
             facts = self._of_original(video, facts)
             if is_playable(movie):
                 self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
-                keep_streams(movie, video.id, self._tools.folder)
+                keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
             else:
-                self._describe_unplayed(video, movie, facts)
+                self._describe_unplayed(video, movie, facts, read_at)
             self._queue_what_follows(video, movie, facts)
 
     def _of_original(self, video: Upload, facts: Facts) -> Facts:
@@ -65,13 +66,15 @@ class Indexing:
             return facts
         return Facts.from_json(known.facts).completed_by(facts)
 
-    def _describe_unplayed(self, video: Upload, movie: Movie, facts: Facts) -> None:
+    def _describe_unplayed(
+        self, video: Upload, movie: Movie, facts: Facts, read_at: ReadAt
+    ) -> None:
         """A film of which browsers play no part: it can be watched once a part is encoded."""
         is_sound = movie.picture is None and bool(sounds_to_encode(movie))
         if can_be_rendered(movie, self._tools.capability()) or (
             is_sound and self._has(video, SOUND_FILE)
         ):
-            keep_streams(movie, video.id, self._tools.folder)
+            keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
         if self._has(video, MANIFEST):
             self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
         elif self._tools.ffmpeg.ffmpeg is None:

@@ -96,7 +96,11 @@ def _qualities(picture: Stream) -> Iterator[int]:
     side = min(picture.width, picture.height)
     if side < 2:
         return
-    is_everywhere = is_played_everywhere(picture.codecs) and picture.video_range == "SDR"
+    is_everywhere = (
+        is_played_everywhere(picture.codecs)
+        and picture.video_range == "SDR"
+        and not picture.begins_tied
+    )
     lowest = min(PEAK_RATES)
     for quality in PEAK_RATES:
         own_size = quality == side or (quality == lowest and side < lowest)

@@ -45,6 +45,8 @@ class Stream:
     rung_durations: tuple[float, ...] = ()
     is_played: bool = True
     """Whether any browser decodes it; if not, only other qualities of it are offered."""
+    begins_tied: bool = False
+    """Whether its first key frame is not independent: Chromium plays nothing of such a film."""
     longest_group: int = 0
     """The most pictures from a key frame up to the next one; 0 in manifests of earlier versions."""
 

@@ -160,9 +160,9 @@ class RungMakers:
         if video.state is not UploadState.COMPLETE:
             raise JobFailed("not_complete", "The film has not arrived yet.", is_final=True)
         with closing(self._tools.source.open(video)) as source:
-            film = self._read(video, source)
-            capability = self._tools.capability()
-            rungs = {rung.quality: rung for rung in ladder(self._picture(film), capability)}
+            film, read_at = self._read(video, source), reader(source)
+            capability, picture = self._tools.capability(), self._picture(film, read_at)
+            rungs = {rung.quality: rung for rung in ladder(picture, capability)}
             if capability is None or quality not in rungs:
                 problem = "This server does not make this quality of this film."
                 raise JobFailed("not_offered", problem, is_final=True)
@@ -173,7 +173,7 @@ class RungMakers:
                 cuts=film.cuts,
                 rung=rungs[quality],
                 encoder=capability.encoder,
-                read_at=reader(source),
+                read_at=read_at,
             )
             maker.prepare()
             yield maker
@@ -191,12 +191,13 @@ class RungMakers:
             self._film = _Film(key, movie, cuts)
         return self._film
 
-    def _picture(self, film: _Film) -> Stream:
+    def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
         """The picture in the manifest, which names the segments to players."""
         upload_id, path = film.key[0], self._tools.folder.path(film.key[0], MANIFEST)
         for _ in range(2):
             picture = Manifest.from_json(path.read_bytes()).picture if path.exists() else None
             if picture is not None and picture.rung_segments == film.cuts.durations:
                 return picture
-            keep_streams(film.movie, upload_id, self._tools.folder)  # Of an earlier version.
+            # It is of an earlier version.
+            keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
         raise JobFailed("no_segments", "The film has no segments.", is_final=True)

@@ -50,7 +50,7 @@ class Sound:
         """Do the job."""
         video = self._tools.uploads.get(job.upload_id)
         with closing(self._tools.source.open(video)) as source:
-            movie, _ = movie_of(source)
+            movie, read_at = movie_of(source)
             try:
                 made = self._tools.folder.path(video.id, SOUND_FILE)
                 if not made.exists():
@@ -62,7 +62,7 @@ class Sound:
                 raise
             if len(encoded_sounds(movie, made)) < len(sounds_to_encode(movie)):
                 self._tell(video.id, SOME_DAMAGED)
-            keep_streams(movie, video.id, self._tools.folder)
+            keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
         playback = self._tools.media.get(video.id)
         if playback and playback.state is PlaybackState.PROBED:
             self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())

@@ -49,7 +49,9 @@ class Studio:
         place = self.world.folder.path(upload_id, REMUXED)
         place.parent.mkdir(parents=True)
         shutil.copy(path, place)
-        keep_streams(movie_of(place), upload_id, self.world.folder)
+        with place.open("rb", buffering=0) as file:
+            movie, read_at = movie_of(place), reader(file)
+            keep_streams(movie, upload_id, self.world.folder, read_at=read_at)
         return upload_id
 
     def queue(self, upload_id: UploadId, step: str, argument: str, priority: int) -> Job:

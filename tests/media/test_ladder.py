@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,13 @@ def test_rungs_are_smaller_than_the_source_unless_browsers_need_one_of_its_size(
     source: Stream, sizes: dict[int, tuple[int, int]]
 ) -> None:
     assert {rung.quality: (rung.width, rung.height) for rung in ladder(source, FAST)} == sizes
+
+
+def test_a_film_that_begins_in_an_open_group_is_offered_in_its_own_size() -> None:
+    """Chromium plays none of the original."""
+    whole = picture(1280, 720)
+    assert [rung.quality for rung in ladder(whole, FAST)] == [360]
+    assert [rung.quality for rung in ladder(replace(whole, begins_tied=True), FAST)] == [360, 720]
 
 
 def test_a_host_without_an_encoder_offers_nothing() -> None:

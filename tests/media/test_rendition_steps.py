@@ -380,3 +380,18 @@ def test_an_eager_server_makes_all_qualities_unasked(
         return [rendition["state"] for rendition in playback["renditions"]]
 
     wait_until(lambda: states() == ["ready"], "the only one is made")
+
+
+def test_a_recording_that_begins_in_an_open_group_says_so(
+    studio: Studio, film: FilmStore, tmp_path: Path
+) -> None:
+    """It is cut at a key frame that is not independent."""
+    whole, cut = film("open-gop.mp4"), tmp_path / "cut.mp4"
+    ffmpeg(
+        "-ss", "2.1", "-i", str(whole), "-c", "copy", "-avoid_negative_ts", "make_zero", str(cut)
+    )
+    for path, is_tied in ((whole, False), (cut, True)):
+        place = studio.world.folder.path(studio.add(path), MANIFEST)
+        picture = Manifest.from_json(place.read_bytes()).picture
+        assert picture is not None
+        assert picture.begins_tied is is_tied
