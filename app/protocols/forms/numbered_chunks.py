@@ -105,12 +105,13 @@ def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = Non
     """
     report(error)
     problem = Problem.of(error)
+    if problem.retryable and problem.status not in _RETRIED:
+        pause = ServerBusy.retry_after_seconds
+        return answer(replace(problem, status=ServerBusy.status_hint, retry_after_seconds=pause))
     return answer(replace(problem, status=_status(problem, ends_upload)))
 
 
 def _status(problem: Problem, ends_upload: frozenset[int] | None) -> int:
-    if problem.retryable:
-        return problem.status if problem.status in _RETRIED else ServerBusy.status_hint
-    if ends_upload is None or problem.status in ends_upload:
+    if problem.retryable or ends_upload is None or problem.status in ends_upload:
         return problem.status
     return 500 if problem.status >= 500 else 400
