@@ -20,10 +20,10 @@ from typing import Any
 import psutil
 import requests
 
-from app.media.calibration import calibrate
-from app.media.capability import FILE
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
+from app.media.renditions.calibration import calibrate
+from app.media.renditions.capability import FILE
 from app.storage.local.folder import make_private_folder
 
 ROOT = Path(__file__).parent.parent

@@ -24,7 +24,7 @@ from app.http.context import current_owner, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
 from app.media.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
 from app.media.playlists import Playlists
-from app.media.renditions import Renditions
+from app.media.renditions.offers import Renditions
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 

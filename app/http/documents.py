@@ -13,7 +13,7 @@ from app.domain.upload import Upload
 from app.media.browsers import plays_audio
 from app.media.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.media.library import PlaybackView
-from app.media.renditions import RenditionView
+from app.media.renditions.offers import RenditionView
 from app.media.text_files import TextFile
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from app.domain.upload import UploadId
 from app.media.browsers import plays_audio, plays_segmented_audio, plays_video
-from app.media.capability import Capability
-from app.media.encoder import is_decoded
 from app.media.excerpts import is_tied
 from app.media.folder import MediaFolder
 from app.media.index.boxes import ReadAt
@@ -27,8 +25,10 @@ from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
-from app.media.ladder import is_decoded_in_time
 from app.media.manifest import Manifest, Stream
+from app.media.renditions.capability import Capability
+from app.media.renditions.encoder import is_decoded
+from app.media.renditions.ladder import is_decoded_in_time
 from app.media.source import length_of, reader
 
 SOURCE = "source"

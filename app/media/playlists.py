@@ -19,8 +19,8 @@ from app.media.index.playlists import (
     media_playlist,
     segment_lines,
 )
-from app.media.ladder import Rung
 from app.media.manifest import Manifest, Stream
+from app.media.renditions.ladder import Rung
 
 
 class Playlists:

@@ -12,8 +12,6 @@ from app.domain.jobs import INDEX, REMUX, SOUND, Lane
 from app.domain.policy import RenditionPolicy
 from app.domain.upload import UploadId
 from app.media.arrivals import Arrivals
-from app.media.calibration import calibrate
-from app.media.capability import Capability, read_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
 from app.media.indexing import Indexing
@@ -21,11 +19,13 @@ from app.media.library import MediaLibrary
 from app.media.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
 from app.media.playlists import Playlists
 from app.media.remux import Remux
-from app.media.rendition_steps import Rendition, Segments
-from app.media.renditions import Renditions
-from app.media.rung_cache import RungCache, least_free_bytes
-from app.media.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
-from app.media.segment_queue import Patience, SegmentQueue
+from app.media.renditions.calibration import calibrate
+from app.media.renditions.capability import Capability, read_capability
+from app.media.renditions.offers import Renditions
+from app.media.renditions.rung_cache import RungCache, least_free_bytes
+from app.media.renditions.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
+from app.media.renditions.segment_queue import Patience, SegmentQueue
+from app.media.renditions.steps import Rendition, Segments
 from app.media.sound import Sound
 from app.media.source import MediaSource
 from app.media.subtitles import SUBTITLES, Subtitles

@@ -16,7 +16,7 @@ from app.media.folder import MediaFolder
 from app.media.job_errors import NO_FFMPEG, NO_RENDITIONS
 from app.media.other_formats import is_played_as_it_is
 from app.media.pictures import EARLY_POSTER, PICTURES
-from app.media.rungs import RENDITION, SEGMENTS
+from app.media.renditions.rungs import RENDITION, SEGMENTS
 from app.media.waveform import WAVEFORM
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.media.capability import Capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
+from app.media.renditions.capability import Capability
 from app.media.source import MediaSource
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords

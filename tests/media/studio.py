@@ -8,13 +8,12 @@ from pathlib import Path
 
 from app.domain.jobs import Job, Lane
 from app.domain.upload import UploadId
-from app.media.capability import Capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.film_files import keep_streams
 from app.media.heartbeat import Heartbeat
 from app.media.index.movie import Movie, read_movie
-from app.media.rendition_steps import Rendition, Segments
-from app.media.rungs import (
+from app.media.renditions.capability import Capability
+from app.media.renditions.rungs import (
     ORDERED_PRIORITY,
     RENDITION,
     SEGMENTS,
@@ -22,6 +21,7 @@ from app.media.rungs import (
     rendition_file,
     rung_folder,
 )
+from app.media.renditions.steps import Rendition, Segments
 from app.media.source import REMUXED, MediaSource, length_of, reader
 from app.media.tools import StepTools
 from app.media.worker import MediaWorker, Step

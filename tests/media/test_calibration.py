@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.media.calibration import calibrate
-from app.media.capability import FILE, read_capability, write_capability
 from app.media.ffmpeg import Ffmpeg
 from app.media.folder import MediaFolder
+from app.media.renditions.calibration import calibrate
+from app.media.renditions.capability import FILE, read_capability, write_capability
 
 
 def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> None:

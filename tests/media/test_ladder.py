@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.media import rungs
-from app.media.capability import Capability, read_capability, write_capability
-from app.media.ladder import ladder
 from app.media.manifest import Manifest, Stream
+from app.media.renditions import rungs
+from app.media.renditions.capability import Capability, read_capability, write_capability
+from app.media.renditions.ladder import ladder
 
 FAST = Capability(encoder="5.1 on 8", megapixels_per_second=10_000)
 H264, HEVC = "avc1.64001f", "hvc1.1.6.L93.B0"

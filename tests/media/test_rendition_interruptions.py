@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.media.rungs import ORDERED_PRIORITY, RENDITION, rendition_file
+from app.media.renditions.rungs import ORDERED_PRIORITY, RENDITION, rendition_file
 from tests.media.films import FilmStore
 from tests.media.studio import Studio
 from tests.media.world import wall_clock

@@ -19,9 +19,8 @@ from app.media.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.media.heartbeat import Heartbeat
 from app.media.job_errors import INTERRUPTED, NO_FFMPEG
 from app.media.manifest import Manifest
-from app.media.rendition_file import RenditionFile
-from app.media.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE, RungMakers
-from app.media.rungs import (
+from app.media.renditions.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE, RungMakers
+from app.media.renditions.rungs import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
     ORDERED_PRIORITY,
@@ -32,6 +31,7 @@ from app.media.rungs import (
     rendition_file,
     rung_folder,
 )
+from app.media.renditions.whole_film import RenditionFile
 from app.media.source import REMUXED
 from tests.live_server import Server
 from tests.media.films import FilmStore, ffmpeg

@@ -17,11 +17,11 @@ from app.domain.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, Rend
 from app.domain.jobs import JobState, Lane
 from app.domain.playback import Problem
 from app.domain.upload import Upload
-from app.media.capability import read_capability
 from app.media.playlists import Playlists
-from app.media.renditions import Renditions
-from app.media.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITION, SEGMENTS
-from app.media.segment_queue import FAILED_FOR, MOST_QUEUED, Patience, SegmentQueue
+from app.media.renditions.capability import read_capability
+from app.media.renditions.offers import Renditions
+from app.media.renditions.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITION, SEGMENTS
+from app.media.renditions.segment_queue import FAILED_FOR, MOST_QUEUED, Patience, SegmentQueue
 from tests.media.offered import write_film, write_segments
 from tests.media.world import World, wall_clock
 

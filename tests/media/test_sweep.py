@@ -15,7 +15,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.pictures import EARLY_POSTER, PICTURES
-from app.media.rungs import RENDITION, SEGMENTS
+from app.media.renditions.rungs import RENDITION, SEGMENTS
 from app.media.sweep import BATCH, NOT_INDEXED, MediaSweep
 from app.records.jobs import WORKER_ENDED
 from tests.media.world import QUICK_PACE, World, wall_clock

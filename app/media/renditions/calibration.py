@@ -7,11 +7,16 @@ import os
 import resource
 import threading
 
-from app.media.capability import Capability, discard_capability, read_capability, write_capability
-from app.media.encoder import ENCODER_THREADS, X264, X264_PARAMETERS
 from app.media.ffmpeg import Ffmpeg
 from app.media.ffmpeg_errors import FfmpegError, FfmpegMissing
 from app.media.folder import MediaFolder
+from app.media.renditions.capability import (
+    Capability,
+    discard_capability,
+    read_capability,
+    write_capability,
+)
+from app.media.renditions.encoder import ENCODER_THREADS, X264, X264_PARAMETERS
 from app.media.sandbox.process import Limits
 
 WIDTH, HEIGHT = 1280, 720

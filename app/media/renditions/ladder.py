@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app.media.browsers import is_played_everywhere
-from app.media.capability import Capability
 from app.media.manifest import Stream
+from app.media.renditions.capability import Capability
 
 PEAK_RATES: Mapping[int, int] = {360: 1_100_000, 720: 3_500_000, 1080: 6_500_000}
 """The qualities, each by the shorter side of its picture in pixels, and the bits a second that no

@@ -12,7 +12,6 @@ from threading import Event
 from app.domain.jobs import JobFailed
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.media.encoder import Encoder, recipe
 from app.media.film_files import MANIFEST, keep_streams
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
@@ -20,9 +19,16 @@ from app.media.index.movie import Movie
 from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import segmented_video
 from app.media.job_errors import as_job_errors, movie_of
-from app.media.ladder import Rung, ladder
 from app.media.manifest import Manifest, Stream
-from app.media.rungs import initialization_file, left_out, left_out_file, rung_folder, segment_file
+from app.media.renditions.encoder import Encoder, recipe
+from app.media.renditions.ladder import Rung, ladder
+from app.media.renditions.rungs import (
+    initialization_file,
+    left_out,
+    left_out_file,
+    rung_folder,
+    segment_file,
+)
 from app.media.source import length_of, reader
 from app.media.tools import StepTools
 

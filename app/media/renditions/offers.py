@@ -18,13 +18,13 @@ from app.domain.jobs import ENDED, Job, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Problem
 from app.domain.upload import Upload
-from app.media.capability import Capability
 from app.media.folder import MediaFolder
-from app.media.ladder import Rung, ladder
 from app.media.library import MadeFile
 from app.media.manifest import Stream
 from app.media.playlists import Playlists
-from app.media.rungs import (
+from app.media.renditions.capability import Capability
+from app.media.renditions.ladder import Rung, ladder
+from app.media.renditions.rungs import (
     ORDERED_PRIORITY,
     RENDITION,
     SEGMENTS,
@@ -34,7 +34,7 @@ from app.media.rungs import (
     rung_folder,
     segment_file,
 )
-from app.media.segment_queue import IsAwaited, SegmentQueue, WantedSegment
+from app.media.renditions.segment_queue import IsAwaited, SegmentQueue, WantedSegment
 from app.records.jobs import JobRecords
 
 STEPS = (RENDITION, SEGMENTS)

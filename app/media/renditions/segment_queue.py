@@ -12,7 +12,7 @@ from pathlib import Path
 from app.domain.errors import NoRoom, NotMadeYet, RenditionFailed
 from app.domain.jobs import Job, JobState, Lane
 from app.domain.upload import UploadId
-from app.media.rungs import SEGMENTS, priority_at, segments_argument
+from app.media.renditions.rungs import SEGMENTS, priority_at, segments_argument
 from app.records.jobs import JobRecords
 from app.request.slots import without_slot
 

@@ -17,7 +17,7 @@ from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
 from app.media.index.rung_segments import Excerpt, RungCuts
 from app.media.index.tracks import Track
-from app.media.ladder import Rung
+from app.media.renditions.ladder import Rung
 from app.media.sandbox.process import Limits
 from app.media.source import copy_pieces, length_of, reader
 from app.storage.local.folder import disk_errors

@@ -17,8 +17,8 @@ from app.media.index.errors import NotIndexable
 from app.media.index.interleaved import interleaved, moved
 from app.media.index.movie import read_movie
 from app.media.index.tracks import Track
-from app.media.rung_maker import SEGMENTS_LOST, TOO_LARGE, RungMaker
-from app.media.rungs import initialization_file, segment_file
+from app.media.renditions.rung_maker import SEGMENTS_LOST, TOO_LARGE, RungMaker
+from app.media.renditions.rungs import initialization_file, segment_file
 from app.media.source import copy_pieces, reader
 
 
