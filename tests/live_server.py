@@ -67,6 +67,14 @@ def leave_measurement(data: Path) -> None:
         (data / "media" / FILE).write_bytes(measured)
 
 
+def command_of(process: psutil.Process) -> str:
+    """Its command line; empty once it has ended, as the media worker's programs soon do."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # Also of those that have ended and were not waited for.
+        return ""
+
+
 @dataclass
 class Server:
     """One running instance; `restart` keeps its folders and port.
@@ -174,8 +182,7 @@ class Server:
     def web_workers(self) -> list[psutil.Process]:
         """gunicorn's worker processes."""
         _, *below = self.processes()
-        alive = [process for process in below if process.status() != psutil.STATUS_ZOMBIE]
-        gunicorn = [process for process in alive if "gunicorn" in " ".join(process.cmdline())]
+        gunicorn = [process for process in below if "gunicorn" in command_of(process)]
         masters = {process.ppid() for process in gunicorn}
         return [process for process in gunicorn if process.pid not in masters]
 

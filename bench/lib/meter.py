@@ -16,6 +16,7 @@ from types import TracebackType
 import psutil
 
 from bench.lib.samples import Sample
+from tests.live_server import command_of
 
 IDLE_SHARE = 0.03
 """Share of a core below which a server counts as idle: a waiting worker wakes every second."""
@@ -40,7 +41,7 @@ class Meter:
         self._foreground: list[psutil.Process] = []
         self._background: list[psutil.Process] = []
         for process in processes:
-            is_worker = "app.server.background_worker" in process.cmdline()
+            is_worker = "app.server.background_worker" in command_of(process)
             (self._background if is_worker else self._foreground).append(process)
         self._idle_bytes = idle_bytes
         self._peak_at_end: int | None = None

@@ -150,7 +150,7 @@ def test_a_film_is_watched_while_it_arrives(site: Server, page: Page, film: Film
     page.get_by_role("button", name="Watch arriving.mp4").click()
     video = video_of(page)
     wait_for(video, "video.currentTime > 0")
-    expect(page.locator("video-player")).to_contain_text("Still being uploaded: 66\u00a0%")
+    expect(page.locator("video-player")).to_contain_text("Still being uploaded: 60\u00a0%")
     assert value_of(video, "video.duration") < FILM_SECONDS - 1
     assert send_chunk(site, upload, 1).json()["complete"]
     expect(page.locator(f'video-library [data-id="{upload_id}"]')).to_be_attached()

@@ -23,6 +23,8 @@ FILM = "av1.mp4"
 QUALITY = "360p"
 FRAMES_LOST = 12
 """Pictures, half a second: a busy machine shows some of them too late for a script."""
+FRAMES_REPEATED = 1
+"""The film goes on at the time that the old source had reached; the picture before may begin it."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def test_the_film_goes_on_where_it_is_in_another_quality(shelf: Shelf, any_page:
     assert changed_at < film.playback["duration"] - 0.5
     numbers = [number for _, number in played.shown]
     steps = [after - before for before, after in pairwise(numbers)]
-    assert min(steps) >= 0
+    assert min(steps) >= -FRAMES_REPEATED
     assert max(steps) <= FRAMES_LOST
     assert played.end == pytest.approx(film.playback["duration"], abs=0.1)
 

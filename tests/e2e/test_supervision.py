@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.live_server import ROOT, STOP_SECONDS, Server, free_port, running_server
+from tests.live_server import ROOT, STOP_SECONDS, Server, command_of, free_port, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -112,7 +112,7 @@ def test_a_worker_that_ends_is_logged_and_restarted(server: Server, name: str) -
     module = f"app.server.{name.replace(' ', '_')}"
 
     def workers() -> list[psutil.Process]:
-        return [one for one in server.processes() if module in " ".join(one.cmdline())]
+        return [one for one in server.processes() if module in command_of(one)]
 
     (first,) = workers()
     first.send_signal(signal.SIGKILL)
