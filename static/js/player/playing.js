@@ -5,6 +5,8 @@ import { HlsSource } from "./hls_source.js";
 import { hasOriginal, isAudioOnly, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
 
+/** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
+const WELL_WITHIN = 0.3;
 const GOES_ON = "From here on, the film is shown as it was uploaded.";
 const SKIPPED = "A part of the film was skipped.";
 const NO_ROOM = "The server has no room for this quality at the moment.";
@@ -175,7 +177,7 @@ export class Playing extends EventTarget {
     else {
       this.#fail("unmakeable", SKIPPED);
       this.#way = null;
-      this.#follow({ position: end });
+      this.#follow({ position: end + WELL_WITHIN });
     }
   }
 
