@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,11 +11,10 @@ from http.client import parse_headers
 from typing import IO, Self
 from urllib.parse import urlsplit
 
-REPLY_SECONDS = 20
-"""The longest that any server needs for an answer; after this the case fails."""
+from tests.waiting import wait_until_read
 
-TAKEN_UP_SECONDS = 0.2
-"""After this a server is handling a request whose head and first bytes it has."""
+REPLY_SECONDS = 60
+"""The longest that any server needs for an answer; after this the case fails."""
 
 Headers = Mapping[str, str]
 
@@ -81,9 +79,9 @@ class Connection:
             self._socket.sendall(piece)
 
     def send_and_stall(self, piece: bytes) -> None:
-        """Send bytes, and give the server time to read them."""
+        """Send bytes, and return once the server has read them."""
         self.send(piece)
-        time.sleep(TAKEN_UP_SECONDS)
+        wait_until_read(self._socket)
 
     def send_chunks(self, pieces: Sequence[bytes], trailers: Headers | None = None) -> None:
         """Send a body in the chunked transfer coding, followed by trailer fields."""

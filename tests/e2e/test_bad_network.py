@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import socket
-import struct
-import termios
 import threading
 from collections.abc import Callable
 
@@ -23,7 +20,7 @@ from tests.dropzone_client import (
     stored_sha256,
 )
 from tests.live_server import Server
-from tests.waiting import wait_until
+from tests.waiting import wait_until, wait_until_read
 
 StartServer = Callable[..., Server]
 
@@ -58,7 +55,7 @@ def test_a_reset_connection_loses_nothing_either(server: Server) -> None:
     upload_id = create(server, file)
     connection = server.connect()
     connection.sendall(chunk_request(server, file, 0)[:2_000_000])
-    wait_until(lambda: _is_drained(connection), "the server has read what was sent")
+    wait_until_read(connection)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     connection.close()
     wait_until(lambda: received(server, upload_id) > 1_900_000, "the reset chunk is recorded")
@@ -66,17 +63,12 @@ def test_a_reset_connection_loses_nothing_either(server: Server) -> None:
     assert stored_sha256(server, upload_id) == file.sha256
 
 
-def _is_drained(connection: socket.socket) -> bool:
-    waiting = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\x00" * 4)
-    return waiting == struct.pack("i", 0)
-
-
 def test_a_returning_client_is_served_while_its_old_connection_hangs(server: Server) -> None:
     file = ChunkedFile(random_bytes(4_000_000, 22), 4_000_000)
     upload_id = create(server, file)
     with server.connect() as old:
         old.sendall(chunk_request(server, file, 0)[:2_000_000])
-        wait_until(lambda: _is_drained(old), "a worker has read the piece")
+        wait_until_read(old)
         response = send_chunk(server, file, 0)
         assert (response.status_code, response.json()["complete"]) == (200, True)
         assert stored_sha256(server, upload_id) == file.sha256
@@ -91,7 +83,7 @@ def test_a_superseded_request_is_answered_with_what_the_newer_one_achieved(
     request = chunk_request(server, file, 0)
     with server.connect() as old:
         old.sendall(request[:2_000_000])
-        wait_until(lambda: _is_drained(old), "a worker has read the piece")
+        wait_until_read(old)
         send_chunk(server, file, 0)
         old.sendall(request[2_000_000:])
         status, answer = read_json(old)
@@ -140,7 +132,7 @@ def test_a_killed_worker_costs_at_most_a_chunk(start_server: StartServer) -> Non
     send_chunk(server, file, 2)
     with server.connect() as connection:
         connection.sendall(chunk_request(server, file, 0)[:3_000_000])
-        wait_until(lambda: _is_drained(connection), "a worker has read the piece")
+        wait_until_read(connection)
         for worker in server.web_workers():
             worker.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionError):
@@ -179,7 +171,7 @@ def test_a_stopping_server_lets_a_running_chunk_finish(start_server: StartServer
     request = chunk_request(server, file, 0)
     with server.connect() as connection:
         connection.sendall(request[:2_000_000])
-        wait_until(lambda: _is_drained(connection), "a worker has read the piece")
+        wait_until_read(connection)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         wait_until(lambda: "Handling signal: term" in server.log, "the server has begun to stop")
@@ -196,7 +188,7 @@ def test_ctrl_c_stops_as_gracefully(start_server: StartServer) -> None:
     request = chunk_request(server, file, 0)
     with server.connect() as connection:
         connection.sendall(request[:1_000_000])
-        wait_until(lambda: _is_drained(connection), "a worker has read the piece")
+        wait_until_read(connection)
         os.killpg(server.process.pid, signal.SIGINT)
         wait_until(lambda: "Handling signal" in server.log, "the server has begun to stop")
         connection.sendall(request[1_000_000:])
