@@ -88,7 +88,7 @@ def test_an_unknown_range_returns_the_whole_file(video: Video, header: str) -> N
 
 
 def test_head_returns_everything_but_the_bytes(video: Video) -> None:
-    response = requests.head(video.server.url + video.path, timeout=10)
+    response = requests.head(video.server.url + video.path, timeout=60)
     assert response.status_code == 200
     assert response.headers["Content-Length"] == str(len(CONTENT))
     assert response.content == b""
@@ -116,7 +116,7 @@ def test_a_new_name_changes_the_tag_only_with_the_type(server: Server) -> None:
     tag = server.get(stored.path).headers["ETag"]
     for name, expected in (("still.zip", 304), ("film.mp4", 200)):
         api = f"{server.url}/api/videos/{stored.path.rpartition('/')[2]}"
-        assert requests.patch(api, json={"filename": name}, timeout=10).status_code == 200
+        assert requests.patch(api, json={"filename": name}, timeout=60).status_code == 200
         assert server.get(stored.path, headers={"If-None-Match": tag}).status_code == expected
     assert stored.range("bytes=2-3", If_Range=tag)[0] == 200
 
@@ -125,7 +125,7 @@ def test_ranges_on_one_connection_do_not_mix(video: Video) -> None:
     with requests.Session() as session:
         for start in range(0, 200_000, 50_000):
             header = {"Range": f"bytes={start}-{start + 49_999}"}
-            response = session.get(video.server.url + video.path, headers=header, timeout=10)
+            response = session.get(video.server.url + video.path, headers=header, timeout=60)
             assert response.content == CONTENT[start : start + 50_000]
 
 

@@ -108,7 +108,7 @@ def request(method: str, target: str, lines: list[str], body: bytes = b"") -> by
 def statuses(server: Server, sent: bytes) -> list[int]:
     """The status of each answer until the server closes or falls silent."""
     with server.connect() as connection:
-        connection.settimeout(20)
+        connection.settimeout(60)
         try:
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
