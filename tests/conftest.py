@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
+from tests.media.shelf import Shelf
 
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,6 +50,13 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> FilmStore:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "films"
     folder.mkdir(exist_ok=True)
     return FilmStore(folder)
+
+
+@pytest.fixture(scope="session")
+def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    """A server with films; tests that count or delete films use another."""
+    with running_server(tmp_path_factory.mktemp("shelf")) as running:
+        yield Shelf(running, film)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, make_films
@@ -43,6 +43,15 @@ def firefox(driver: Playwright) -> Iterator[Browser]:
     launched = driver.firefox.launch(executable_path=find_firefox(), channel="moz-firefox")
     yield launched
     launched.close()
+
+
+@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
+def any_page(request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page of each browser."""
+    browser: Browser = request.getfixturevalue(request.param)
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
 
 
 @pytest.fixture(scope="package")

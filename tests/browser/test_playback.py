@@ -18,7 +18,6 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.theater import Played, Theater
-from tests.live_server import running_server
 from tests.media.films import FilmStore
 from tests.media.frames import Frame, Showing, watch
 from tests.media.shelf import Shelf
@@ -64,49 +63,34 @@ FRAME_SECONDS = 0.1
 """The longest frame of the films."""
 
 
-@pytest.fixture(scope="module")
-def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    with running_server(tmp_path_factory.mktemp("shelf")) as server:
-        yield Shelf(server, film)
-
-
-@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
-def page(request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page of each browser."""
-    browser: Browser = request.getfixturevalue(request.param)
-    context = browser.new_context()
-    yield context.new_page()
-    context.close()
-
-
 @pytest.mark.parametrize("way", ["play.mp4", "hls/master.m3u8"])
 @pytest.mark.parametrize("name", QUICK)
 def test_a_film_plays_to_its_end_and_shows_the_right_frames_after_seeking(
-    shelf: Shelf, film: FilmStore, page: Page, way: str, name: str
+    shelf: Shelf, film: FilmStore, any_page: Page, way: str, name: str
 ) -> None:
-    play_and_seek(shelf, film, page, way=way, name=name)
+    play_and_seek(shelf, film, any_page, way=way, name=name)
 
 
 @pytest.mark.parametrize("way", ["play.mp4", "hls/master.m3u8"])
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.usefixtures("all_films")  # Before others: opening a page to skip takes a CPU second.
 def test_other_films_play_as_well(
-    shelf: Shelf, film: FilmStore, page: Page, way: str, name: str
+    shelf: Shelf, film: FilmStore, any_page: Page, way: str, name: str
 ) -> None:
-    play_and_seek(shelf, film, page, way=way, name=name)
+    play_and_seek(shelf, film, any_page, way=way, name=name)
 
 
 def test_a_film_trimmed_by_its_edit_list_plays_in_segments(
-    shelf: Shelf, film: FilmStore, page: Page
+    shelf: Shelf, film: FilmStore, any_page: Page
 ) -> None:
     """As one file, Firefox shows it beyond its end, and Chromium may miss a frame."""
-    play_and_seek(shelf, film, page, way="hls/master.m3u8", name="hidden-start.mp4")
+    play_and_seek(shelf, film, any_page, way="hls/master.m3u8", name="hidden-start.mp4")
 
 
 def test_a_film_made_of_several_parts_plays_in_segments(
-    shelf: Shelf, film: FilmStore, page: Page, all_films: None
+    shelf: Shelf, film: FilmStore, any_page: Page, all_films: None
 ) -> None:
-    play_and_seek(shelf, film, page, way="hls/master.m3u8", name="several-edits.mp4")
+    play_and_seek(shelf, film, any_page, way="hls/master.m3u8", name="several-edits.mp4")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.theater import Audience
-from tests.live_server import running_server
 from tests.media.films import FilmStore
 from tests.media.frames import watch
 from tests.media.shelf import Shelf, Shelved
@@ -25,21 +23,6 @@ FRAMES_LOST = 12
 """Pictures, half a second: a busy machine shows some of them too late for a script."""
 FRAMES_REPEATED = 1
 """The film goes on at the time that the old source had reached; the picture before may begin it."""
-
-
-@pytest.fixture(scope="module")
-def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    with running_server(tmp_path_factory.mktemp("shelf")) as server:
-        yield Shelf(server, film)
-
-
-@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
-def any_page(request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page of each browser."""
-    browser: Browser = request.getfixturevalue(request.param)
-    context = browser.new_context()
-    yield context.new_page()
-    context.close()
 
 
 def open_page(page: Page, shelf: Shelf, film: Shelved) -> None:

@@ -14,7 +14,6 @@ import requests
 from tests.api.application import application, offer_renditions
 from tests.client.running import CommandLine
 from tests.dropzone_client import form_body, form_headers
-from tests.live_server import running_server
 from tests.media.films import FilmStore
 from tests.media.frames import watch
 from tests.media.hls_reader import download
@@ -29,24 +28,21 @@ QUALITY = 360
 
 
 @pytest.fixture(scope="module")
-def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    with running_server(tmp_path_factory.mktemp("shelf")) as server:
-        yield Shelf(server, film)
-
-
-@pytest.fixture(scope="module")
 def offered(shelf: Shelf) -> Shelved:
     return shelf.with_qualities(FILM)
 
 
 @pytest.fixture(scope="module")
-def fetched(shelf: Shelf, offered: Shelved, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fetched(
+    shelf: Shelf, offered: Shelved, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """What the command line client has had made, and fetched."""
     home = tmp_path_factory.mktemp("home")
     with closing(CommandLine(home, shelf.server.url)) as command:
         ended = command.run("fetch", offered.id, "--rendition", QUALITY)
     assert ended.code == 0, ended.err
-    return home / f"av1 {QUALITY}p.mp4"
+    yield home / f"av1 {QUALITY}p.mp4"
+    requests.delete(f"{shelf.server.url}/api/videos/{offered.id}/renditions/{QUALITY}", timeout=60)
 
 
 def numbers(path: Path) -> list[int]:

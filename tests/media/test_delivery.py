@@ -8,13 +8,11 @@ take part in `make test`, as each costs a CPU second or two; only that of 4 GiB 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.live_server import running_server
 from tests.media.films import NO_FILMS, FilmStore
 from tests.media.frames import Showing, differences, duration_of, packets, watch
 from tests.media.hls_reader import download, faults
@@ -50,12 +48,6 @@ ENCODED_SOUND = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4"]
 PLAYED = [*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, "sound.m4a", *ENCODED_SOUND]
 
 WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4"]
-
-
-@pytest.fixture(scope="module")
-def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    with running_server(tmp_path_factory.mktemp("shelf")) as server:
-        yield Shelf(server, film)
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,11 @@ frame once, in order and in time. Sound is within 20 ms in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.live_server import running_server
 from tests.media.films import NO_FILMS, FilmStore
 from tests.media.frames import differences, duration_of, watch
 from tests.media.hls_reader import download, faults
@@ -24,12 +22,6 @@ pytestmark = pytest.mark.e2e
 COPIED = ["h264.mkv", "ntsc.mkv", "h264.ts", "hevc.ts", "h264.flv", "vp9.webm"]
 ENCODED = ["vp8.webm", "theora.ogv", "wmv2.wmv", "raw.h264", "h264.avi"]
 ENCODED_SOUND = ["late-ac3.mp4", "fragmented-ac3.mp4", "pcm.mov", "mp3.mp4"]
-
-
-@pytest.fixture(scope="module")
-def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    with running_server(tmp_path_factory.mktemp("shelf")) as server:
-        yield Shelf(server, film)
 
 
 @pytest.mark.parametrize("name", [*COPIED, *ENCODED])
