@@ -15,7 +15,8 @@ from app.api import uploads as api_uploads
 from app.api import videos as api_videos
 from app.delivery import archive, playback
 from app.delivery import blueprint as delivery
-from app.http import context, origins, problems
+from app.http import access, context, origins, problems
+from app.http.mounts import LinkMiddleware
 from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
 from app.monitoring import probes, status
@@ -59,8 +60,9 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
         app.register_blueprint(blueprint)
     commands.init_app(app)
+    inner = LinkMiddleware(app.wsgi_app)
     proxies = services.settings.trusted_proxies
-    app.wsgi_app = ConnectionMiddleware(app.wsgi_app, proxies)  # type: ignore[method-assign]
+    app.wsgi_app = ConnectionMiddleware(inner, proxies)  # type: ignore[method-assign]
     return app
 
 
@@ -72,9 +74,12 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
         request = request_ctx.request
         monitor.begin(request)
         context.name_request(request)
-        origins.refuse_other_names(request, settings.allowed_hosts)
+        origins.refuse_other_names(request, settings.names)
         origins.refuse_other_sites(request, settings.cors_origins)
-        return origins.answer_preflight(request, settings.cors_origins)
+        preflight = origins.answer_preflight(request, settings.cors_origins)
+        if preflight is None:
+            access.admit(request)
+        return preflight
 
     @app.after_request
     def finish(response: Response) -> Response:

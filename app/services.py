@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.domain.lifecycle import UploadState
+from app.identity.services import IdentityServices
 from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
 from app.media.waking import Waker
@@ -48,6 +49,7 @@ class Services:
     housekeeping: Housekeeping
     inspection: Inspection
     media: MediaServices
+    identity: IdentityServices
     records: UploadRecords
     database: Database
 
@@ -103,6 +105,9 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
         media=_media(settings, database, records, store),
+        identity=IdentityServices.build(
+            database, is_open=settings.is_open, clock=_now, new_id=_new_id
+        ),
         records=records,
         database=database,
     )

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +27,10 @@ STAGING = Path("/tmp/sluice")
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
+
+
+LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1", "[::1]"})
+"""What a browser on this machine calls it."""
 
 
 class SettingsError(ValueError):
@@ -202,6 +206,12 @@ class Settings:
     graceful_seconds: float = _option(
         _seconds, "30", "How long running requests may take to finish when the server stops."
     )
+    access: str = _option(
+        _one_of("auto", "open", "accounts"),
+        "auto",
+        "`open`: whoever reaches the server may do everything; `accounts`: people sign in. `auto` "
+        "is `open` on an address that only this machine reaches, `accounts` on all others.",
+    )
     cors_origins: frozenset[str] = _option(
         _origins,
         "",
@@ -211,8 +221,8 @@ class Settings:
     allowed_hosts: frozenset[str] = _option(
         _host_names,
         "",
-        "Host names to answer to, as in `videos.example`; `.example` for it and all below it, "
-        "empty for any.",
+        "Host names to answer to, as in `videos.example`; `.example` for it and all below it. "
+        "Empty for any; without accounts, and on this machine alone, for the machine's own.",
     )
     trusted_proxies: tuple[IPNetwork, ...] = _option(
         _networks,
@@ -251,6 +261,33 @@ class Settings:
         "auto",
         "`json` for programs, `text` for people; `auto` writes text to a terminal, JSON elsewhere.",
     )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether whoever reaches the server may do everything."""
+        return self.access == "open" or (self.access == "auto" and self.is_local)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Host names to answer to; empty for any.
+
+        A page of another site can reach a server on this machine by a name of its own that it
+        points here (DNS rebinding). Where nobody signs in, only the names of the machine itself
+        are safe.
+        """
+        if not self.allowed_hosts and self.is_open and self.is_local:
+            return LOCAL_NAMES
+        return self.allowed_hosts
 
     @property
     def library_dir(self) -> Path:

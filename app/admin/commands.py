@@ -19,9 +19,10 @@ from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
 from app.admin.printing import as_json, explained, limited, print_one, print_rows
 from app.admin.verify import Verification
+from app.domain.access import EVERYTHING
 from app.domain.lifecycle import IllegalTransition
 from app.domain.upload import Upload, parse_upload_id
-from app.http.context import IMPLICIT_OWNER, current_services
+from app.http.context import current_services
 
 uploads = AppGroup("uploads", help="Unfinished uploads.")
 videos = AppGroup("videos", help="Finished files.")
@@ -38,7 +39,7 @@ def init_app(app: Flask) -> None:
 @as_json
 def list_uploads(limit: int, is_json: bool) -> None:
     """Show the unfinished uploads, newest first."""
-    _print_all(current_services().uploads.active(IMPLICIT_OWNER, limit), is_json=is_json)
+    _print_all(current_services().uploads.active(EVERYTHING, limit), is_json=is_json)
 
 
 @uploads.command("show")
@@ -47,7 +48,7 @@ def list_uploads(limit: int, is_json: bool) -> None:
 @explained
 def show_upload(upload_id: str, is_json: bool) -> None:
     """Show one upload, with the ranges that are missing."""
-    upload = current_services().uploads.get(IMPLICIT_OWNER, parse_upload_id(upload_id))
+    upload = current_services().uploads.get(EVERYTHING, parse_upload_id(upload_id))
     print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
 
 
@@ -68,7 +69,7 @@ def expire_upload(upload_id: str) -> None:
 @as_json
 def list_videos(limit: int, is_json: bool) -> None:
     """Show the finished files, newest first."""
-    found = islice(current_services().library.all(IMPLICIT_OWNER), limit)
+    found = islice(current_services().library.all(EVERYTHING), limit)
     _print_all(list(found), is_json=is_json)
 
 
@@ -78,7 +79,7 @@ def list_videos(limit: int, is_json: bool) -> None:
 @explained
 def show_video(video_id: str, is_json: bool) -> None:
     """Show one finished file."""
-    video = current_services().library.get(IMPLICIT_OWNER, parse_upload_id(video_id))
+    video = current_services().library.get(EVERYTHING, parse_upload_id(video_id))
     print_one({**_row(video), "sha256": video.sha256}, is_json=is_json)
 
 
@@ -88,7 +89,7 @@ def show_video(video_id: str, is_json: bool) -> None:
 def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
-        current_services().library.delete(IMPLICIT_OWNER, parse_upload_id(video_id))
+        current_services().library.delete(EVERYTHING, parse_upload_id(video_id))
         click.echo(f"deleted {video_id}")
 
 
@@ -97,7 +98,7 @@ def delete_videos(video_ids: tuple[str, ...]) -> None:
 @with_appcontext
 def verify(is_json: bool) -> None:
     """Read all finished files again and report what differs from the records."""
-    verification = Verification(current_services(), IMPLICIT_OWNER)
+    verification = Verification(current_services(), EVERYTHING)
     findings = []
     for finding in verification.run():
         findings.append(finding)

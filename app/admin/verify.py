@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from app.domain.access import Scope
 from app.domain.errors import StorageFailed, UploadGone, UploadNotFound
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
@@ -42,7 +43,7 @@ class Verification:
     """One pass over the library; its counts are right once `run` has ended."""
 
     services: Services
-    owner: str
+    scope: Scope
     checked: int = 0
     without_digest: int = 0
     """Files too new to have a digest in their record: only their size was compared."""
@@ -50,7 +51,7 @@ class Verification:
     def run(self) -> Iterator[Finding]:
         """Everything that differs, as it is found."""
         known = set()
-        for video in self.services.library.all(self.owner):
+        for video in self.services.library.all(self.scope):
             known.add(video.id)
             self.checked += 1
             self.without_digest += video.sha256 is None
@@ -88,7 +89,7 @@ class Verification:
     def _is_still_there(self, name: str) -> bool:
         """Whether the record still exists: the library changes while it is read."""
         try:
-            self.services.uploads.get(self.owner, parse_upload_id(name))
+            self.services.uploads.get(self.scope, parse_upload_id(name))
         except (UploadNotFound, UploadGone):
             return False
         return True

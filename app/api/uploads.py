@@ -9,7 +9,7 @@ from flask import Blueprint, Response, jsonify
 
 from app.domain.upload import Upload, parse_upload_id
 from app.http.bodies import json_object, member
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import upload_document
 from app.http.proxy import location_of
 from app.uploads.service import NewUpload
@@ -26,7 +26,7 @@ def create() -> tuple[Response, int, dict[str, str]]:
     body = json_object()
     upload, is_new = current_services().uploads.create(
         NewUpload(
-            owner=current_owner(),
+            scope=current_scope(),
             filename=member(body, "name", "filename", kind=str),
             length=member(body, "size", "length", kind=int),
             fingerprint=member(body, "fingerprint", kind=str, default=None),
@@ -43,14 +43,14 @@ def create() -> tuple[Response, int, dict[str, str]]:
 @blueprint.get("")
 def index() -> Response:
     """Uploads in progress."""
-    found = current_services().uploads.active(current_owner(), LIST_LIMIT)
+    found = current_services().uploads.active(current_scope(), LIST_LIMIT)
     return jsonify({"uploads": _documents(found)})
 
 
 @blueprint.get("/<upload_id>")
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
-    upload = current_services().uploads.get(current_owner(), parse_upload_id(upload_id))
+    upload = current_services().uploads.get(current_scope(), parse_upload_id(upload_id))
     response = jsonify(_documents([note_upload(upload)])[0])
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -59,7 +59,7 @@ def show(upload_id: str) -> Response:
 @blueprint.delete("/<upload_id>")
 def cancel(upload_id: str) -> tuple[str, int]:
     """Cancel an upload and free its space."""
-    current_services().uploads.cancel(current_owner(), parse_upload_id(upload_id))
+    current_services().uploads.cancel(current_scope(), parse_upload_id(upload_id))
     return "", 204
 
 

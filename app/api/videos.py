@@ -9,7 +9,7 @@ from app.domain.numbers import parse_digits
 from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.bodies import json_object, member
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import rendition_document, video_document
 
 blueprint = Blueprint("api_videos", __name__, url_prefix="/api/videos")
@@ -26,7 +26,7 @@ def index() -> Response:
     wanted = VideoList.parse(request.args.get("q", ""), request.args.get("sort", VideoOrder.NEWEST))
     services = current_services()
     page = services.library.page(
-        current_owner(), wanted, limit=limit, cursor=request.args.get("cursor")
+        current_scope(), wanted, limit=limit, cursor=request.args.get("cursor")
     )
     views = services.media.library.playbacks(page.videos)
     documents = list(map(video_document, page.videos, views))
@@ -44,14 +44,14 @@ def rename(upload_id: str) -> Response:
     """Give a video another name; answers as `show` does."""
     filename = member(json_object(), "filename", kind=str)
     library = current_services().library
-    video = library.rename(current_owner(), parse_upload_id(upload_id), filename)
+    video = library.rename(current_scope(), parse_upload_id(upload_id), filename)
     return _document(note_upload(video))
 
 
 @blueprint.delete("/<upload_id>")
 def delete(upload_id: str) -> tuple[str, int]:
     """Remove a video and its file."""
-    current_services().library.delete(current_owner(), parse_upload_id(upload_id))
+    current_services().library.delete(current_scope(), parse_upload_id(upload_id))
     return "", 204
 
 
@@ -71,7 +71,7 @@ def remove_rendition(upload_id: str, height: int) -> tuple[str, int]:
 
 
 def _video(upload_id: str) -> Upload:
-    return note_upload(current_services().library.get(current_owner(), parse_upload_id(upload_id)))
+    return note_upload(current_services().library.get(current_scope(), parse_upload_id(upload_id)))
 
 
 def _document(video: Upload) -> Response:

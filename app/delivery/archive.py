@@ -21,7 +21,7 @@ from app.domain.errors import InvalidRequest
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.bodies import read_small_body
-from app.http.context import SENDING_KEY, Sending, current_owner, current_services
+from app.http.context import SENDING_KEY, Sending, current_scope, current_services
 from app.uploads.library import VideoLibrary
 
 MAX_VIDEOS = 1000
@@ -36,8 +36,8 @@ blueprint = Blueprint("archive", __name__)
 @blueprint.post("/media/archive")
 def archive() -> Response:
     """The videos that the form names, each in a field `id`, as a download."""
-    library, owner = current_services().library, current_owner()
-    videos = [library.get(owner, parse_upload_id(text)) for text in _ids()]
+    library, scope = current_services().library, current_scope()
+    videos = [library.get(scope, parse_upload_id(text)) for text in _ids()]
     files = ArchiveBody(videos, library, request.environ.get(SENDING_KEY))
     response = Response(files, content_type="application/zip", direct_passthrough=True)
     response.content_length = files.length

@@ -19,7 +19,7 @@ from app.delivery.sendfile import span_body
 from app.domain.media_type import OPAQUE
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.proxy import is_forwarded
 
 blueprint = Blueprint("delivery", __name__)
@@ -35,7 +35,7 @@ has no origin to load the film from."""
 @blueprint.get("/media/<upload_id>")
 def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
-    video = note_upload(current_services().library.get(current_owner(), parse_upload_id(upload_id)))
+    video = note_upload(current_services().library.get(current_scope(), parse_upload_id(upload_id)))
     content_type = video.content_type
     validators = _validators(video, content_type)
     is_download = bool(request.query_string) and "download" in request.args

@@ -20,7 +20,7 @@ from app.delivery.pieces import pieces_body
 from app.delivery.sendfile import span_body
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
 from app.media.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
 from app.media.playlists import Playlists
@@ -138,7 +138,7 @@ def _is_awaited() -> bool:
 
 
 def _video(upload_id: str) -> Upload:
-    return note_upload(_films().watched(current_owner(), parse_upload_id(upload_id)))
+    return note_upload(_films().watched(current_scope(), parse_upload_id(upload_id)))
 
 
 def _playlist(text: str) -> Response:

@@ -8,6 +8,8 @@
     |   |-- TooManyGaps         400
     |   |-- DigestMismatch      400  retryable
     |   `-- BodyTruncated       400  retryable
+    |-- NotSignedIn             401
+    |-- NotAllowed              403
     |-- UploadNotFound          404
     |   `-- NotMade             404
     |-- BodyStalled             408  retryable
@@ -105,6 +107,22 @@ class BodyTruncated(InvalidRequest):
     code = "body_truncated"
     title = "The request body ended early"
     retryable = True
+
+
+class NotSignedIn(UploadError):
+    """Nobody knows who sends the request, and signing in would help."""
+
+    code = "not_signed_in"
+    title = "You are not signed in"
+    status_hint = 401
+
+
+class NotAllowed(UploadError):
+    """It is known who sends the request, and that they may not do this."""
+
+    code = "not_allowed"
+    title = "This is not allowed"
+    status_hint = 403
 
 
 class UploadNotFound(UploadError):

@@ -63,9 +63,10 @@ class Part:
 class Upload:
     """One file on its way in, or a published one: they share the id for life.
 
+    `owner` is the id of its project, and `sender` names who sent it (see `Caller.sender`).
     `received` says which bytes are durable, not the size of any file on the disk.
-    `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique for its
-    owner; without one it is derived from the fingerprint, or the id. `fingerprint` identifies
+    `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique in its
+    project; without one it is derived from the fingerprint, or the id. `fingerprint` identifies
     the file on the person's disk, so that a reloaded page finds its upload again. `length` is None
     until the client has sent it. `metadata` is what else the protocol says about the file, returned
     as it came. `repr_digest` is the digest that the file must have, as "sha256:1f2e...": a hashlib
@@ -87,6 +88,7 @@ class Upload:
     kind: UploadKind = UploadKind.FILE
     metadata: str | None = None
     repr_digest: str | None = None
+    sender: str = ""
 
     @property
     def offset(self) -> int:

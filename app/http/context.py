@@ -1,4 +1,4 @@
-"""The context of a request: its services, its owner, its id."""
+"""The context of a request: its services, who sends it and what that reaches, its id."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import re
 import secrets
 from typing import Protocol, cast
 
-from flask import Flask, Request, Response, current_app, request
+from flask import Flask, Request, Response, current_app, g, request
 
+from app.domain.access import Caller, Scope
 from app.domain.upload import Upload
 from app.services import Services
-
-IMPLICIT_OWNER = "local"
-"""Owner of all uploads until accounts exist."""
 
 REQUEST_ID_KEY = "sluice.request_id"
 UPLOAD_ID_KEY = "sluice.upload_id"
@@ -45,9 +43,16 @@ def current_services() -> Services:
     return cast(Services, current_app.extensions[_EXTENSION])
 
 
-def current_owner() -> str:
-    """The owner of what this request creates and may see."""
-    return IMPLICIT_OWNER
+def current_caller() -> Caller:
+    """Who sends this request."""
+    caller: Caller = g.caller
+    return caller
+
+
+def current_scope() -> Scope:
+    """The uploads that this request may reach, and where its new ones go."""
+    scope: Scope = g.scope
+    return scope
 
 
 def note_upload(upload: Upload) -> Upload:

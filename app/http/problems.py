@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, InternalServerError
 
-from app.domain.errors import StorageFailed, UploadError
+from app.domain.errors import NotSignedIn, StorageFailed, UploadError
 from app.http.context import PROBLEM_KEY
 
 MAX_ACCEPT_CHARACTERS = 2000
 """Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB
 that 90 headers of 8 KB can hold, and blocks every other request of the worker meanwhile."""
+
+BEARER = 'Bearer realm="Sluice"'
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +114,16 @@ def report(error: UploadError) -> None:
 
 def _upload_error(error: UploadError) -> Response:
     report(error)
-    return answer(Problem.of(error))
+    response = answer(Problem.of(error))
+    if isinstance(error, NotSignedIn):
+        response.headers["WWW-Authenticate"] = _challenge()
+    return response
+
+
+def _challenge() -> str:
+    """What to sign in with (RFC 9110, section 11.6.1); a browser would ask for a password."""
+    is_browser = "HTTP_SEC_FETCH_MODE" in request.environ
+    return BEARER if is_browser else f'{BEARER}, Basic realm="Sluice", charset="UTF-8"'
 
 
 def _http_error(error: HTTPException) -> Response | HTTPException:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from io import FileIO, RawIOBase
 from pathlib import Path
 
+from app.domain.access import Scope
 from app.domain.errors import NotMade, UploadNotFound
 from app.domain.jobs import REMUX, Job, JobState
 from app.domain.lifecycle import UploadState
@@ -122,10 +123,10 @@ class MediaLibrary:
             progress = job.progress if job.state is JobState.RUNNING else None
         return PlaybackView(upload_id, known.state, facts, problem, made, progress)
 
-    def watched(self, owner: str, upload_id: UploadId) -> Upload:
+    def watched(self, scope: Scope, upload_id: UploadId) -> Upload:
         """A video, or an upload that may be played while it arrives; raises as `get` does."""
-        upload = self._uploads.get(upload_id)
-        if upload.owner != owner or upload.kind is UploadKind.PARTIAL:  # A part is no film.
+        upload = scope.require(self._uploads.get(upload_id))
+        if upload.kind is UploadKind.PARTIAL:  # A part is no film.
             raise UploadNotFound("No video has this id.")
         return upload.require_present()
 

@@ -10,7 +10,7 @@ from flask import Blueprint, Flask, Response, current_app, jsonify
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from app.http.context import current_owner, current_services
+from app.http.context import current_scope, current_services
 from app.media.ffmpeg import Ffmpeg
 from app.monitoring.instruments import Instruments
 from app.monitoring.reading import Snapshot, all_counts, start_time
@@ -37,7 +37,7 @@ def alive() -> Response:
 def ready() -> tuple[Response, int]:
     """Whether the server can take uploads, and what is wrong with its folders and with ffmpeg."""
     services = current_services()
-    services.uploads.active(current_owner(), 1)
+    services.uploads.active(current_scope(), 1)
     problems = [*services.inspection.problems(), *Ffmpeg.find().problems()]
     is_ready = not any(problem.is_fatal for problem in problems)
     document = {

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template
 
 from app import __version__
-from app.http.context import current_owner, current_services
+from app.http.context import current_scope, current_services
 from app.monitoring.probes import snapshot
 from app.monitoring.reading import Snapshot
 from app.records.jobs import ListedJob
@@ -82,7 +82,7 @@ def _transfers(counts: Snapshot) -> dict[str, int]:
 
 def _uploads(counts: Snapshot) -> dict[str, Any]:
     ended = counts.by("event", "sluice_uploads_total")
-    newest = current_services().uploads.active(current_owner(), UPLOADS_SHOWN)
+    newest = current_services().uploads.active(current_scope(), UPLOADS_SHOWN)
     return {
         "under_way": int(counts.total("sluice_uploads_under_way")),
         **{event: int(ended.get(event, 0)) for event in ENDED},

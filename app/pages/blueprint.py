@@ -6,7 +6,7 @@ from flask import Blueprint, render_template, request
 
 from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
-from app.http.context import current_owner, current_services
+from app.http.context import current_scope, current_services
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
 from app.pages.video_view import view_of
 
@@ -28,7 +28,7 @@ def index() -> str:
     search = request.args.get("q", "").strip()
     wanted = VideoList.parse(search, request.args.get("sort") or VideoOrder.NEWEST)
     cursor = request.args.get("cursor")
-    page = services.library.page(current_owner(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
+    page = services.library.page(current_scope(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     playbacks = services.media.library.playbacks(page.videos)
     return render_template(
         "upload.html",
@@ -47,7 +47,7 @@ def index() -> str:
 def watch(upload_id: str) -> str:
     """The page of one video, also while it is being uploaded."""
     films = current_services().media.library
-    video = films.watched(current_owner(), parse_upload_id(upload_id))
+    video = films.watched(current_scope(), parse_upload_id(upload_id))
     (playback,) = films.playbacks([video])
     return render_template("watch.html", video=view_of(video, playback))
 

@@ -35,7 +35,7 @@ from app.domain.numbers import parse_bounded
 from app.domain.policy import check_fingerprint
 from app.http.bodies import open_form
 from app.http.chunk_signs import chunk_signs
-from app.http.context import current_owner, current_services
+from app.http.context import current_scope, current_services
 from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
 from app.request.slots import without_slot
@@ -185,7 +185,7 @@ def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
         check_fingerprint(fingerprint)
     source = part.whole() if length is None else part.exactly(_parse_length(length))
     file = current_services().whole_files.receive(
-        source, owner=current_owner(), filename=part.filename
+        source, scope=current_scope(), filename=part.filename
     )
     return replace(file, fingerprint=fingerprint)
 

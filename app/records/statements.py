@@ -50,6 +50,8 @@ BY_FINGERPRINT = (
     .offset(literal_column("0"))
 )
 
+BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
+
 _INSERT = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
 
 _RELEASE_KEY = (

@@ -62,6 +62,7 @@ class Ranges(TypeDecorator[RangeSet]):
 
 
 IS_VIDEO = text("state = 'complete'")
+HAS_SENDER = text("sender <> ''")
 
 
 def _videos(name: str, column: str) -> Index:
@@ -76,6 +77,7 @@ uploads = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("owner", String(64), nullable=False),
+    Column("sender", String(100), nullable=False),
     Column("client_key", String(200), nullable=False),
     Column("filename", Text, nullable=False),
     Column("length", BigInteger),
@@ -94,11 +96,16 @@ uploads = Table(
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
     Index("uploads_by_fingerprint", "owner", "fingerprint"),
     Index("uploads_by_activity", "state", "active_at"),
+    Index(
+        "uploads_by_sender", "sender", "state", sqlite_where=HAS_SENDER, postgresql_where=HAS_SENDER
+    ),
     Index("uploads_by_digest", "state", "sha256", "active_at"),
     _videos("uploads_by_publication", "published_at"),
     _videos("uploads_by_name", "sort_name"),
     _videos("uploads_by_length", "length"),
 )
+
+"""`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`."""
 
 UPLOAD = tuple(
     column for column in uploads.columns if column.name not in {"search_name", "sort_name"}

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.errors import TooManyGaps
+from app.domain.errors import TooManyGaps, UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId
@@ -41,6 +41,11 @@ Listener = Callable[[str], None]
 If several callers try the same step, one succeeds, so each step is reported once, by the process
 that took it."""
 
+Observer = Callable[[Connection, Upload | None, Upload | None], None]
+"""Called with an upload before and after a change, in the transaction of that change; None where it
+did not exist or does not any more. If it raises, nothing is changed. Bytes that arrive are no such
+change: they would pay for it with every chunk."""
+
 _TICK = timedelta(microseconds=1)
 
 _NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
@@ -53,9 +58,15 @@ def no_listener(_step: str) -> None:
 class UploadRecords:
     """Every call is one transaction; concurrent callers see all of it or nothing."""
 
-    def __init__(self, database: Database, listener: Listener = no_listener) -> None:
+    def __init__(
+        self,
+        database: Database,
+        listener: Listener = no_listener,
+        observers: Sequence[Observer] = (),
+    ) -> None:
         self._database = database
         self._tell = listener
+        self._observers = observers
 
     def add(
         self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
@@ -84,6 +95,7 @@ class UploadRecords:
                 statements.release_key(connection, upload.owner, upload.client_key)
             statements.add(connection, upload)
             statements.add_parts(connection, upload, parts)
+            self._observe(connection, None, upload)
         self._tell(CREATED)
         return upload, True
 
@@ -94,6 +106,9 @@ class UploadRecords:
         """
         with self._database.write() as connection:
             stored = [statements.add_unless_known(connection, upload) for upload in uploads]
+            for upload, is_new in stored:
+                if is_new:
+                    self._observe(connection, None, upload)
         for _, is_new in stored:
             if is_new:
                 self._tell(CREATED)
@@ -109,8 +124,10 @@ class UploadRecords:
 
     def remove(self, upload_id: UploadId) -> None:
         """Forget an upload as if it had never been; unknown ids are fine."""
-        with self._database.write() as connection:
+        with self._database.write() as connection, suppress(UploadNotFound):
+            before = statements.get(connection, upload_id, for_update=True)
             connection.execute(delete(uploads).where(uploads.c.id == upload_id))
+            self._observe(connection, before, None)
 
     def get(self, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound`."""
@@ -123,11 +140,19 @@ class UploadRecords:
         with self._database.read() as connection:
             return statements.first(connection, statements.BY_CLIENT_KEY, key)
 
-    def find_fingerprint(self, owner: str, fingerprint: str, length: int) -> Upload | None:
-        """The owner's newest upload of that file that is unfinished or complete."""
-        file = {"owner": owner, "fingerprint": fingerprint, "length": length}
+    def find_fingerprint(
+        self, owner: str, fingerprint: str, length: int, *, sender: str | None = None
+    ) -> Upload | None:
+        """The owner's newest upload of that file that is unfinished or complete.
+
+        With `sender`, the newest that came from there.
+        """
+        file: dict[str, object] = {"owner": owner, "fingerprint": fingerprint, "length": length}
+        statement = statements.BY_FINGERPRINT
+        if sender is not None:
+            file["sender"], statement = sender, statements.BY_FINGERPRINT_AND_SENDER
         with self._database.read() as connection:
-            return statements.first(connection, statements.BY_FINGERPRINT, file)
+            return statements.first(connection, statement, file)
 
     def add_received(self, upload: Upload, span: ByteRange, now: datetime) -> Upload:
         """Note that the bytes of `span` are durable; the last missing ones start verification.
@@ -141,7 +166,7 @@ class UploadRecords:
         with self._database.write() as connection:
             if after and statements.store_if_unchanged(connection, after, upload):
                 return after
-            return _change(
+            return self._change(
                 connection,
                 upload.id,
                 lambda found: found.require_present().with_received(span, now),
@@ -158,7 +183,7 @@ class UploadRecords:
             return found.with_parts(length, now) if is_waiting else found
 
         with self._database.write() as connection:
-            return _change(connection, upload_id, with_parts)
+            return self._change(connection, upload_id, with_parts)
 
     def parts(self, upload_id: UploadId) -> list[Part]:
         """The parts of a concatenation, in order; empty for any other upload."""
@@ -226,7 +251,7 @@ class UploadRecords:
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
         """
         with self._database.write() as connection:
-            return _change(
+            return self._change(
                 connection,
                 upload_id,
                 lambda found: found.require_present().with_length(length, now),
@@ -252,7 +277,7 @@ class UploadRecords:
             return found.moved_to(target, now)
 
         with self._database.write() as connection:
-            after = _change(connection, upload_id, moved)
+            after = self._change(connection, upload_id, moved)
         self._tell(after.state)
         return after
 
@@ -265,7 +290,7 @@ class UploadRecords:
         """
         with self._database.write() as connection:
             moved = [
-                _change(connection, upload_id, _moved_at(now + _TICK * number, target))
+                self._change(connection, upload_id, _moved_at(now + _TICK * number, target))
                 for number, upload_id in enumerate(upload_ids)
             ]
         for upload in moved:
@@ -295,14 +320,14 @@ class UploadRecords:
                 update(uploads).where(uploads.c.id == upload_id).values(sha256=digest)
             )
 
-    def active(self, owner: str, limit: int) -> list[Upload]:
-        """The owner's unfinished uploads, newest first."""
-        return self._list(
-            select(*UPLOAD)
-            .where(uploads.c.owner == owner, uploads.c.state.in_(ACTIVE))
-            .order_by(uploads.c.created_at.desc(), uploads.c.id)
-            .limit(limit)
-        )
+    def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
+        """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""
+        query = select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
+        if owner is not None:
+            query = query.where(uploads.c.owner == owner)
+        if sender is not None:
+            query = query.where(uploads.c.sender == sender)
+        return self._list(query.order_by(uploads.c.created_at.desc(), uploads.c.id).limit(limit))
 
     def arriving(self, since: datetime, limit: int) -> list[Upload]:
         """Uploads of all owners of which something has arrived since; the latest first."""
@@ -323,11 +348,16 @@ class UploadRecords:
         return {state: found.get(state, 0) for state in sorted(ACTIVE)}
 
     def videos(
-        self, owner: str, wanted: VideoList, limit: int, after: Position | None = None
+        self, owner: str | None, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
-        """The owner's complete uploads that match `wanted`, in its order, after a position."""
+        """Complete uploads that match `wanted`, in its order, after a position.
+
+        The owner's, or else those of all.
+        """
         key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-        query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO)
+        query = select(*UPLOAD).where(IS_VIDEO)
+        if owner is not None:
+            query = query.where(uploads.c.owner == owner)
         for word in wanted.words:
             query = query.where(uploads.c.search_name.contains(word, autoescape=True))
         if after is not None:
@@ -371,20 +401,25 @@ class UploadRecords:
             select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
         )
 
+    def _change(
+        self, connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
+    ) -> Upload:
+        """Store the upload after `change`; if that raises, nothing is changed."""
+        before = statements.get(connection, upload_id, for_update=True)
+        after = change(before)
+        if after is not before:
+            statements.store(connection, after)
+            if (before.state, before.length) != (after.state, after.length):
+                self._observe(connection, before, after)
+        return after
+
+    def _observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+        for observe in self._observers:
+            observe(connection, before, after)
+
     def _list(self, query: Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
             return [statements.from_row(row) for row in connection.execute(query)]
-
-
-def _change(
-    connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
-) -> Upload:
-    """Store the upload after `change`; if that raises, nothing is changed."""
-    before = statements.get(connection, upload_id, for_update=True)
-    after = change(before)
-    if after is not before:
-        statements.store(connection, after)
-    return after
 
 
 def _moved_at(now: datetime, target: UploadState) -> Callable[[Upload], Upload]:

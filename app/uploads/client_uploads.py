@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from app.domain.access import Scope
 from app.domain.errors import UploadComplete, UploadConflict, UploadGone, UploadNotFound
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
@@ -53,56 +54,56 @@ class ClientUploads:
         self._chunks = chunks
         self._library = library
 
-    def called(self, owner: str, key: str) -> Upload:
+    def called(self, scope: Scope, key: str) -> Upload:
         """The upload of that key, whatever its length; raises `UploadNotFound` or `UploadGone`."""
-        upload = self._by_id(owner, key) or self._uploads.called(owner, key)
+        upload = self._by_id(scope, key) or self._uploads.called(scope, key)
         if upload is None:
             raise UploadNotFound("No upload has this key.")
         return upload
 
-    def of_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:
+    def of_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
         """The upload the chunk belongs to, created by whichever of its chunks arrives first.
 
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended, and what
         `UploadService.create` raises.
         """
-        upload = self._find(owner, chunk)
+        upload = self._find(scope, chunk)
         if upload is None:
             new = NewUpload(
-                owner=owner, filename=filename, length=chunk.total, client_key=chunk.key
+                scope=scope, filename=filename, length=chunk.total, client_key=chunk.key
             )
             return self._uploads.create(new)[0]
         if upload.length is None:
             return self._chunks.declare_length(upload, chunk.total)
         return upload
 
-    def of_restartable_chunk(self, owner: str, chunk: Chunk, filename: str) -> Upload:
+    def of_restartable_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
         """Like `of_chunk`, but the first bytes of a file restart an upload that has ended.
 
         Later chunks do not: their client counts on bytes that were lost with the old upload, and
         must get an error.
         """
-        self._by_id(owner, chunk.identifier)  # Raises: an upload addressed by id never restarts.
+        self._by_id(scope, chunk.identifier)  # Raises: an upload addressed by id never restarts.
         deadline = time.monotonic() + RESTART_SECONDS
         while True:
             try:
-                return self.of_chunk(owner, chunk, filename)
+                return self.of_chunk(scope, chunk, filename)
             except UploadGone:
                 if time.monotonic() > deadline:
                     raise
             if chunk.offset == 0:
-                self._uploads.release_key(owner, chunk.key)
+                self._uploads.release_key(scope, chunk.key)
             else:
                 with without_slot():
                     time.sleep(RESTART_TICK_SECONDS)
 
-    def probe(self, owner: str, chunk: Chunk) -> tuple[Upload | None, bool]:
+    def probe(self, scope: Scope, chunk: Chunk) -> tuple[Upload | None, bool]:
         """The upload of the chunk, if there is one, and whether it has every byte of the chunk.
 
         An empty file has its one chunk once it is complete.
         """
         try:
-            upload = self._find(owner, chunk)
+            upload = self._find(scope, chunk)
         except UploadGone:
             return None, False
         if upload is None:
@@ -111,23 +112,23 @@ class ClientUploads:
             return upload, False
         return upload, upload.received.covers(chunk.span)
 
-    def remove(self, upload: Upload) -> None:
+    def remove(self, scope: Scope, upload: Upload) -> None:
         """Cancel the upload, or delete the video it has become."""
         try:
-            self._uploads.cancel(upload.owner, upload.id)
+            self._uploads.cancel(scope, upload.id)
         except UploadComplete:
-            self._library.delete(upload.owner, upload.id)
+            self._library.delete(scope, upload.id)
 
-    def _find(self, owner: str, chunk: Chunk) -> Upload | None:
-        upload = self._by_id(owner, chunk.identifier or chunk.key)
+    def _find(self, scope: Scope, chunk: Chunk) -> Upload | None:
+        upload = self._by_id(scope, chunk.identifier or chunk.key)
         if upload is None:
-            return self._uploads.find(owner, chunk.key, chunk.total)
+            return self._uploads.find(scope, chunk.key, chunk.total)
         if upload.length not in {None, chunk.total}:
             raise UploadConflict(f"The upload has {upload.length} bytes, not {chunk.total}.")
         return upload
 
-    def _by_id(self, owner: str, text: str) -> Upload | None:
+    def _by_id(self, scope: Scope, text: str) -> Upload | None:
         try:
-            return self._uploads.get(owner, parse_upload_id(text))
+            return self._uploads.get(scope, parse_upload_id(text))
         except UploadNotFound:
             return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import RawIOBase
 
+from app.domain.access import Scope
 from app.domain.errors import BodyStalled, UploadError, UploadGone
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
@@ -23,7 +24,7 @@ from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Store
 from app.uploads.completion import Completion
-from app.uploads.service import derived_key
+from app.uploads.service import derived_key, whose
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
 """The SHA-256 of longer files is left to the background worker, as for files sent in chunks: the
@@ -39,7 +40,7 @@ class ReceivedFile:
     """A file that has arrived but has no record yet; `length` in bytes."""
 
     id: UploadId
-    owner: str
+    scope: Scope
     filename: str
     length: int
     sha256: Future[str] | None
@@ -82,12 +83,13 @@ class WholeFiles:
         self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def receive(
-        self, source: BodySource, *, owner: str, filename: str, room: int = 0
+        self, source: BodySource, *, scope: Scope, filename: str, room: int = 0
     ) -> ReceivedFile:
         """Store all of `source`, after reserving `room` bytes; then `keep` or `drop` it.
 
         Raises what `Chunks.append` raises, and leaves nothing behind.
         """
+        scope.target()  # Before a byte is read.
         filename = self._policy.check_filename(filename)
         self._policy.check_length(source.remaining or 0)
         upload_id = parse_upload_id(self._new_id())
@@ -103,7 +105,7 @@ class WholeFiles:
             raise
         return ReceivedFile(
             id=upload_id,
-            owner=owner,
+            scope=scope,
             filename=filename,
             length=length,
             sha256=self._begin_digest(upload_id, length),
@@ -179,13 +181,16 @@ class WholeFiles:
     def _upload_of(self, file: ReceivedFile) -> Upload:
         """A new upload for the file, or the existing one with its fingerprint."""
         if file.fingerprint is not None:
-            earlier = self._records.find_fingerprint(file.owner, file.fingerprint, file.length)
+            earlier = self._records.find_fingerprint(
+                file.scope.target(), file.fingerprint, file.length, sender=file.scope.finds_of
+            )
             if earlier is not None and earlier.state is UploadState.COMPLETE:
                 return earlier
         now = self._clock()
         return Upload(
             id=file.id,
-            owner=file.owner,
+            owner=file.scope.target(),
+            sender=file.scope.sender,
             filename=file.filename,
             length=file.length,
             client_key=_key_of(file),
@@ -258,4 +263,4 @@ def _key_of(file: ReceivedFile) -> str:
     """One key for one fingerprint and length: of two requests at once, one stores the file."""
     if file.fingerprint is None:
         return file.id
-    return derived_key("file", file.length, file.fingerprint)
+    return derived_key("file", file.length, file.fingerprint, *whose(file.scope))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import RawIOBase
 
+from app.domain.access import Reach, Scope
 from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy, clean_filename
@@ -55,7 +56,7 @@ class VideoLibrary:
 
     def page(
         self,
-        owner: str,
+        scope: Scope,
         wanted: VideoList = NEWEST_FIRST,
         *,
         limit: int,
@@ -65,28 +66,29 @@ class VideoLibrary:
 
         Paging lists every video once, whatever is added or deleted meanwhile; only one that is
         renamed meanwhile can be missed or listed twice, in the order of names or in a search.
-        Raises `InvalidRequest` for a cursor that is not from this list.
+        Who may not see all videos finds none. Raises `InvalidRequest` for a cursor that is not from
+        this list.
         """
+        if scope.reach is not Reach.ALL:
+            return VideoPage([], None)
         limit = max(1, min(limit, self.max_page))
         after = None if cursor is None else wanted.parse_cursor(cursor)
-        found = self._records.videos(owner, wanted, limit + 1, after)
+        found = self._records.videos(scope.project, wanted, limit + 1, after)
         videos = found[:limit]
         return VideoPage(videos, wanted.cursor_after(videos[-1]) if len(found) > limit else None)
 
-    def all(self, owner: str) -> Iterator[Upload]:
+    def all(self, scope: Scope) -> Iterator[Upload]:
         """Every video, newest first, page by page; one published meanwhile is left out."""
         cursor = None
         while True:
-            page = self.page(owner, limit=self.max_page, cursor=cursor)
+            page = self.page(scope, limit=self.max_page, cursor=cursor)
             yield from page.videos
             if (cursor := page.next_cursor) is None:
                 return
 
-    def get(self, owner: str, upload_id: UploadId) -> Upload:
-        """A complete upload; raises `UploadNotFound` or `UploadGone`."""
-        upload = self._records.get(upload_id)
-        if upload.owner != owner:
-            raise UploadNotFound("No video has this id.")
+    def get(self, scope: Scope, upload_id: UploadId) -> Upload:
+        """A complete upload; raises `UploadNotFound`, `NotAllowed` or `UploadGone`."""
+        upload = scope.require(self._records.get(upload_id))
         if upload.require_present().state is not UploadState.COMPLETE:
             raise UploadNotFound("The upload is not complete yet.")
         return upload
@@ -105,7 +107,7 @@ class VideoLibrary:
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 
-    def rename(self, owner: str, upload_id: UploadId, filename: str) -> Upload:
+    def rename(self, scope: Scope, upload_id: UploadId, filename: str) -> Upload:
         """The video under its new name; raises as `get` does, `InvalidRequest`, `TypeNotAllowed`.
 
         Its content type always follows from its name.
@@ -113,11 +115,11 @@ class VideoLibrary:
         if not clean_filename(filename):
             raise InvalidRequest("The new name is empty.")
         name = self._policy.check_filename(filename)
-        return self._records.rename(self.get(owner, upload_id).id, name)
+        return self._records.rename(self.get(scope, upload_id).id, name)
 
-    def delete(self, owner: str, upload_id: UploadId) -> None:
+    def delete(self, scope: Scope, upload_id: UploadId) -> None:
         """Remove a video and its file; raises as `get` does."""
-        upload = self.get(owner, upload_id)
+        upload = self.get(scope, upload_id)
         try:
             self._move_to_deleted(upload)
         except IllegalTransition as error:

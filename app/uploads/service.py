@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from app.domain.access import Scope
 from app.domain.errors import (
     InvalidRequest,
     UploadComplete,
@@ -28,10 +29,11 @@ from app.uploads.concatenation import made_before
 class NewUpload:
     """What a client says about a file that it is going to send; `length` in bytes.
 
-    The fields are those of `Upload`. Name and length are None if not known yet.
+    `scope` says where it goes and who sends it; the other fields are those of `Upload`. Name and
+    length are None if not known yet.
     """
 
-    owner: str
+    scope: Scope
     filename: str | None
     length: int | None
     client_key: str | None = None
@@ -91,9 +93,9 @@ class UploadService:
         # A client that lost the answer asks again when the parts are gone.
         names = [part.reference for part in parts]
         key = derived_key("parts", new.filename, new.metadata, *names)
-        upload = self._records.find(new.owner, key)
+        upload = self._records.find(new.scope.target(), new.scope.key(key))
         if upload is None or upload.state in GONE:
-            self._check_parts(new.owner, parts)
+            self._check_parts(new.scope, parts)
             whole = replace(new, client_key=key, kind=UploadKind.CONCATENATION, length=None)
             upload, _ = self._records.add(self._upload_of(whole), parts, renews_key=True)
         return self._completion.finish(upload.require_present())
@@ -112,56 +114,56 @@ class UploadService:
         """Name an upload created without a name; raises what `create` raises for a bad name."""
         return self._records.rename(upload.id, self._policy.check_filename(filename))
 
-    def get(self, owner: str, upload_id: UploadId) -> Upload:
-        """The upload; raises `UploadNotFound` or `UploadGone`."""
-        upload = self._records.get(upload_id)
-        if upload.owner != owner:
-            raise UploadNotFound("No upload has this id.")
-        return upload.require_present()
+    def get(self, scope: Scope, upload_id: UploadId) -> Upload:
+        """The upload; raises `UploadNotFound`, `NotAllowed` or `UploadGone`."""
+        return scope.require(self._records.get(upload_id)).require_present()
 
-    def find(self, owner: str, client_key: str, length: int) -> Upload | None:
+    def find(self, scope: Scope, client_key: str, length: int) -> Upload | None:
         """The upload with a client's own key; `UploadConflict` if its length differs."""
-        upload = self.called(owner, client_key)
+        upload = self.called(scope, client_key)
         return None if upload is None else _same_length(upload, length)
 
-    def called(self, owner: str, client_key: str) -> Upload | None:
+    def called(self, scope: Scope, client_key: str) -> Upload | None:
         """The upload with a client's own key, whatever its length; raises `UploadGone`."""
-        upload = self._records.find(owner, check_client_key(client_key))
+        key = scope.key(check_client_key(client_key))
+        upload = self._records.find(scope.target(), key)
         return None if upload is None else upload.require_present()
 
-    def release_key(self, owner: str, client_key: str) -> None:
+    def release_key(self, scope: Scope, client_key: str) -> None:
         """Let a new upload have the key of one that has ended."""
-        self._records.release_key(owner, client_key)
+        self._records.release_key(scope.target(), scope.key(client_key))
 
     def forget_key(self, upload: Upload) -> None:
         """Let a new upload have the key of one that stays: its client is done with it."""
         self._records.forget_key(upload.id)
 
-    def active(self, owner: str, limit: int) -> list[Upload]:
+    def active(self, scope: Scope, limit: int) -> list[Upload]:
         """Unfinished uploads, newest first."""
-        return self._records.active(owner, limit)
+        return self._records.active(scope.project, limit, sender=scope.finds_of)
 
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""
         return self._records.count_active()
 
-    def cancel(self, owner: str, upload_id: UploadId) -> None:
+    def cancel(self, scope: Scope, upload_id: UploadId) -> None:
         """End an upload and free its space; raises `UploadComplete` if it is too late."""
-        upload = self.get(owner, upload_id)
+        upload = self.get(scope, upload_id)
         try:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
         except IllegalTransition as error:
-            self.get(owner, upload_id)
+            self.get(scope, upload_id)
             raise UploadComplete("The upload is complete: delete its video.") from error
         self._store.library.delete(upload.id)
 
     def _find_file(self, new: NewUpload) -> Upload | None:
         if new.fingerprint is None or new.length is None:
             return None
-        return self._records.find_fingerprint(new.owner, new.fingerprint, new.length)
+        return self._records.find_fingerprint(
+            new.scope.target(), new.fingerprint, new.length, sender=new.scope.finds_of
+        )
 
     def _upload_of(self, new: NewUpload) -> Upload:
-        """A new upload, not stored yet; raises what the policy raises."""
+        """A new upload, not stored yet; raises what the policy raises, and `NotAllowed`."""
         filename = self._filename_of(new)
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
@@ -171,7 +173,8 @@ class UploadService:
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
         return Upload(
             id=upload_id,
-            owner=new.owner,
+            owner=new.scope.target(),
+            sender=new.scope.sender,
             filename=filename,
             length=new.length,
             client_key=_key_of(new, upload_id),
@@ -189,11 +192,11 @@ class UploadService:
             return UNNAMED
         return self._policy.check_filename(new.filename)
 
-    def _check_parts(self, owner: str, parts: Sequence[Part]) -> None:
+    def _check_parts(self, scope: Scope, parts: Sequence[Part]) -> None:
         try:
-            uploads = [self.get(owner, part.upload_id) for part in parts]
+            uploads = [self.get(scope, part.upload_id) for part in parts]
         except (UploadGone, UploadNotFound):
-            if not made_before(self._records, owner, parts):
+            if not made_before(self._records, scope.target(), parts):
                 raise
             return
         if not uploads or any(upload.kind is not UploadKind.PARTIAL for upload in uploads):
@@ -220,10 +223,15 @@ def derived_key(purpose: str, *facts: object) -> str:
 def _key_of(new: NewUpload, upload_id: UploadId) -> str:
     """The client's own key, one derived from the file it describes, or the id."""
     if new.client_key is not None:
-        return check_client_key(new.client_key)
+        return new.scope.key(check_client_key(new.client_key))
     if new.fingerprint is not None and new.length is not None:
-        return derived_key("sending", new.length, new.fingerprint)
+        return derived_key("sending", new.length, new.fingerprint, *whose(new.scope))
     return upload_id
+
+
+def whose(scope: Scope) -> list[str]:
+    """What keeps the keys of files apart for those who find only their own."""
+    return [scope.sender] if scope.is_private else []
 
 
 def _check_digest(text: str) -> None:

@@ -12,10 +12,10 @@ from click.testing import Result
 from flask import Flask
 
 from app.admin.commands import init_app
+from app.domain.access import FIRST_PROJECT, Scope
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.factory import create_app
-from app.http.context import IMPLICIT_OWNER
 from app.ingest.source import StreamSource
 from app.services import Services, build_services
 from app.settings import Settings
@@ -42,7 +42,7 @@ class Operator:
 
     def begin(self, filename: str = "film.mp4", length: int = 1000) -> Upload:
         upload, _ = self.services.uploads.create(
-            NewUpload(owner=IMPLICIT_OWNER, filename=filename, length=length)
+            NewUpload(scope=Scope(FIRST_PROJECT), filename=filename, length=length)
         )
         return upload
 
@@ -191,7 +191,7 @@ def test_verify_does_not_report_a_file_deleted_meanwhile(
     real = library.open
 
     def delete_first(upload: Upload, span: Any) -> Any:
-        library.delete(IMPLICIT_OWNER, upload.id)
+        library.delete(Scope(FIRST_PROJECT), upload.id)
         return real(upload, span)
 
     monkeypatch.setattr(library, "open", delete_first)
@@ -210,7 +210,7 @@ def test_verify_counts_files_without_a_digest(
 def test_sweep_removes_files_without_a_record(operator: Operator) -> None:
     upload = operator.begin()
     staged = operator.services.settings.staging_dir / upload.id
-    operator.services.uploads.cancel(IMPLICIT_OWNER, upload.id)
+    operator.services.uploads.cancel(Scope(FIRST_PROJECT), upload.id)
     staged.write_bytes(b"left by a crash")
     assert operator.run("sweep").exit_code == 0
     assert not staged.exists()

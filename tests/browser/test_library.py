@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from app.domain.access import FIRST_PROJECT
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId
-from app.http.context import IMPLICIT_OWNER
 from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from tests.browser.films import Films, sha256_of
@@ -156,7 +156,7 @@ def video_record(number: int) -> Upload:
     moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
     return Upload(
         id=UploadId(f"{number:032}"),
-        owner=IMPLICIT_OWNER,
+        owner=FIRST_PROJECT,
         filename=f"film {number}.mp4",
         length=number,
         client_key=f"film-{number}",

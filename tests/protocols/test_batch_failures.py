@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.domain.access import FIRST_PROJECT, Scope
 from app.domain.errors import NoRoom
 from app.factory import create_app
-from app.http.context import IMPLICIT_OWNER
 from app.protocols import batch
 from app.protocols.batch import GROUP_FILES
 from app.services import Services, build_services
@@ -45,7 +45,7 @@ def post(services: Services, count: int) -> Any:
 
 
 def names(services: Services) -> list[str]:
-    return sorted(video.filename for video in services.library.all(IMPLICIT_OWNER))
+    return sorted(video.filename for video in services.library.all(Scope(FIRST_PROJECT)))
 
 
 def fail_once(services: Services, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,10 @@ from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadKind
 from app.records.engine import Database
+from app.records.identity.tables import projects
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.schema import MIGRATIONS, newest_revision
-from app.records.tables import metadata
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload, sqlite
 
@@ -40,13 +40,13 @@ def table_names(database: Database) -> set[str]:
 def test_the_migrated_schema_matches_the_declared_one(database: Database) -> None:
     with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, metadata) == []
+        assert compare_metadata(context, projects.metadata) == []
 
 
 def test_indexes_and_keys_match_the_declared_ones(database: Database) -> None:
     with database.read() as connection:
         found = inspect(connection)
-        for table in metadata.tables.values():
+        for table in projects.metadata.tables.values():
             indexes = {
                 index["name"]: index["column_names"] for index in found.get_indexes(table.name)
             }
@@ -70,7 +70,7 @@ def test_every_migration_can_be_reverted_and_repeated(database: Database) -> Non
         command.downgrade(config, "base")
     assert table_names(database) == {"alembic_version"}
     database.migrate()
-    assert table_names(database) == {"alembic_version", *metadata.tables}
+    assert table_names(database) == {"alembic_version", *projects.metadata.tables}
 
 
 def step(database: Database, change: Callable[[Config, str], None], revision: str) -> None:

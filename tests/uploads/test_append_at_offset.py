@@ -33,7 +33,7 @@ from tests.uploads.world import MAX_LENGTH, ME, World
 
 
 def of_unknown_length(world: World) -> Upload:
-    new = NewUpload(owner=ME, filename="a.mp4", length=None)
+    new = NewUpload(scope=ME, filename="a.mp4", length=None)
     return world.service.create(new)[0]
 
 

@@ -14,7 +14,7 @@ from app.domain.errors import NoRoom
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.server.background_worker import sweep_pause
-from tests.uploads.world import World
+from tests.uploads.world import ME, World
 
 DAY = 24 * 3600
 
@@ -139,7 +139,7 @@ def test_a_jump_ahead_and_back_between_checks_leaves_nothing_in_the_future(swept
 
 def test_ended_uploads_are_remembered_as_long_as_before(swept: World) -> None:
     upload = begun(swept)
-    swept.service.cancel(upload.owner, upload.id)
+    swept.service.cancel(ME, upload.id)
     swept.set_clock(days=40)
     swept.housekeeping.sweep()
     assert swept.state(upload) is UploadState.CANCELLED

@@ -21,7 +21,7 @@ from app.domain.upload import Part, Upload, UploadKind
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import pattern
-from tests.uploads.world import EXPIRY, MAX_LENGTH, ME, World, eventually
+from tests.uploads.world import EXPIRY, MAX_LENGTH, ME, OTHERS, World, eventually
 
 CUTS = (0, 100, 350, 1000)
 """Starts and ends of the three parts of a file."""
@@ -132,7 +132,7 @@ def test_parts_may_be_larger_than_a_block(world: World) -> None:
 def test_the_references_are_kept_as_written(world: World) -> None:
     first, second = world.held(0, 10), world.held(10, 20)
     parts = [Part(second.id, f"https://example.org/tus/{second.id}"), Part(first.id, first.id)]
-    new = NewUpload(owner=ME, filename="a.mp4", length=None, metadata="filename YQ==")
+    new = NewUpload(scope=ME, filename="a.mp4", length=None, metadata="filename YQ==")
     whole = world.service.concatenate(new, parts)
     assert world.service.parts(whole) == parts
     assert (whole.metadata, whole.filename) == ("filename YQ==", "a.mp4")
@@ -159,7 +159,7 @@ def test_the_same_parts_under_other_names_make_another_file(
     parts = [world.held(0, 100), world.held(100, 350) if is_published else world.part(250)]
     paths = [Part(part.id, f"/tus/{part.id}") for part in parts]
     urls = [Part(part.id, f"https://example.org/tus/{part.id}") for part in parts]
-    named = NewUpload(owner=ME, filename="a.mp4", length=None, metadata="filename YQ==")
+    named = NewUpload(scope=ME, filename="a.mp4", length=None, metadata="filename YQ==")
     other = replace(named, metadata="filename YQ==,note Yg==")
     asked = [(named, paths), (named, urls), (other, paths), (replace(other, filename="b"), paths)]
     wholes = [world.service.concatenate(*request) for request in asked]
@@ -180,14 +180,14 @@ def test_a_file_under_another_name_is_made_across_two_disks(world_on_two_disks: 
     world = world_on_two_disks
     parts = [Part(world.held(0, 100).id, "a"), Part(world.held(100, 350).id, "b")]
     for name in ("a.mp4", "b.mp4"):
-        whole = world.service.concatenate(NewUpload(owner=ME, filename=name, length=None), parts)
+        whole = world.service.concatenate(NewUpload(scope=ME, filename=name, length=None), parts)
         assert (whole.filename, world.content(whole)) == (name, pattern(0, 350))
 
 
 def test_a_second_file_of_parts_is_gone_after_the_first_was_deleted(world: World) -> None:
     part = world.held(0, 10)
     world.library.delete(ME, world.whole_of(part).id)
-    new = NewUpload(owner=ME, filename="other.mp4", length=None)
+    new = NewUpload(scope=ME, filename="other.mp4", length=None)
     with pytest.raises(UploadGone):
         world.service.concatenate(new, [Part(part.id, "")])
 
@@ -229,7 +229,7 @@ def test_only_partial_uploads_are_parts(world: World) -> None:
 
 def test_parts_of_other_owners_are_not_found(world: World) -> None:
     part = world.held(0, 10)
-    stranger = NewUpload(owner="someone else", filename="a.mp4", length=None)
+    stranger = NewUpload(scope=OTHERS, filename="a.mp4", length=None)
     with pytest.raises(UploadNotFound):
         world.service.concatenate(stranger, [Part(part.id, "")])
     world.whole_of(part)

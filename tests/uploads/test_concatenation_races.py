@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.access import Scope
 from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Part, Upload
@@ -55,10 +56,10 @@ def test_concurrent_requests_for_the_whole_both_get_it(
     parts = [world.held(0, 100), world.held(100, 350)]
     check_parts = world.service._check_parts
 
-    def check_late(owner: str, wanted: list[Part]) -> None:
+    def check_late(scope: Scope, wanted: list[Part]) -> None:
         monkeypatch.undo()
         made.append(world.whole_of(*parts))
-        check_parts(owner, wanted)
+        check_parts(scope, wanted)
 
     monkeypatch.setattr(world.service, "_check_parts", check_late)
     found = world.whole_of(*parts)

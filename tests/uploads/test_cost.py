@@ -75,7 +75,7 @@ def test_a_body_of_any_size_takes_little_memory(
     large_world: World, length: int | None, is_told: bool
 ) -> None:
     world = large_world
-    upload, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=length))
+    upload, _ = world.service.create(NewUpload(scope=ME, filename="a.mp4", length=length))
     with little_memory():
         world.chunks.append_at_offset(upload, 0, Zeros(LARGE, is_told=is_told))
     assert world.records.get(upload.id).offset == LARGE
@@ -88,7 +88,7 @@ def test_a_body_with_a_digest_takes_little_memory(large_world: World) -> None:
 
 
 def test_a_digest_of_the_whole_takes_little_memory(large_world: World) -> None:
-    new = NewUpload(owner=ME, filename="a", length=LARGE, repr_digest=f"sha256:{'00' * 32}")
+    new = NewUpload(scope=ME, filename="a", length=LARGE, repr_digest=f"sha256:{'00' * 32}")
     upload, _ = large_world.service.create(new)
     with little_memory(), pytest.raises(Exception, match="sha256"):
         large_world.chunks.append_at_offset(upload, 0, Zeros(LARGE))
@@ -98,7 +98,7 @@ def test_a_concatenation_takes_little_memory(large_world: World) -> None:
     world = large_world
     parts = []
     for _ in range(2):
-        new = NewUpload(owner=ME, filename="", length=LARGE, kind=UploadKind.PARTIAL)
+        new = NewUpload(scope=ME, filename="", length=LARGE, kind=UploadKind.PARTIAL)
         part, _ = world.service.create(new)
         world.chunks.append_at_offset(part, 0, Zeros(LARGE))
         parts.append(part)
@@ -143,7 +143,7 @@ def test_every_chunk_costs_the_database_the_same(
     tmp_path: Path, kind: UploadKind, request_of: Callable[[World, Upload], Upload]
 ) -> None:
     """The first chunk of a long upload, and one after many others."""
-    new = NewUpload(owner=ME, filename="a", length=100_000, kind=kind)
+    new = NewUpload(scope=ME, filename="a", length=100_000, kind=kind)
     counts = []
     with shared_world(tmp_path) as world:
         upload, _ = world.service.create(new)
@@ -170,7 +170,7 @@ def test_every_checkpoint_is_recorded_by_one_statement(
 
     monkeypatch.setattr(statements_of_uploads, "store_if_unchanged", noted)
     world = World(tmp_path, checkpoints=Checkpoints(every_bytes=BLOCK_BYTES), max_length=1 << 40)
-    upload, _ = world.service.create(NewUpload(owner=ME, filename="a", length=4 * BLOCK_BYTES))
+    upload, _ = world.service.create(NewUpload(scope=ME, filename="a", length=4 * BLOCK_BYTES))
     world.chunks.append(upload, 0, Zeros(4 * BLOCK_BYTES))
     assert len(outcomes) >= 4
     assert all(outcomes)
@@ -178,7 +178,7 @@ def test_every_checkpoint_is_recorded_by_one_statement(
 
 def test_the_last_part_costs_the_same_however_many_parts_are_waiting(tmp_path: Path) -> None:
     """Each part that completes checks whether it is the last one."""
-    new = NewUpload(owner=ME, filename="a", length=None)
+    new = NewUpload(scope=ME, filename="a", length=None)
     counts = []
     for number in (3, 30):
         with shared_world(tmp_path / str(number)) as world:
@@ -203,7 +203,7 @@ def test_a_file_costs_the_same_however_often_it_was_deleted_before(
     monkeypatch.setattr(Database, "write", counted)
     with shared_world(tmp_path) as world:
         for _ in range(30):
-            file = world.whole.receive(body(0, 10), owner=ME, filename="a")
+            file = world.whole.receive(body(0, 10), scope=ME, filename="a")
             transactions.clear()
             whole = world.whole.keep(replace(file, fingerprint="f"))
             counts.append(len(transactions))

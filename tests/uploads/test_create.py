@@ -20,7 +20,7 @@ from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import body
 from tests.uploads.processes import shared_world
-from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
+from tests.uploads.world import MAX_LENGTH, ME, OTHERS, World, in_threads
 
 
 def test_a_new_upload_has_its_space_and_no_bytes(world: World) -> None:
@@ -33,7 +33,7 @@ def test_a_new_upload_has_its_space_and_no_bytes(world: World) -> None:
 def test_a_known_client_key_returns_the_same_upload(world: World) -> None:
     first = world.create(1000, client_key="k")
     again, is_new = world.service.create(
-        NewUpload(owner=ME, filename="b.mp4", length=1000, client_key="k")
+        NewUpload(scope=ME, filename="b.mp4", length=1000, client_key="k")
     )
     assert (again, is_new) == (first, False)
     assert world.files() == {first.id}
@@ -60,7 +60,7 @@ def test_an_upload_is_found_by_its_key(world: World) -> None:
     upload = world.create(1000, client_key="k")
     assert world.service.find(ME, "k", 1000) == upload
     assert world.service.find(ME, "other", 1000) is None
-    assert world.service.find("someone else", "k", 1000) is None
+    assert world.service.find(OTHERS, "k", 1000) is None
 
 
 def test_a_file_is_recognised_by_its_fingerprint(world: World) -> None:
@@ -97,7 +97,7 @@ def test_a_cancelled_file_starts_over(world: World) -> None:
 def test_a_file_refused_by_the_policy_leaves_nothing(
     world: World, length: int, filename: str, key: str, error: type[Exception]
 ) -> None:
-    new = NewUpload(owner=ME, filename=filename, length=length, client_key=key)
+    new = NewUpload(scope=ME, filename=filename, length=length, client_key=key)
     with pytest.raises(error):
         world.service.create(new)
     assert world.service.active(ME, 10) == []
@@ -109,7 +109,7 @@ def test_a_file_refused_by_the_policy_leaves_nothing(
 def test_a_fingerprint_is_checked_even_without_a_length(
     world: World, fingerprint: str, length: int | None
 ) -> None:
-    new = NewUpload(owner=ME, filename="a.mp4", length=length, fingerprint=fingerprint)
+    new = NewUpload(scope=ME, filename="a.mp4", length=length, fingerprint=fingerprint)
     with pytest.raises(InvalidRequest):
         world.service.create(new)
     assert world.files() == set()
@@ -119,7 +119,7 @@ def test_without_space_nothing_is_recorded(world: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)  # More than any disk has.
     with pytest.raises(NoRoom):
         world.create(1000, client_key="k")
-    assert world.records.find(ME, "k") is None
+    assert world.records.find(ME.project or "", "k") is None
 
 
 def test_concurrent_creations_with_one_key_get_one_upload(world: World) -> None:
@@ -155,7 +155,7 @@ def test_concurrent_creations_of_one_file_get_one_upload_and_one_reservation(
 def test_a_file_sent_in_chunks_and_one_sent_whole_never_share_a_key(world: World) -> None:
     """One that has just begun must not replace the other, which has all of its bytes."""
     sending = world.create(1000, fingerprint="f")
-    file = world.whole.receive(body(0, 1000), owner=ME, filename="a.mp4")
+    file = world.whole.receive(body(0, 1000), scope=ME, filename="a.mp4")
     whole = world.whole.keep(replace(file, fingerprint="f"))
     assert whole.id != sending.id
     assert whole.state is UploadState.COMPLETE
@@ -164,10 +164,10 @@ def test_a_file_sent_in_chunks_and_one_sent_whole_never_share_a_key(world: World
 def test_uploads_of_other_owners_are_not_found(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(UploadNotFound):
-        world.service.get("someone else", upload.id)
+        world.service.get(OTHERS, upload.id)
     with pytest.raises(UploadNotFound):
-        world.service.cancel("someone else", upload.id)
-    assert world.service.active("someone else", 10) == []
+        world.service.cancel(OTHERS, upload.id)
+    assert world.service.active(OTHERS, 10) == []
     assert world.service.active(ME, 10) == [upload]
 
 

@@ -16,7 +16,7 @@ from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 @pytest.fixture
 def upload(world: World) -> Upload:
     """An upload of unknown length with 300 bytes."""
-    created, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=None))
+    created, _ = world.service.create(NewUpload(scope=ME, filename="a.mp4", length=None))
     return world.send_next(created, 0, 300)
 
 
@@ -35,7 +35,7 @@ def test_declaring_the_received_length_completes_the_upload(world: World, upload
 
 
 def test_an_empty_file_is_complete_at_once(world: World) -> None:
-    empty, _ = world.service.create(NewUpload(owner=ME, filename="a.mp4", length=None))
+    empty, _ = world.service.create(NewUpload(scope=ME, filename="a.mp4", length=None))
     done = world.chunks.declare_length(empty, 0)
     assert (done.state, world.content(done)) == (UploadState.COMPLETE, b"")
 
@@ -129,7 +129,7 @@ def test_the_length_of_a_concatenation_is_that_of_its_parts(world: World) -> Non
 
 def test_a_digest_is_checked_even_if_the_length_arrives_last(world: World) -> None:
     digest = f"sha256:{hashlib.sha256(pattern(0, 300)).hexdigest()}"
-    new = NewUpload(owner=ME, filename="a.mp4", length=None, repr_digest=digest)
+    new = NewUpload(scope=ME, filename="a.mp4", length=None, repr_digest=digest)
     created, _ = world.service.create(new)
     done = world.chunks.declare_length(world.send_next(created, 0, 300), 300)
     assert done.state is UploadState.COMPLETE

@@ -31,7 +31,7 @@ from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
 
 
 def receive(world: World, source: PiecesSource, *, room: int = 0) -> ReceivedFile:
-    return world.whole.receive(source, owner=ME, filename="a.mp4", room=room)
+    return world.whole.receive(source, scope=ME, filename="a.mp4", room=room)
 
 
 def untold(length: int, *pieces: int | None, cut_at: int | None = None) -> PiecesSource:
@@ -97,7 +97,7 @@ def test_a_file_beyond_the_limit_leaves_nothing(world: World) -> None:
 def test_a_file_of_a_refused_name_is_not_read(world: World) -> None:
     source = untold(100)
     with pytest.raises(InvalidRequest):
-        world.whole.receive(source, owner=ME, filename="a\0b", room=100)
+        world.whole.receive(source, scope=ME, filename="a\0b", room=100)
     assert source.position == 0
     assert world.files() == set()
 

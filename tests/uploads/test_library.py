@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from app.domain.access import Scope
 from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList
 from tests.storage.sources import pattern
-from tests.uploads.world import ME, World, in_threads
+from tests.uploads.world import ME, OTHERS, World, in_threads
 
 
 def test_pages_list_all_videos_newest_first(world: World) -> None:
@@ -34,7 +35,7 @@ def test_the_last_page_has_no_next_one(world: World) -> None:
     for _ in range(2):
         world.completed()
     assert world.library.page(ME, limit=2).next_cursor is None
-    assert world.library.page("someone else", limit=2).videos == []
+    assert world.library.page(OTHERS, limit=2).videos == []
 
 
 def test_page_sizes_are_limited(world: World) -> None:
@@ -80,9 +81,9 @@ def test_an_invalid_name_is_refused(world: World, name: str) -> None:
 
 def test_only_videos_of_their_owner_are_renamed(world: World) -> None:
     video, running = world.completed(), world.create(10)
-    for owner, upload in (("someone else", video), (ME, running)):
+    for scope, upload in ((OTHERS, video), (ME, running)):
         with pytest.raises(UploadNotFound):
-            world.library.rename(owner, upload.id, "b.mp4")
+            world.library.rename(scope, upload.id, "b.mp4")
     world.library.delete(ME, video.id)
     with pytest.raises(UploadGone):
         world.library.rename(ME, video.id, "b.mp4")
@@ -94,9 +95,9 @@ def test_only_complete_uploads_of_their_owner_are_videos(world: World) -> None:
     with pytest.raises(UploadNotFound):
         world.library.get(ME, running.id)
     with pytest.raises(UploadNotFound):
-        world.library.get("someone else", video.id)
+        world.library.get(OTHERS, video.id)
     with pytest.raises(UploadNotFound):
-        world.library.delete("someone else", video.id)
+        world.library.delete(OTHERS, video.id)
 
 
 def test_a_video_is_read_from_any_byte(world: World) -> None:
@@ -135,8 +136,8 @@ def test_of_two_concurrent_deletions_one_finds_the_video_gone(
 ) -> None:
     video, both_have_looked, get = world.completed(), Barrier(2), world.library.get
 
-    def look_together(owner: str, upload_id: UploadId) -> Upload:
-        found = get(owner, upload_id)
+    def look_together(scope: Scope, upload_id: UploadId) -> Upload:
+        found = get(scope, upload_id)
         with suppress(BrokenBarrierError):
             both_have_looked.wait(1)
         both_have_looked.abort()

@@ -30,7 +30,7 @@ def digest_in(algorithm: str, data: bytes = FILE) -> str:
 
 def demanding(world: World, digest: str) -> Upload:
     """An upload of the test's file that must have a digest."""
-    new = NewUpload(owner=ME, filename="a.mp4", length=len(FILE), repr_digest=digest)
+    new = NewUpload(scope=ME, filename="a.mp4", length=len(FILE), repr_digest=digest)
     return world.service.create(new)[0]
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+from app.domain.access import Scope
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
 from app.domain.policy import UploadPolicy
@@ -28,7 +29,8 @@ from app.uploads.service import NewUpload, UploadService
 from tests.records.making import new_sqlite
 from tests.storage.sources import body
 
-ME = "me"
+ME = Scope("me")
+OTHERS = Scope("others")
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
@@ -152,7 +154,7 @@ class World:
     ) -> Upload:
         """A new upload of `ME`."""
         new = NewUpload(
-            owner=ME,
+            scope=ME,
             filename="a.mp4",
             length=length,
             client_key=client_key,
@@ -168,7 +170,7 @@ class World:
 
     def part(self, length: int | None) -> Upload:
         """A new upload that is one part of a file."""
-        new = NewUpload(owner=ME, filename="", length=length, kind=UploadKind.PARTIAL)
+        new = NewUpload(scope=ME, filename="", length=length, kind=UploadKind.PARTIAL)
         return self.service.create(new)[0]
 
     def send_next(self, upload: Upload, start: int, end: int) -> Upload:
@@ -182,7 +184,7 @@ class World:
 
     def whole_of(self, *parts: Upload, repr_digest: str | None = None) -> Upload:
         """The concatenation of parts, as its request is answered."""
-        new = NewUpload(owner=ME, filename="whole.mp4", length=None, repr_digest=repr_digest)
+        new = NewUpload(scope=ME, filename="whole.mp4", length=None, repr_digest=repr_digest)
         return self.service.concatenate(new, [Part(p.id, f"/tus/{p.id}") for p in parts])
 
     def state(self, upload: Upload) -> UploadState:

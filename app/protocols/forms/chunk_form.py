@@ -14,7 +14,7 @@ from app.domain.errors import ChunkMismatch, InvalidRequest, UnknownChunkFields
 from app.domain.upload import Upload
 from app.http.bodies import open_body, open_form
 from app.http.chunk_signs import chunk_signs
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
@@ -72,7 +72,7 @@ def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) ->
     return place_staged(
         chunk,
         current_services().whole_files.receive(
-            source, owner=current_owner(), filename=chunk.filename or filename
+            source, scope=current_scope(), filename=chunk.filename or filename
         ),
     )
 
@@ -91,7 +91,7 @@ def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySourc
     services = current_services()
     clients = services.client_uploads
     find = clients.of_restartable_chunk if dialect.restarts else clients.of_chunk
-    upload = note_upload(find(current_owner(), chunk, chunk.filename or filename))
+    upload = note_upload(find(current_scope(), chunk, chunk.filename or filename))
     return services.chunks.append(upload, chunk.offset, source)
 
 
@@ -138,7 +138,7 @@ class ChunkForm:
             source = digest_source(part.whole(), self._fields.get("digest"))
             filename = part.filename if chunk is None else chunk.filename or part.filename
             file = current_services().whole_files.receive(
-                source, owner=current_owner(), filename=filename, room=room
+                source, scope=current_scope(), filename=filename, room=room
             )
             self._staged.append(file)
 

@@ -21,7 +21,7 @@ from app.domain.errors import InvalidRequest, UploadConflict
 from app.domain.policy import UNNAMED
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.http.bodies import open_body, read_small_body
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.digests import digest_source
 from app.http.proxy import location_of
 from app.ingest.source import AllOrNothing
@@ -54,7 +54,7 @@ def process() -> tuple[str, int, dict[str, str]]:
 
 def _create() -> Upload:
     new = NewUpload(
-        owner=current_owner(),
+        scope=current_scope(),
         filename=_filename() or None,
         length=_header_number("Upload-Length"),
     )
@@ -109,7 +109,7 @@ def show() -> BaseResponse:
         raise InvalidRequest(
             "This server loads only its own files, and fetches none from other servers."
         )
-    video = current_services().library.get(current_owner(), _id(name))
+    video = current_services().library.get(current_scope(), _id(name))
     return redirect(location_of("delivery.media", video.id))
 
 
@@ -125,13 +125,13 @@ def _show_offset() -> Response:
 def revert() -> tuple[str, int]:
     """Cancel the upload, or delete the video it has become."""
     text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()
-    upload = current_services().uploads.get(current_owner(), parse_upload_id(text))
-    current_services().client_uploads.remove(note_upload(upload))
+    upload = current_services().uploads.get(current_scope(), parse_upload_id(text))
+    current_services().client_uploads.remove(current_scope(), note_upload(upload))
     return "", 204
 
 
 def _upload(parameter: str) -> Upload:
-    return note_upload(current_services().uploads.get(current_owner(), _id(parameter)))
+    return note_upload(current_services().uploads.get(current_scope(), _id(parameter)))
 
 
 def _id(parameter: str) -> UploadId:

@@ -37,7 +37,7 @@ from app.domain.errors import (
 )
 from app.domain.upload import Upload
 from app.http.bodies import json_object, read_small_body
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
 from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
@@ -100,12 +100,12 @@ def delete(key: str) -> Response:
 
 
 def _remove(key: str) -> Response:
-    current_services().client_uploads.remove(_called(key))
+    current_services().client_uploads.remove(current_scope(), _called(key))
     return jsonify({"success": True})
 
 
 def _called(key: str) -> Upload:
-    return note_upload(current_services().client_uploads.called(current_owner(), key))
+    return note_upload(current_services().client_uploads.called(current_scope(), key))
 
 
 def _command_fields() -> dict[str, str]:

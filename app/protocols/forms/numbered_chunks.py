@@ -22,7 +22,7 @@ from functools import partial
 from flask import Response, jsonify, request
 
 from app.domain.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
 from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
@@ -84,7 +84,7 @@ def answer_probe(dialect: FormDialect) -> Response:
     chunk = dialect.parse(request.args)
     if not isinstance(chunk, Chunk):
         raise InvalidRequest(f"Name a chunk with the fields {', '.join(dialect.fields)}.")
-    upload, has_chunk = current_services().client_uploads.probe(current_owner(), chunk)
+    upload, has_chunk = current_services().client_uploads.probe(current_scope(), chunk)
     if upload is not None:
         note_upload(upload)
     response = Response(status=200 if has_chunk else 204)

@@ -28,7 +28,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.policy import UNNAMED
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.ingest.source import AllOrNothing, StreamSource
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads.client_uploads import Chunk
@@ -90,8 +90,8 @@ def _upload_and_place(chunk: UnplacedChunk, file: ReceivedFile) -> tuple[Upload,
     if chunk.is_named and chunk.total is not None:
         span = chunk.span(file.length, None)
         placed = Chunk(keys.own, span.start, span.length, chunk.total, filename, chunk.identity[0])
-        uploads, owner = current_services().client_uploads, current_owner()
-        return uploads.of_restartable_chunk(owner, placed, filename), span
+        uploads, scope = current_services().client_uploads, current_scope()
+        return uploads.of_restartable_chunk(scope, placed, filename), span
     upload = _first_upload(chunk, keys, filename, file.length) if chunk.is_first else _called(keys)
     span = chunk.span(file.length, _chunk_bytes(upload) if chunk.needs_chunk_size else None)
     is_next = span.start == upload.offset or upload.received.covers(span)
@@ -112,8 +112,8 @@ def _keys(chunk: UnplacedChunk, size: int, filename: str) -> _Keys:
 
 def _find(keys: _Keys) -> Upload | None:
     """The sender's own upload, or else the shared one; raises `UploadGone`."""
-    uploads, owner = current_services().uploads, current_owner()
-    return uploads.called(owner, keys.own) or uploads.called(owner, keys.shared)
+    uploads, scope = current_services().uploads, current_scope()
+    return uploads.called(scope, keys.own) or uploads.called(scope, keys.shared)
 
 
 def _called(keys: _Keys) -> Upload:
@@ -125,7 +125,7 @@ def _called(keys: _Keys) -> Upload:
 
 def _first_upload(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int) -> Upload:
     """The upload in progress, or a new one if there is none or the last one has ended."""
-    uploads, owner = current_services().uploads, current_owner()
+    uploads, scope = current_services().uploads, current_scope()
     key = keys.own
     try:
         upload = _find(keys)
@@ -136,9 +136,9 @@ def _first_upload(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int)
         elif upload.client_key == keys.own:
             uploads.forget_key(upload)
     except UploadGone:
-        uploads.release_key(owner, keys.own)
+        uploads.release_key(scope, keys.own)
     new = NewUpload(
-        owner=owner,
+        scope=scope,
         filename=filename,
         length=chunk.total,
         client_key=key,

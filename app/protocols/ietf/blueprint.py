@@ -16,7 +16,7 @@ from app.domain.errors import (
 )
 from app.domain.upload import Upload, parse_upload_id
 from app.http.bodies import open_body
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.digests import digest_source
 from app.http.problems import answer, report
 from app.http.proxy import came_directly, location_of
@@ -86,7 +86,7 @@ def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
     if "upload" not in g or isinstance(error, WriterSuperseded):
         return version.write_completeness(is_complete=False)
     try:
-        upload = current_services().uploads.get(current_owner(), g.upload.id)
+        upload = current_services().uploads.get(current_scope(), g.upload.id)
     except UploadError:
         return version.write_completeness(is_complete=True)
     location = {"Location": _location(upload)} if request.method != "PATCH" else {}
@@ -129,7 +129,7 @@ def _new_upload(transfer: Transfer) -> Upload:
     digest = headers.get("Repr-Digest")
     upload, _ = current_services().uploads.create(
         NewUpload(
-            owner=current_owner(),
+            scope=current_scope(),
             filename=parse_filename(headers.get("Content-Disposition", ""), request.mimetype),
             length=transfer.length(None),
             repr_digest=None if digest is None else parse_repr_digest(digest),
@@ -170,7 +170,7 @@ def cancel(upload_id: str) -> Response:
     """End the upload and free its space."""
     _refuse_state(_version())
     upload = _settled(upload_id)
-    current_services().uploads.cancel(current_owner(), upload.id)
+    current_services().uploads.cancel(current_scope(), upload.id)
     return Response(status=204)
 
 
@@ -187,7 +187,7 @@ def _refuse_state(version: InteropVersion, *others: str) -> None:
 
 def _settled(upload_id: str) -> Upload:
     services = current_services()
-    upload = services.uploads.get(current_owner(), parse_upload_id(upload_id))
+    upload = services.uploads.get(current_scope(), parse_upload_id(upload_id))
     return _remember(services.chunks.wait_for_writer(upload))
 
 
@@ -216,7 +216,7 @@ def _receive(upload: Upload, transfer: Transfer, body: BodySource, interim: Inte
     except ChunkMismatch as error:
         # Only a chunked body can turn out to be longer than the rest of the file.
         if _version().ends_overlong_upload:
-            services.uploads.cancel(upload.owner, upload.id)
+            services.uploads.cancel(current_scope(), upload.id)
         raise InconsistentLength("The upload has more bytes than its length.") from error
     return _ended(upload) if transfer.is_last else upload
 

@@ -20,7 +20,7 @@ from app.domain.errors import (
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind, parse_upload_id
 from app.http.bodies import open_body
-from app.http.context import current_owner, current_services, note_upload
+from app.http.context import current_scope, current_services, note_upload
 from app.http.problems import Problem, answer
 from app.http.proxy import location_of
 from app.ingest.checksum import ALGORITHMS
@@ -132,7 +132,7 @@ def _new_upload(kind: UploadKind, length: int | None) -> NewUpload:
     metadata = request.headers.get("Upload-Metadata", "")
     filename = file_name(parse_metadata(metadata))
     return NewUpload(
-        owner=current_owner(), filename=filename, length=length, kind=kind, metadata=metadata
+        scope=current_scope(), filename=filename, length=length, kind=kind, metadata=metadata
     )
 
 
@@ -163,7 +163,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
             _check_type()
         return current_services().chunks.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        current_services().client_uploads.remove(upload)
+        current_services().client_uploads.remove(current_scope(), upload)
         raise
 
 
@@ -185,7 +185,7 @@ def one(upload_id: str) -> BaseResponse:
 
 def _head(upload_id: str) -> Response:
     services = current_services()
-    upload = services.uploads.get(current_owner(), parse_upload_id(upload_id))
+    upload = services.uploads.get(current_scope(), parse_upload_id(upload_id))
     upload = services.chunks.wait_for_writer(upload)
     response = _printed(note_upload(upload), 200)
     metadata = upload.metadata
@@ -203,7 +203,7 @@ def _patch(upload_id: str) -> Response:
     _check_type()
     offset = parse_number("Upload-Offset", request.headers.get("Upload-Offset"))
     services = current_services()
-    upload = note_upload(services.uploads.get(current_owner(), parse_upload_id(upload_id)))
+    upload = note_upload(services.uploads.get(current_scope(), parse_upload_id(upload_id)))
     if upload.kind is UploadKind.CONCATENATION:
         raise Forbidden("A final upload gets its bytes from its parts.")
     if "Upload-Length" in request.headers:
@@ -222,8 +222,8 @@ def _check_offset(upload: Upload, offset: int) -> None:
 
 def _delete(upload_id: str) -> Response:
     uploads = current_services().uploads
-    upload = note_upload(uploads.get(current_owner(), parse_upload_id(upload_id)))
-    current_services().client_uploads.remove(upload)
+    upload = note_upload(uploads.get(current_scope(), parse_upload_id(upload_id)))
+    current_services().client_uploads.remove(current_scope(), upload)
     return _empty(204)
 
 

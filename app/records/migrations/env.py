@@ -2,11 +2,11 @@
 
 from alembic import context
 
-from app.records.tables import metadata
+from app.records.identity.tables import projects
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=projects.metadata,
     render_as_batch=True,
 )
 with context.begin_transaction():

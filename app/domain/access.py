@@ -1,0 +1,261 @@
+"""Who may do what, as one table.
+
+Every caller has a role in each project it may enter. Every URL asks for one action (the table of
+URLs is in `app/http/access_rules.py`). `REACH` says how far a role's action reaches: to all of a
+project, or to what the caller has sent itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
+from types import MappingProxyType
+
+from app.domain.errors import NotAllowed, NotSignedIn, UploadNotFound
+from app.domain.upload import Upload
+
+FIRST_PROJECT = "local"
+"""The project that every database begins with; without accounts it is the only one. Uploads made
+before there were projects belong to it."""
+
+
+class Role(StrEnum):
+    """What somebody is in a project; the value is what records and the API show."""
+
+    GUEST = "guest"
+    """Has a link to certain videos."""
+    SENDER = "sender"
+    """Has a link for uploads."""
+    VIEWER = "viewer"
+    UPLOADER = "uploader"
+    EDITOR = "editor"
+    MANAGER = "manager"
+
+
+MEMBERS = (Role.VIEWER, Role.UPLOADER, Role.EDITOR, Role.MANAGER)
+"""The roles that people and keys can have, the least first."""
+
+
+class Action(StrEnum):
+    """What a request asks for."""
+
+    VISIT = "visit"
+    """What everybody may see: sign-in, health, the page's own files."""
+    WATCH = "watch"
+    """Videos, and what is known about uploads."""
+    DOWNLOAD = "download"
+    """The files of videos."""
+    FOLLOW = "follow"
+    """The state of uploads on their way."""
+    SEND = "send"
+    """Begin, continue or cancel uploads."""
+    CHANGE = "change"
+    """Rename or delete videos, and order other qualities."""
+    SHARE = "share"
+    """Make links for others."""
+    MANAGE = "manage"
+    """The project: its members, keys, webhooks, and what happened in it."""
+    HAVE_ACCOUNT = "have_account"
+    """A person's own account."""
+    ADMINISTER = "administer"
+    """The server: people, projects, its state."""
+
+
+class Reach(StrEnum):
+    """How far an action of a role reaches in a project."""
+
+    NONE = "none"
+    LISTED = "listed"
+    """To the videos of a link."""
+    OWN = "own"
+    """To what the caller has sent."""
+    ALL = "all"
+
+
+def _row(**reaches: Reach) -> Mapping[Role, Reach]:
+    return MappingProxyType({Role(name): reach for name, reach in reaches.items()})
+
+
+_ALL, _OWN, _LISTED = Reach.ALL, Reach.OWN, Reach.LISTED
+
+REACH: Mapping[Action, Mapping[Role, Reach]] = MappingProxyType(
+    {
+        Action.WATCH: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL, guest=_LISTED),
+        Action.DOWNLOAD: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL, guest=_LISTED),
+        Action.FOLLOW: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL, sender=_OWN),
+        Action.SEND: _row(uploader=_OWN, editor=_ALL, manager=_ALL, sender=_OWN),
+        Action.CHANGE: _row(uploader=_OWN, editor=_ALL, manager=_ALL),
+        Action.SHARE: _row(editor=_ALL, manager=_ALL),
+        Action.MANAGE: _row(manager=_ALL),
+    }
+)
+"""A role that is not named has no reach. The other actions do not concern a project."""
+
+
+def reach_of(action: Action, role: Role | None) -> Reach:
+    """How far the action of a role reaches; without a role nowhere."""
+    return Reach.NONE if role is None else REACH[action].get(role, Reach.NONE)
+
+
+class CallerKind(StrEnum):
+    """How a caller has shown who it is."""
+
+    NOBODY = "nobody"
+    LOCAL = "local"
+    """Whoever can reach a server without accounts."""
+    PERSON = "person"
+    KEY = "key"
+    UPLOAD_LINK = "upload_link"
+    SHARE_LINK = "share_link"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request.
+
+    `id` is the id of the person, key or link, and `name` what people call it. `roles` are those in
+    each project, and `project` is the one that new uploads go to. `visitor` tells those apart who
+    use the same upload link; `videos` are those of a share link.
+    """
+
+    kind: CallerKind
+    id: str = ""
+    name: str = ""
+    project: str = ""
+    roles: Mapping[str, Role] = field(default_factory=dict, hash=False)
+    is_admin: bool = False
+    visitor: str = ""
+    session: str = ""
+    videos: frozenset[str] = frozenset()
+    can_download: bool = True
+
+    @property
+    def role(self) -> Role | None:
+        """The role in the caller's project."""
+        return self.roles.get(self.project)
+
+    @property
+    def sender(self) -> str:
+        """How records name whoever sent an upload: "person:..." or the like, or nothing."""
+        if self.kind in {CallerKind.NOBODY, CallerKind.LOCAL}:
+            return ""
+        return f"{self.kind}:{self.id}{self.visitor and ':' + self.visitor}"
+
+
+NOBODY = Caller(kind=CallerKind.NOBODY)
+
+LOCAL = Caller(
+    kind=CallerKind.LOCAL,
+    project=FIRST_PROJECT,
+    roles=MappingProxyType({FIRST_PROJECT: Role.MANAGER}),
+    is_admin=True,
+)
+"""Everybody, on a server without accounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The uploads that one request may reach; `Scope("p")` are all of the project "p".
+
+    Without a project they are all of the server.
+    `reach` is that in `project`, `others` those in further projects, whose uploads can be reached
+    by their ids only. `own` is what the records of the caller's own uploads begin with, and
+    `seen` are the projects in which the caller may know about all uploads.
+    """
+
+    project: str | None
+    sender: str = ""
+    reach: Reach = Reach.ALL
+    others: Mapping[str, Reach] = field(default_factory=dict, hash=False)
+    seen: frozenset[str] = frozenset()
+    listed: frozenset[str] = frozenset()
+    own: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the caller finds only what it has sent itself."""
+        return self.reach is Reach.OWN
+
+    @property
+    def finds_of(self) -> str | None:
+        """The sender whose files it recognizes by their fingerprints; None for everybody's."""
+        return self.sender if self.is_private else None
+
+    def key(self, client_key: str) -> str:
+        """The key under which a client's own key is recorded.
+
+        Who finds only its own uploads can neither guess nor block the keys of others.
+        """
+        if not self.is_private:
+            return client_key
+        return f"own:{sha256(f'{self.own} {client_key}'.encode()).hexdigest()}"
+
+    def target(self) -> str:
+        """The project that new uploads go to; raises `NotAllowed` if there is none."""
+        if self.project is None or self.reach not in {Reach.ALL, Reach.OWN}:
+            raise NotAllowed("You may not send files to this project.")
+        return self.project
+
+    def require(self, upload: Upload) -> Upload:
+        """The upload itself; raises `UploadNotFound`, or `NotAllowed` for one that is known."""
+        is_in_project = self.project in {upload.owner, None}
+        reach = self.reach if is_in_project else self.others.get(upload.owner)
+        if reach is Reach.ALL:
+            return upload
+        if reach is Reach.OWN and self.own and upload.sender.startswith(self.own):
+            return upload
+        if reach is Reach.LISTED and upload.id in self.listed:
+            return upload
+        if upload.owner in self.seen:
+            raise NotAllowed("You may see this upload, but it is not yours to change.")
+        raise UploadNotFound("No upload has this id.")
+
+    def may_reach(self, upload: Upload) -> bool:
+        """Whether `require` would return it."""
+        try:
+            self.require(upload)
+        except (UploadNotFound, NotAllowed):
+            return False
+        return True
+
+
+EVERYTHING = Scope(None)
+"""For the operator of the server."""
+
+
+def scope_of(caller: Caller, action: Action) -> Scope:
+    """What the caller's action reaches; raises `NotSignedIn` or `NotAllowed`."""
+    if action in REACH:
+        return _scope_in_projects(caller, action)
+    is_granted = {
+        Action.VISIT: True,
+        Action.HAVE_ACCOUNT: caller.kind is CallerKind.PERSON,
+        Action.ADMINISTER: caller.is_admin,
+    }[action]
+    if not is_granted:
+        raise _refusal(caller)
+    return Scope(caller.project, caller.sender, Reach.NONE)
+
+
+@lru_cache(maxsize=1024)
+def _scope_in_projects(caller: Caller, action: Action) -> Scope:
+    reaches = {project: reach_of(action, role) for project, role in caller.roles.items()}
+    reach = reaches.pop(caller.project, Reach.NONE)
+    if reach is Reach.NONE and not any(other is not Reach.NONE for other in reaches.values()):
+        raise _refusal(caller)
+    sees = {
+        project
+        for project, role in caller.roles.items()
+        if reach_of(Action.WATCH, role) is Reach.ALL
+    }
+    own = caller.sender.removesuffix(f":{caller.visitor}") if caller.visitor else caller.sender
+    return Scope(caller.project, caller.sender, reach, reaches, frozenset(sees), caller.videos, own)
+
+
+def _refusal(caller: Caller) -> NotSignedIn | NotAllowed:
+    if caller.kind is CallerKind.NOBODY:
+        return NotSignedIn("Sign in, or send an API key.")
+    return NotAllowed("You may not do this here.")

@@ -1,0 +1,74 @@
+"""What each URL asks for. A test fails for every URL that is not named here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.domain.access import Action
+
+_ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
+    Action.VISIT: (
+        "static",
+        "health.alive",
+        "health.ready",
+        "api_openapi.show",
+        "api_openapi.show_yaml",
+        "api_server.show",
+        "resumable.options",
+    ),
+    Action.WATCH: (
+        "pages.index",
+        "pages.watch",
+        "api_videos.index",
+        "api_videos.show",
+        "playback.play",
+        "playback.master",
+        "playback.playlist",
+        "playback.segment",
+        "playback.initialization",
+        "playback.rung_playlist",
+        "playback.rung_segment",
+        "playback.rung_initialization",
+        "playback.made",
+        "playback.subtitles_beside",
+        "delivery.media",
+    ),
+    Action.DOWNLOAD: ("archive.archive", "playback.rendition"),
+    Action.FOLLOW: ("api_uploads.index", "api_uploads.show"),
+    Action.SEND: (
+        "api_uploads.create",
+        "api_uploads.cancel",
+        "batch.batch",
+        "upload.upload",
+        "tus.collection",
+        "tus.one",
+        "resumable.create",
+        "resumable.append",
+        "resumable.cancel",
+        "resumable.look",
+        "simple_uploader.probe",
+        "resumablejs.probe",
+        "resumablejs.upload",
+        "flow.probe",
+        "flow.upload",
+        "filepond.process",
+        "filepond.patch",
+        "filepond.show",
+        "filepond.revert",
+        "fineuploader.upload",
+        "fineuploader.delete",
+    ),
+    Action.CHANGE: (
+        "api_videos.rename",
+        "api_videos.delete",
+        "api_videos.order_rendition",
+        "api_videos.remove_rendition",
+    ),
+    Action.ADMINISTER: ("status.page", "api_status.show", "metrics.everything"),
+}
+
+RULES: Mapping[str, Action] = MappingProxyType(
+    {endpoint: action for action, endpoints in _ENDPOINTS.items() for endpoint in endpoints}
+)
+"""The action of each endpoint, as Flask names them."""

@@ -1,0 +1,64 @@
+"""Finds out who sends a request, from what it carries."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from app.domain.access import LOCAL, NOBODY, Caller
+from app.domain.errors import NotSignedIn
+from app.identity.keys import ApiKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a request says about its sender.
+
+    `authorization` is the header of that name. `link` is the prefix of its URL that stands for a
+    link, as ("u", code); `cookies` are all cookies.
+    """
+
+    authorization: str = ""
+    link: tuple[str, str] | None = None
+    cookies: str = ""
+    address: str = ""
+
+
+class Callers:
+    """Asks each kind of caller in turn."""
+
+    def __init__(self, keys: ApiKeys, *, is_open: bool) -> None:
+        self._keys = keys
+        self._is_open = is_open
+
+    def find(self, sent: Credentials) -> Caller:
+        """Who sends the request, perhaps `NOBODY`; raises `NotSignedIn` for what does not work.
+
+        Without accounts everybody is `LOCAL`, whatever they send.
+        """
+        if self._is_open:
+            return LOCAL
+        if sent.authorization:
+            return self._of_key(sent.authorization)
+        return NOBODY
+
+    def _of_key(self, authorization: str) -> Caller:
+        caller = self._keys.caller(_secret_in(authorization))
+        if caller is None:
+            raise NotSignedIn("The API key does not exist, has expired or was revoked.")
+        return caller
+
+
+def _secret_in(authorization: str) -> str:
+    """The key in the header: a bearer token, or the password of Basic (RFC 6750 and RFC 7617)."""
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        decoded = base64.b64decode(value.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return decoded.partition(":")[2]

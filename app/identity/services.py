@@ -1,0 +1,33 @@
+"""Builds what is in this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.identity.callers import Callers
+from app.identity.keys import ApiKeys
+from app.records.engine import Database
+from app.records.identity.keys import KeyRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityServices:
+    """What the web layer asks of identity."""
+
+    callers: Callers
+    keys: ApiKeys
+
+    @classmethod
+    def build(
+        cls,
+        database: Database,
+        *,
+        is_open: bool,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> IdentityServices:
+        """All of it over one database."""
+        keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
+        return cls(callers=Callers(keys, is_open=is_open), keys=keys)

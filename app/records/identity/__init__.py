@@ -1,0 +1,1 @@
+"""Records of people, projects, keys, links, and of what they did."""
