@@ -1,0 +1,3 @@
+/** What pages with forms need of scripts; without them, they work as well. */
+
+import "./elements/copy_text.js";
