@@ -106,7 +106,11 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         inspection=store.inspection,
         media=_media(settings, database, records, store),
         identity=IdentityServices.build(
-            database, is_open=settings.is_open, clock=_now, new_id=_new_id
+            database,
+            settings.data_dir,
+            is_open=settings.is_open,
+            clock=_now,
+            new_id=_new_id,
         ),
         records=records,
         database=database,

@@ -12,6 +12,7 @@
     |-- NotAllowed              403
     |-- UploadNotFound          404
     |   `-- NotMade             404
+    |-- LinkNotFound            404
     |-- BodyStalled             408  retryable
     |-- UploadConflict          409
     |   |-- OffsetMismatch      409
@@ -19,7 +20,9 @@
     |   |-- UploadComplete      409
     |   `-- RenditionsOff       409
     |-- UploadGone              410
+    |-- LinkClosed              410
     |-- TooLarge                413
+    |-- LinkFull                413
     |-- TypeNotAllowed          415
     |-- RenditionFailed         422
     |-- StorageFailed           500  retryable
@@ -140,6 +143,14 @@ class NotMade(UploadNotFound):
     title = "The video does not have this"
 
 
+class LinkNotFound(UploadError):
+    """No link has this code."""
+
+    code = "link_not_found"
+    title = "There is no such link"
+    status_hint = 404
+
+
 class BodyStalled(UploadError):
     """The body stalled, or arrives more slowly than the server accepts."""
 
@@ -204,11 +215,27 @@ class UploadGone(UploadError):
     status_hint = 410
 
 
+class LinkClosed(UploadError):
+    """The link existed, and was closed or has expired."""
+
+    code = "link_closed"
+    title = "The link is closed"
+    status_hint = 410
+
+
 class TooLarge(UploadError):
     """The file is larger than the server takes."""
 
     code = "too_large"
     title = "The file is too large"
+    status_hint = 413
+
+
+class LinkFull(UploadError):
+    """The upload link takes no more files, or not as many bytes."""
+
+    code = "link_full"
+    title = "The link has no room for the file"
     status_hint = 413
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from app.identity.callers import Callers
 from app.identity.keys import ApiKeys
+from app.identity.signing import Signing
 from app.records.engine import Database
 from app.records.identity.keys import KeyRecords
+
+SECRET = "link-secret"
+"""The file in the data folder with what the cookies and tickets of links are signed with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +23,13 @@ class IdentityServices:
 
     callers: Callers
     keys: ApiKeys
+    signing: Signing
 
     @classmethod
     def build(
         cls,
         database: Database,
+        data_dir: Path,
         *,
         is_open: bool,
         clock: Callable[[], datetime],
@@ -30,4 +37,8 @@ class IdentityServices:
     ) -> IdentityServices:
         """All of it over one database."""
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
-        return cls(callers=Callers(keys, is_open=is_open), keys=keys)
+        return cls(
+            callers=Callers(keys, is_open=is_open),
+            keys=keys,
+            signing=Signing(data_dir / SECRET),
+        )
