@@ -19,6 +19,7 @@ from app.http import access, context, origins, problems
 from app.http.mounts import LinkMiddleware
 from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
+from app.http.under_way import UnderWay
 from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
 from app.monitoring.requests import RequestMonitor
@@ -68,6 +69,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
 
 def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
     """What happens around every view, in order. Flask checks each hook anew each time."""
+    under_way = UnderWay()
 
     @app.before_request
     def begin() -> Response | None:
@@ -78,7 +80,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
         origins.refuse_other_sites(request, settings.cors_origins)
         preflight = origins.answer_preflight(request, settings.cors_origins)
         if preflight is None:
-            access.admit(request)
+            access.admit(request, under_way)
         return preflight
 
     @app.after_request
@@ -92,6 +94,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
 
     @app.teardown_request
     def end(_error: BaseException | None) -> None:
+        under_way.end(request_ctx.request.environ)
         monitor.end(request_ctx.request)
 
 

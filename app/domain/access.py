@@ -213,6 +213,18 @@ class Scope:
             raise NotAllowed("You may see this upload, but it is not yours to change.")
         raise UploadNotFound("No upload has this id.")
 
+    def includes(self, earlier: Scope) -> bool:
+        """Whether the same caller reaches in each project at least as far as it did before."""
+        order = list(Reach)
+        return all(
+            order.index(self.reach_in(project)) >= order.index(earlier.reach_in(project))
+            for project in (earlier.project, *earlier.others)
+        )
+
+    def reach_in(self, project: str | None) -> Reach:
+        """How far it reaches in one project."""
+        return self.reach if project == self.project else self.others.get(project or "", Reach.NONE)
+
     def may_reach(self, upload: Upload) -> bool:
         """Whether `require` would return it."""
         try:

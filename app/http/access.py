@@ -6,44 +6,54 @@ from dataclasses import replace
 
 from flask import Request, g
 
-from app.domain.access import Action, Caller, CallerKind, scope_of
+from app.domain.access import Action, Caller, CallerKind, Scope, scope_of
 from app.domain.errors import UploadNotFound
 from app.http.access_rules import RULES
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
+from app.http.under_way import UnderWay
 from app.identity.callers import Credentials
+from app.request.slots import SAFE_METHODS
 
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""
 
 
-def admit(request: Request) -> None:
+def admit(request: Request, under_way: UnderWay) -> None:
     """Note the caller and the scope of a request; raises `NotSignedIn` or `NotAllowed`.
 
-    A URL without a rule is refused: `RULES` must name every one.
+    A URL without a rule is refused: `RULES` must name every one. What a request sends, it sends
+    as long as it would be let in again: see `UnderWay`.
     """
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
     action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
-    caller = _in_chosen_project(request, _caller_of(request))
-    g.caller, g.scope = caller, scope_of(caller, action)
+    callers, sent = current_services().identity.callers, _credentials_of(request)
+    chosen = request.args.get(PROJECT) if request.query_string else None
+
+    def find() -> tuple[Caller, Scope]:
+        caller = _in_project(callers.find(sent), chosen)
+        return caller, scope_of(caller, action)
+
+    g.caller, g.scope = find()
+    if request.method not in SAFE_METHODS and g.caller.kind is not CallerKind.LOCAL:
+        under_way.begin(request.environ, g.scope, lambda: find()[1])
 
 
-def _caller_of(request: Request) -> Caller:
+def _credentials_of(request: Request) -> Credentials:
     environ = request.environ
-    sent = Credentials(
+    return Credentials(
         authorization=environ.get("HTTP_AUTHORIZATION", ""),
         link=environ.get(LINK_KEY),
         cookies=environ.get("HTTP_COOKIE", ""),
         address=environ.get("REMOTE_ADDR", ""),
     )
-    return current_services().identity.callers.find(sent)
 
 
-def _in_chosen_project(request: Request, caller: Caller) -> Caller:
-    if caller.kind is not CallerKind.PERSON or not request.query_string:
+def _in_project(caller: Caller, chosen: str | None) -> Caller:
+    """The caller in the project it has chosen for this request."""
+    if caller.kind is not CallerKind.PERSON or chosen is None:
         return caller
-    chosen = request.args.get(PROJECT, caller.project)
     if chosen == caller.project:
         return caller
     if chosen not in caller.roles:

@@ -51,6 +51,12 @@ class ApiKeys:
         self._records.add(key)
         return key, secret
 
+    def revoke(self, project_id: str, key_id: str) -> bool:
+        """End a key, and within seconds what it sends; whether the project had such a key."""
+        was_revoked = self._records.revoke(project_id, key_id, self._clock())
+        self._recent.forget()
+        return was_revoked
+
     def caller(self, secret: str) -> Caller | None:
         """Who sends a request with that key; None if it does not work."""
         if not is_key(secret):

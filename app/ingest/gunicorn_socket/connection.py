@@ -110,6 +110,19 @@ def has_left(environ: dict[str, Any]) -> bool:
         return True
 
 
+def break_off(environ: dict[str, Any]) -> None:
+    """End the connection while another thread reads a body from it; harmless after its end.
+
+    That thread sees the end of the connection. Over HTTP/2 all requests of the connection end.
+    """
+    connection = environ.get("gunicorn.socket")
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            # TLS's own would let the other thread read ciphertext. With SHUT_RD alone, Linux would
+            # go on to receive what the client sends.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
 KernelSender = Callable[[RawIOBase, ByteRange], None]
 """Sends a range of a file as part of a body, and leaves the file where it stopped; raises `OSError`
 if the file is shorter, or the client is gone."""

@@ -1,0 +1,33 @@
+"""A server that asks who is there, and what tests put into its database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from app.domain.access import FIRST_PROJECT, Role
+from app.identity.services import IdentityServices
+from app.services import build_services
+from app.settings import from_env
+from tests.live_server import Server
+
+ACCOUNTS = {"SLUICE_ACCESS": "accounts"}
+
+
+@contextmanager
+def identity_of(server: Server) -> Iterator[IdentityServices]:
+    """What its processes use, over the same database, from this one."""
+    services = build_services(from_env(server.environment))
+    with closing(services.database):
+        yield services.identity
+
+
+def make_key(server: Server, role: Role = Role.EDITOR, project: str = FIRST_PROJECT) -> str:
+    """A new key of a project."""
+    with identity_of(server) as identity:
+        return identity.keys.make(project, name="test", role=role, created_by="")[1]
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that carries it."""
+    return {"Authorization": f"Bearer {key}"}
