@@ -10,6 +10,7 @@ Each package imports only those listed below it:
     http        what the blueprints share: errors as problem+json, headers, request bodies
     services    builds everything below from the settings
     settings    the options
+    identity    who uses the server: people, projects, keys and links
     media       what players need: indexes, pictures, other qualities
     uploads     the use cases: create, append, complete, cancel, expire
     storage, records    bytes by key; facts about uploads

@@ -6,16 +6,32 @@ They are built once: SQLAlchemy takes as long to build one as to run it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, insert, literal_column, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Select,
+    Update,
+    bindparam,
+    case,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+    update,
+)
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
 from app.domain.upload import Part, Upload, UploadId, UploadKind
-from app.domain.video_list import search_form, sort_form
+from app.domain.video_list import Position, VideoList, search_form, sort_form
 from app.records.driver import fetch, run
-from app.records.tables import IS_VIDEO, UPLOAD, uploads
+from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
@@ -25,6 +41,8 @@ _CHANGING = ("length", "state", "active_at", "published_at", "received")
 
 _COMPARED = ("filename", "length", "state", "received")
 """The columns that show whether an upload is still as it was read."""
+
+_NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
 
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
@@ -92,6 +110,43 @@ def first(
     """The first upload that a query of this file finds."""
     rows = fetch(connection, statement, values)
     return from_row(rows[0]) if rows else None
+
+
+def active(owner: str | None, sender: str | None) -> Select[Any]:
+    """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""
+    query = select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
+    if owner is not None:
+        query = query.where(uploads.c.owner == owner)
+    if sender is not None:
+        query = query.where(uploads.c.sender == sender)
+    return query.order_by(uploads.c.created_at.desc(), uploads.c.id)
+
+
+def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Select[Any]:
+    """Complete uploads that match `wanted`, in its order, after a position: the owner's, or all."""
+    key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
+    query = select(*UPLOAD).where(IS_VIDEO)
+    if owner is not None:
+        query = query.where(uploads.c.owner == owner)
+    for word in wanted.words:
+        query = query.where(uploads.c.search_name.contains(word, autoescape=True))
+    if after is not None:
+        place = tuple_(key, uploads.c.id)
+        start = tuple_(literal(after.key, key.type), literal(after.upload_id))
+        query = query.where(place < start if is_descending else place > start)
+    order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
+    return query.order_by(*order)
+
+
+def shifted_activity(later: timedelta, now: datetime) -> Update:
+    """Moves the last activity of all uploads except complete ones, as `shift_activity` says."""
+    active_at = uploads.c.active_at
+    change = update(uploads).where(uploads.c.state.in_(_NOT_COMPLETE))
+    if not later:
+        change = change.where(active_at > now)
+    shifted = type_coerce(active_at, BigInteger) + later // timedelta(microseconds=1)
+    latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
+    return change.values(active_at=latest)
 
 
 def beside(owner: str, stem: str, endings: Sequence[str]) -> Select[Any]:

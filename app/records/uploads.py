@@ -9,16 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     Connection,
     Select,
-    case,
     delete,
     func,
-    literal,
     select,
-    tuple_,
-    type_coerce,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -30,7 +25,7 @@ from app.domain.upload import Part, Upload, UploadId
 from app.domain.video_list import Position, VideoList
 from app.records import statements
 from app.records.engine import Database
-from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
+from app.records.tables import UPLOAD, uploads
 from app.records.tables import parts as parts_table
 
 CREATED = "created"
@@ -47,8 +42,6 @@ did not exist or does not any more. If it raises, nothing is changed. Bytes that
 change: they would pay for it with every chunk."""
 
 _TICK = timedelta(microseconds=1)
-
-_NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
 
 
 def no_listener(_step: str) -> None:
@@ -236,14 +229,8 @@ class UploadRecords:
 
         Afterwards none is later than `now`.
         """
-        active_at = uploads.c.active_at
-        change = update(uploads).where(uploads.c.state.in_(_NOT_COMPLETE))
-        if not later:
-            change = change.where(active_at > now)
-        shifted = type_coerce(active_at, BigInteger) + later // timedelta(microseconds=1)
-        latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
         with self._database.write() as connection:
-            connection.execute(change.values(active_at=latest))
+            connection.execute(statements.shifted_activity(later, now))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note the length of an upload created without one; may move it to `verifying`.
@@ -322,12 +309,7 @@ class UploadRecords:
 
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
         """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""
-        query = select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
-        if owner is not None:
-            query = query.where(uploads.c.owner == owner)
-        if sender is not None:
-            query = query.where(uploads.c.sender == sender)
-        return self._list(query.order_by(uploads.c.created_at.desc(), uploads.c.id).limit(limit))
+        return self._list(statements.active(owner, sender).limit(limit))
 
     def arriving(self, since: datetime, limit: int) -> list[Upload]:
         """Uploads of all owners of which something has arrived since; the latest first."""
@@ -354,18 +336,7 @@ class UploadRecords:
 
         The owner's, or else those of all.
         """
-        key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-        query = select(*UPLOAD).where(IS_VIDEO)
-        if owner is not None:
-            query = query.where(uploads.c.owner == owner)
-        for word in wanted.words:
-            query = query.where(uploads.c.search_name.contains(word, autoescape=True))
-        if after is not None:
-            place = tuple_(key, uploads.c.id)
-            start = tuple_(literal(after.key, key.type), literal(after.upload_id))
-            query = query.where(place < start if is_descending else place > start)
-        order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
-        return self._list(query.order_by(*order).limit(limit))
+        return self._list(statements.videos(owner, wanted, after).limit(limit))
 
     def beside(self, owner: str, stem: str, endings: Sequence[str], *, limit: int) -> list[Upload]:
         """The owner's complete uploads named as `statements.beside` says, by name."""

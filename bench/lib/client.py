@@ -106,7 +106,7 @@ class Connection:
         delimiter = b"\r\n"
         length = sum(len(head) + file.length for (head, _), file in zip(parts, files, strict=True))
         length += len(delimiter) * (len(files) - 1) + sum(map(len, ends))
-        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {FORM_TYPE}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM_TYPE}\r\n"
         self._socket.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
         for number, ((opening, _), file) in enumerate(zip(parts, files, strict=True)):
             self._socket.sendall((delimiter if number else b"") + opening)
@@ -120,7 +120,7 @@ class Connection:
 
     def get(self, path: str, byte_range: tuple[int, int] | None = None) -> int:
         """GET and drop the body; its length. The range is half-open."""
-        head = f"GET {path} HTTP/1.1\r\nHost: bench\r\n"
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n"
         if byte_range:
             head += f"Range: bytes={byte_range[0]}-{byte_range[1] - 1}\r\n"
         self._socket.sendall(f"{head}\r\n".encode())
@@ -138,12 +138,12 @@ class Connection:
 
     def text(self, path: str) -> str:
         """GET a text, also that of an error."""
-        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return self._response().read().decode()
 
     def length(self, path: str) -> int:
         """The length that the server says a body has."""
-        self._socket.sendall(f"HEAD {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        self._socket.sendall(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         answer = http.client.HTTPResponse(self._socket, method="HEAD")
         answer.begin()
         return int(answer.headers["Content-Length"])

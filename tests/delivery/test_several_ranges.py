@@ -125,7 +125,9 @@ def test_a_truncated_file_closes_the_connection_and_sends_no_wrong_byte(server: 
     with (server.library / film.id).open("r+b") as file:
         file.truncate(700_000)
     with server.connect() as connection:
-        head = f"GET {film.path} HTTP/1.1\r\nHost: x\r\nRange: bytes=600000-800000,0-9\r\n\r\n"
+        head = (
+            f"GET {film.path} HTTP/1.1\r\nHost: localhost\r\nRange: bytes=600000-800000,0-9\r\n\r\n"
+        )
         connection.sendall(head.encode())
         answer = read_to_end(connection)
     assert CONTENT[600_000:700_000] in answer

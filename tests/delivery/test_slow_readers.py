@@ -89,7 +89,7 @@ def ask(film: Stored, headers: str) -> socket.socket:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     connection.settimeout(60)
     connection.connect(("127.0.0.1", film.server.port))
-    connection.sendall(f"GET {film.path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+    connection.sendall(f"GET {film.path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
     return connection
 
 

@@ -22,9 +22,9 @@ from gunicorn.workers.gthread import TConn
 from app.server.gunicorn_worker import PatientWorker
 from tests.live_server import Server
 
-REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
-LAST_REQUEST = b"GET /stop HTTP/1.1\r\nHost: a\r\n\r\n"
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST_REQUEST = b"GET /stop HTTP/1.1\r\nHost: localhost\r\n\r\n"
 AGES = 60.0
 
 

@@ -109,7 +109,7 @@ def test_an_empty_body_leaves_the_connection_patient(server: Server) -> None:
         assert read_json(connection)[0] == 200
         connection.sendall(b"GET /healthz HTT")
         time.sleep(1.2)
-        connection.sendall(b"P/1.1\r\nHost: test\r\n\r\n")
+        connection.sendall(b"P/1.1\r\nHost: localhost\r\n\r\n")
         assert read_json(connection)[0] == 200
 
 

@@ -85,7 +85,7 @@ def test_a_client_that_keeps_sending_does_not_delay_the_stop(
 
     def send_on() -> None:
         with socket.create_connection(("127.0.0.1", server.port)) as client, suppress(OSError):
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             client.recv(65536)
             answered.set()
             while not is_over.wait(0.2):

@@ -26,7 +26,7 @@ StartServer = Callable[..., Server]
 HEAD = (
     b"POST /upload?dzuuid=half&dzchunkindex=0&dztotalfilesize=100000&dzchunksize=100000"
     b"&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=half.mp4 HTTP/1.1\r\n"
-    b"Host: a\r\nContent-Length: 100000\r\n\r\n"
+    b"Host: localhost\r\nContent-Length: 100000\r\n\r\n"
 )
 
 

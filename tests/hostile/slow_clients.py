@@ -83,7 +83,7 @@ def address(number: int) -> str:
 
 async def unclosed(attack: Attack, sock: socket.socket) -> None:
     """Ask for a last answer, and keep the connection open."""
-    await attack.send(sock, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    await attack.send(sock, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     await asyncio.sleep(HOLD_SECONDS)
 
 
@@ -94,7 +94,7 @@ async def silent(attack: Attack, sock: socket.socket) -> None:
 
 async def dripped_headers(attack: Attack, sock: socket.socket) -> None:
     """Send headers slowly."""
-    await attack.send(sock, "GET /healthz HTTP/1.1\r\nHost: a\r\n")
+    await attack.send(sock, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
     while True:
         await asyncio.sleep(PAUSE_SECONDS)
         await attack.send(sock, "X-Drip: 1\r\n")
@@ -116,7 +116,7 @@ async def stalled_body(attack: Attack, sock: socket.socket) -> None:
 
 async def unread(attack: Attack, sock: socket.socket) -> None:
     """Request a large file, and read none of it."""
-    await attack.send(sock, f"GET {attack.path} HTTP/1.1\r\nHost: a\r\n\r\n")
+    await attack.send(sock, f"GET {attack.path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await asyncio.sleep(3600)
 
 
@@ -124,7 +124,9 @@ def chunk_head() -> str:
     """Headers of the only chunk of a new upload."""
     query = f"dzuuid={os.urandom(8).hex()}&dzchunkindex=0&dztotalfilesize={BODY_BYTES}"
     query += f"&dzchunksize={BODY_BYTES}&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=a.mp4"
-    return f"POST /upload?{query} HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+    return (
+        f"POST /upload?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+    )
 
 
 BEHAVIOURS: dict[str, Callable[[Attack, Any], Awaitable[None]]] = {

@@ -53,7 +53,7 @@ def create_upload(server: Server, session: requests.Session) -> str:
 def head_of_patch(path: str) -> bytes:
     """The request without its body."""
     return (
-        f"PATCH {path} HTTP/1.1\r\nHost: a\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\n"
+        f"PATCH {path} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\n"
         f"Content-Type: application/offset+octet-stream\r\nUpload-Checksum: sha1 {DIGEST}\r\n"
         f"Content-Length: {MIB}\r\n\r\n"
     ).encode()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 SECONDS = 30
 AT_ONCE = 24
 MARK = "a-second-request"
-HIDDEN = f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Request-ID: {MARK}\r\n\r\n".encode()
+HIDDEN = f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: {MARK}\r\n\r\n".encode()
 STATUS = re.compile(rb"HTTP/1\.[01] ([2-5][0-9][0-9]) ")
 
 TUS = "Tus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\nContent-Type: application/offset+octet-stream"
@@ -41,7 +41,9 @@ class Route:
 
     def head(self, framing: bytes) -> bytes:
         """Everything in front of the body."""
-        line = f"{self.method} {self.path} HTTP/1.1\r\nHost: a\r\n{self.headers}\r\n".encode()
+        line = (
+            f"{self.method} {self.path} HTTP/1.1\r\nHost: localhost\r\n{self.headers}\r\n".encode()
+        )
         return line + framing + b"\r\n\r\n"
 
 

@@ -39,7 +39,7 @@ def without_closing_boundary(server: Server, file: ChunkedFile) -> bytes:
 
 def without_last_chunk(_server: Server, file: ChunkedFile) -> bytes:
     fields = "&".join(f"{name}={value}" for name, value in file.fields(0).items())
-    head = f"POST /upload?{fields}&filename=film.mp4 HTTP/1.1\r\nHost: a\r\n"
+    head = f"POST /upload?{fields}&filename=film.mp4 HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Transfer-Encoding: chunked\r\n\r\n{len(CONTENT):x}\r\n"
     return head.encode() + CONTENT + b"\r\n"
 

@@ -44,7 +44,7 @@ def status_of(url: str, path: str, *, source: str) -> int:
     )
     connection.putrequest("GET", path, skip_host=path.startswith("http"))
     if path.startswith("http"):
-        connection.putheader("Host", "anything")
+        connection.putheader("Host", "localhost")
     connection.endheaders()
     status = connection.getresponse().status
     connection.close()

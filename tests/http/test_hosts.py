@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from app.settings import SettingsError, from_env
+from app.settings import LOCAL_NAMES, SettingsError, from_env
 from tests.live_server import Server, running_server
 
 
@@ -85,8 +85,33 @@ def test_health_checks_are_answered_under_any_name(named: Server, path: str) -> 
     assert ask(named, "10.0.0.7:8000", path).status_code == 200
 
 
-def test_by_default_any_name_is_answered(server: Server) -> None:
-    assert ask(server, "evil.example").status_code == 200
+@pytest.mark.parametrize("host", ["localhost", "a.localhost:1", "127.0.0.1:8000", "[::1]:80"])
+def test_without_accounts_the_machine_is_called_by_its_own_names(server: Server, host: str) -> None:
+    assert ask(server, host).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.7"])
+def test_without_accounts_a_rebound_page_reaches_nothing(server: Server, host: str) -> None:
+    expect_refused(ask(server, host))
+
+
+@pytest.mark.parametrize(
+    ("options", "is_open", "names"),
+    [
+        ({}, True, LOCAL_NAMES),
+        ({"SLUICE_HOST": "::1"}, True, LOCAL_NAMES),
+        ({"SLUICE_HOST": "localhost", "SLUICE_ALLOWED_HOSTS": "a.example"}, True, {"a.example"}),
+        ({"SLUICE_ACCESS": "accounts"}, False, set()),
+        ({"SLUICE_HOST": "0.0.0.0"}, False, set()),
+        ({"SLUICE_HOST": "videos.example"}, False, set()),
+        ({"SLUICE_HOST": "0.0.0.0", "SLUICE_ACCESS": "open"}, True, set()),
+    ],
+)
+def test_where_only_the_machine_reaches_it_nobody_signs_in(
+    options: dict[str, str], is_open: bool, names: set[str]
+) -> None:
+    settings = from_env(options)
+    assert (settings.is_open, settings.names) == (is_open, names)
 
 
 @pytest.mark.parametrize("text", ["a b", "http://a.example", "a..b", "[::1]", "my_server", "é"])

@@ -31,10 +31,22 @@ TOLD_URL = "https://films.example:8443/videos/tus"
 BALANCER = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443"}
 
 
+ANY_NAME = {"SLUICE_HOST": "0.0.0.0", "SLUICE_ACCESS": "open"}
+"""On this machine alone, a server without accounts answers to the machine's names only."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that answers to any name."""
+    with running_server(tmp_path_factory.mktemp("any"), **ANY_NAME) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def with_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that puts paths into `Location`."""
-    with running_server(tmp_path_factory.mktemp("paths"), SLUICE_LOCATION="path") as running:
+    folder = tmp_path_factory.mktemp("paths")
+    with running_server(folder, SLUICE_LOCATION="path", **ANY_NAME) as running:
         yield running
 
 
@@ -42,14 +54,15 @@ def with_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def untrusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that trusts none of the addresses used here."""
     folder = tmp_path_factory.mktemp("untrusting")
-    with running_server(folder, SLUICE_TRUSTED_PROXIES="10.0.0.0/8") as running:
+    with running_server(folder, SLUICE_TRUSTED_PROXIES="10.0.0.0/8", **ANY_NAME) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def with_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that puts whole URLs into `Location`."""
-    with running_server(tmp_path_factory.mktemp("urls"), SLUICE_LOCATION="url") as running:
+    folder = tmp_path_factory.mktemp("urls")
+    with running_server(folder, SLUICE_LOCATION="url", **ANY_NAME) as running:
         yield running
 
 
@@ -216,7 +229,9 @@ def test_of_two_scheme_headers_the_standard_one_counts(server: Server) -> None:
 
 
 def test_other_addresses_are_not_trusted(start_server: Callable[..., Server]) -> None:
-    server = start_server(SLUICE_TRUSTED_PROXIES="10.0.0.0/8, ::1", SLUICE_LOCATION="url")
+    server = start_server(
+        **ANY_NAME, SLUICE_TRUSTED_PROXIES="10.0.0.0/8, ::1", SLUICE_LOCATION="url"
+    )
     response = create(server.url, **TOLD)
     assert response.headers["Location"].startswith(f"{server.url}/tus/")
     assert client_of(server, response.headers["X-Request-ID"]) == "127.0.0.1"
@@ -227,12 +242,12 @@ def test_other_addresses_are_not_trusted(start_server: Callable[..., Server]) ->
 def test_nobody_is_trusted_if_the_setting_is_empty(
     start_server: Callable[..., Server],
 ) -> None:
-    server = start_server(SLUICE_TRUSTED_PROXIES="", SLUICE_LOCATION="url")
+    server = start_server(**ANY_NAME, SLUICE_TRUSTED_PROXIES="", SLUICE_LOCATION="url")
     assert location(server.url, **TOLD) == f"{server.url}/tus"
 
 
 def test_a_network_can_be_trusted(start_server: Callable[..., Server]) -> None:
-    server = start_server(SLUICE_TRUSTED_PROXIES="127.0.0.0/8", SLUICE_LOCATION="url")
+    server = start_server(**ANY_NAME, SLUICE_TRUSTED_PROXIES="127.0.0.0/8", SLUICE_LOCATION="url")
     assert location(server.url, **TOLD) == "https://films.example:8443/videos/tus"
 
 

@@ -67,7 +67,7 @@ def test_a_path_is_shown_as_text_and_its_control_characters_are_escaped(server: 
     path = "/media/%C3%A9%7F%C2%9B%E2%80%AE%9B"
     with server.connect() as connection:
         connection.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: a\r\nX-Request-ID: hostile-path\r\n\r\n".encode()
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: hostile-path\r\n\r\n".encode()
         )
         connection.recv(65536)
     entry = entry_of(server, "hostile-path")
@@ -94,7 +94,7 @@ def test_received_bytes_are_those_that_arrived(start_server: Callable[..., Serve
         connection.sendall(
             b"POST /upload?dzuuid=a&dztotalfilesize=4294967296&dzchunkindex=0&filename=a.mp4"
             b"&dztotalchunkcount=1&dzchunksize=4294967296&dzchunkbyteoffset=0 HTTP/1.1\r\n"
-            b"Host: a\r\nX-Request-ID: refused\r\nContent-Length: 4294967296\r\n\r\n"
+            b"Host: localhost\r\nX-Request-ID: refused\r\nContent-Length: 4294967296\r\n\r\n"
         )
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
     assert entry_of(server, "refused")["received"] == 0

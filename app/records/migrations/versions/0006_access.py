@@ -24,10 +24,12 @@ def upgrade() -> None:
         sqlite_where=HAS_SENDER,
         postgresql_where=HAS_SENDER,
     )
-    _create_projects()
-    _create_people()
-    _create_links()
-    _create_reports()
+    for create in (
+        *(_create_projects, _create_members, _create_sessions, _create_passkeys),
+        *(_create_upload_links, _create_share_links, _create_audit),
+        *(_create_webhooks, _create_deliveries),
+    ):
+        create()
     _add_first_project()
 
 
@@ -77,6 +79,9 @@ def _create_projects() -> None:
         sa.Column("is_blocked", sa.Boolean, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
     )
+
+
+def _create_members() -> None:
     op.create_table(
         "members",
         sa.Column(
@@ -117,7 +122,7 @@ def _create_projects() -> None:
     op.create_index("api_keys_of_project", "api_keys", ["project_id"])
 
 
-def _create_people() -> None:
+def _create_sessions() -> None:
     op.create_table(
         "sessions",
         sa.Column("digest", sa.String(64), primary_key=True),
@@ -155,6 +160,9 @@ def _create_people() -> None:
         sa.Column("failures", sa.Integer, nullable=False),
         sa.Column("last_at", sa.BigInteger, nullable=False),
     )
+
+
+def _create_passkeys() -> None:
     op.create_table(
         "passkeys",
         sa.Column("id", sa.String(32), primary_key=True),
@@ -187,7 +195,7 @@ def _create_people() -> None:
     op.create_index("provider_accounts_of_person", "provider_accounts", ["person_id"])
 
 
-def _create_links() -> None:
+def _create_upload_links() -> None:
     op.create_table(
         "upload_links",
         sa.Column("id", sa.String(32), primary_key=True),
@@ -214,6 +222,9 @@ def _create_links() -> None:
         sa.Column("closed_at", sa.BigInteger),
     )
     op.create_index("upload_links_of_project", "upload_links", ["project_id"])
+
+
+def _create_share_links() -> None:
     op.create_table(
         "share_links",
         sa.Column("id", sa.String(32), primary_key=True),
@@ -254,7 +265,7 @@ def _create_links() -> None:
     op.create_index("shared_videos_of_upload", "shared_videos", ["upload_id"])
 
 
-def _create_reports() -> None:
+def _create_audit() -> None:
     op.create_table(
         "audit",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -268,6 +279,9 @@ def _create_reports() -> None:
         sa.Column("details", sa.Text, nullable=False),
     )
     op.create_index("audit_of_project", "audit", ["project_id", "id"])
+
+
+def _create_webhooks() -> None:
     op.create_table(
         "webhooks",
         sa.Column("id", sa.String(32), primary_key=True),
@@ -297,6 +311,9 @@ def _create_reports() -> None:
         sa.Column("is_dispatched", sa.Boolean, nullable=False),
     )
     op.create_index("webhook_events_waiting", "webhook_events", ["is_dispatched", "number"])
+
+
+def _create_deliveries() -> None:
     op.create_table(
         "webhook_deliveries",
         sa.Column("id", sa.String(32), primary_key=True),
