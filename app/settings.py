@@ -29,8 +29,8 @@ _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 
 
-LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1", "[::1]"})
-"""What a browser on this machine calls it."""
+LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
+"""What a browser on this machine calls it; [::1] counts as localhost."""
 
 
 class SettingsError(ValueError):

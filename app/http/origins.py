@@ -65,8 +65,17 @@ def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
     if not allowed or request.path in ASKED_BY_ADDRESS:
         return
     for host in (host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")):
-        if not host_is_trusted(host.lower(), allowed):
-            raise SecurityError(f"This server does not answer to the name {host!r}.")
+        if not host_is_trusted(_comparable(host), allowed):
+            raise SecurityError(
+                f"This server does not answer to the name {host!r}. SLUICE_ALLOWED_HOSTS lists its "
+                "names."
+            )
+
+
+def _comparable(host: str) -> str:
+    """The name in lower case; Werkzeug's lists take no address of IPv6."""
+    name = host.lower()
+    return "localhost" + name.removeprefix("[::1]") if name.startswith("[::1]") else name
 
 
 def refuse_other_sites(request: Request, allowed: frozenset[str]) -> None:

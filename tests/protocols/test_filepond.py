@@ -153,7 +153,8 @@ def test_a_chunk_that_breaks_off_does_not_move_the_offset_into_it(server: Server
     upload_id = begin(server, len(content))
     send(server, upload_id, content, 0, 10_000_000)
     head = (
-        f"PATCH /filepond?patch={upload_id} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {CHUNK_TYPE}\r\n"
+        f"PATCH /filepond?patch={upload_id} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: {CHUNK_TYPE}\r\n"
         f"Content-Length: 10000000\r\nUpload-Offset: 10000000\r\nUpload-Length: 30000000\r\n\r\n"
     )
     with server.connect() as connection:
