@@ -6,9 +6,11 @@
     |   |-- UnknownChunkFields  400
     |   |-- ChunkMismatch       400
     |   |-- TooManyGaps         400
+    |   |-- InvalidField        400
     |   |-- DigestMismatch      400  retryable
     |   `-- BodyTruncated       400  retryable
     |-- NotSignedIn             401
+    |   `-- WrongCredentials    401
     |-- NotAllowed              403
     |-- UploadNotFound          404
     |   `-- NotMade             404
@@ -19,12 +21,14 @@
     |   |-- WriterSuperseded    409  retryable
     |   |-- UploadComplete      409
     |   `-- RenditionsOff       409
+    |-- LastAdministrator       409
     |-- UploadGone              410
     |-- LinkClosed              410
     |-- TooLarge                413
     |-- LinkFull                413
     |-- TypeNotAllowed          415
     |-- RenditionFailed         422
+    |-- TooManyAttempts         429  retryable
     |-- StorageFailed           500  retryable
     |-- ServerBusy              503  retryable
     |   `-- NotMadeYet          503  retryable
@@ -47,7 +51,7 @@ class UploadError(Exception):
     title: ClassVar[str]
     status_hint: ClassVar[int]
     retryable: ClassVar[bool] = False
-    retry_after_seconds: ClassVar[int | None] = None
+    retry_after_seconds: int | None = None
     """How long a client should wait before it tries again, where the server can tell."""
 
 
@@ -96,6 +100,17 @@ class TooManyGaps(InvalidRequest):
     title = "The upload has too many gaps"
 
 
+class InvalidField(InvalidRequest):
+    """What was entered in a form's field, or sent as a member of JSON, cannot be used."""
+
+    code = "invalid_field"
+    title = "A field cannot be used"
+
+    def __init__(self, detail: str, *, field: str = "") -> None:
+        super().__init__(detail)
+        self.field = field
+
+
 class DigestMismatch(InvalidRequest):
     """The bytes do not match the client's digest; none of them was kept."""
 
@@ -118,6 +133,13 @@ class NotSignedIn(UploadError):
     code = "not_signed_in"
     title = "You are not signed in"
     status_hint = 401
+
+
+class WrongCredentials(NotSignedIn):
+    """No account has this e-mail address and this password."""
+
+    code = "wrong_credentials"
+    title = "The e-mail address or the password is wrong"
 
 
 class NotAllowed(UploadError):
@@ -207,6 +229,14 @@ class RenditionsOff(UploadConflict):
     title = "The server makes no other qualities"
 
 
+class LastAdministrator(UploadError):
+    """Nobody would administer the server any more."""
+
+    code = "last_administrator"
+    title = "The server needs an administrator"
+    status_hint = 409
+
+
 class UploadGone(UploadError):
     """The upload existed, and was cancelled, expired or deleted."""
 
@@ -216,7 +246,7 @@ class UploadGone(UploadError):
 
 
 class LinkClosed(UploadError):
-    """The link existed, and was closed or has expired."""
+    """The link was closed, was used up or has expired."""
 
     code = "link_closed"
     title = "The link is closed"
@@ -253,6 +283,19 @@ class RenditionFailed(UploadError):
     code = "rendition_failed"
     title = "The film cannot be made in this quality"
     status_hint = 422
+
+
+class TooManyAttempts(UploadError):
+    """Too many failed sign-ins of late."""
+
+    code = "too_many_attempts"
+    title = "Too many attempts to sign in"
+    status_hint = 429
+    retryable = True
+
+    def __init__(self, detail: str, *, wait_seconds: int | None = None) -> None:
+        super().__init__(detail)
+        self.retry_after_seconds = wait_seconds
 
 
 class StorageFailed(UploadError):

@@ -8,6 +8,7 @@ from flask import Request, g
 
 from app.domain.access import Action, Caller, CallerKind, Scope, scope_of
 from app.domain.errors import UploadNotFound
+from app.http import session_cookie
 from app.http.access_rules import RULES
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
@@ -45,6 +46,7 @@ def _credentials_of(request: Request) -> Credentials:
     return Credentials(
         authorization=environ.get("HTTP_AUTHORIZATION", ""),
         link=environ.get(LINK_KEY),
+        session=session_cookie.value_in(environ),
         cookies=environ.get("HTTP_COOKIE", ""),
         address=environ.get("REMOTE_ADDR", ""),
     )

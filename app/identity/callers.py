@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from app.domain.access import LOCAL, NOBODY, Caller
 from app.domain.errors import NotSignedIn
 from app.identity.keys import ApiKeys
+from app.identity.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +17,12 @@ class Credentials:
     """What a request says about its sender.
 
     `authorization` is the header of that name. `link` is the prefix of its URL that stands for a
-    link, as ("u", code); `cookies` are all cookies.
+    link, as ("u", code); `session` is the cookie of a session, `cookies` are all cookies.
     """
 
     authorization: str = ""
     link: tuple[str, str] | None = None
+    session: str = ""
     cookies: str = ""
     address: str = ""
 
@@ -28,8 +30,9 @@ class Credentials:
 class Callers:
     """Asks each kind of caller in turn."""
 
-    def __init__(self, keys: ApiKeys, *, is_open: bool) -> None:
+    def __init__(self, keys: ApiKeys, sessions: Sessions, *, is_open: bool) -> None:
         self._keys = keys
+        self._sessions = sessions
         self._is_open = is_open
 
     def find(self, sent: Credentials) -> Caller:
@@ -41,7 +44,7 @@ class Callers:
             return LOCAL
         if sent.authorization:
             return self._of_key(sent.authorization)
-        return NOBODY
+        return self._sessions.caller(sent.session) or NOBODY
 
     def _of_key(self, authorization: str) -> Caller:
         caller = self._keys.caller(_secret_in(authorization))

@@ -9,9 +9,12 @@ from pathlib import Path
 
 from app.identity.callers import Callers
 from app.identity.keys import ApiKeys
+from app.identity.sessions import Sessions
 from app.identity.signing import Signing
 from app.records.engine import Database
 from app.records.identity.keys import KeyRecords
+from app.records.identity.people import PeopleRecords
+from app.records.identity.sessions import SessionRecords
 
 SECRET = "link-secret"
 """The file in the data folder with what the cookies and tickets of links are signed with."""
@@ -23,6 +26,8 @@ class IdentityServices:
 
     callers: Callers
     keys: ApiKeys
+    people: PeopleRecords
+    sessions: Sessions
     signing: Signing
 
     @classmethod
@@ -37,8 +42,11 @@ class IdentityServices:
     ) -> IdentityServices:
         """All of it over one database."""
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
+        sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
         return cls(
-            callers=Callers(keys, is_open=is_open),
+            callers=Callers(keys, sessions, is_open=is_open),
             keys=keys,
+            people=PeopleRecords(database),
+            sessions=sessions,
             signing=Signing(data_dir / SECRET),
         )

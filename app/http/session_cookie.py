@@ -1,0 +1,68 @@
+"""The cookie of a session: `__Host-sluice` over HTTPS, `sluice` over plain HTTP.
+
+Browsers accept a `__Host-` cookie over HTTPS alone, from this host alone: neither a page on another
+name of the domain nor somebody on the line can plant a session of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Request, Response
+from werkzeug.http import parse_cookie
+
+from app.http.context import current_services
+from app.records.identity.people import Person
+
+NAME = "sluice"
+SECURE_PREFIX = "__Host-"
+
+MAX_AGE_SECONDS = 400 * 24 * 3600
+"""As long as browsers allow. The server ends a session that is not used much earlier."""
+
+
+def value_in(environ: dict[str, Any], name: str = NAME) -> str:
+    """The value of our cookie, or nothing."""
+    cookies = environ.get("HTTP_COOKIE", "")
+    if name not in cookies:
+        return ""
+    return parse_cookie(cookies).get(_name(name, environ["wsgi.url_scheme"]), "")
+
+
+def begin_session(request: Request, response: Response, person: Person, *, method: str) -> Response:
+    """The response, with the cookie of a new session; that which the browser had has ended."""
+    environ = request.environ
+    cookie = current_services().identity.sessions.begin(
+        person,
+        method,
+        address=environ.get("REMOTE_ADDR", ""),
+        agent=environ.get("HTTP_USER_AGENT", ""),
+        replaces=value_in(environ),
+    )
+    return set_cookie(request, response, cookie)
+
+
+def end_session(request: Request, response: Response) -> Response:
+    """The response, with the session of the browser ended and its cookie removed."""
+    if cookie := value_in(request.environ):
+        current_services().identity.sessions.end(cookie)
+    return set_cookie(request, response, "")
+
+
+def set_cookie(request: Request, response: Response, value: str, name: str = NAME) -> Response:
+    """The response, with a cookie of ours; without a value, the browser removes it."""
+    response.set_cookie(
+        _name(name, request.scheme),
+        value,
+        max_age=MAX_AGE_SECONDS if value else 0,
+        path="/",
+        secure=request.scheme == "https",
+        httponly=True,
+        samesite="Lax",
+    )
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _name(name: str, scheme: str) -> str:
+    return f"{SECURE_PREFIX}{name}" if scheme == "https" else name

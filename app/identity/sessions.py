@@ -1,0 +1,129 @@
+"""Sessions: begun by signing in, renewed by use, ended by whoever they belong to."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from app.domain.access import Caller, CallerKind, Role
+from app.domain.errors import UploadError
+from app.identity.key_format import digest_of
+from app.identity.recent import Recent
+from app.records.identity.people import Person
+from app.records.identity.sessions import USE_NOTED_EVERY, Session, SessionRecords
+
+LIFETIME = timedelta(days=30)
+"""A session that is not used for so long has ended."""
+
+TOKEN_BYTES = 32
+
+MAX_AGENT_CHARACTERS = 400
+MAX_ADDRESS_CHARACTERS = 64
+
+
+class Sessions:
+    """What people do with their sessions, and for whom a session's cookie stands."""
+
+    def __init__(
+        self,
+        records: SessionRecords,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._new_id = new_id
+        self._recent = Recent(self._look_up)
+
+    def begin(
+        self, person: Person, method: str, *, address: str, agent: str, replaces: str = ""
+    ) -> str:
+        """The cookie's value of a new session; that of the cookie it `replaces` has ended.
+
+        `method` says how the person signed in: "password", "passkey", "provider" or "link";
+        `agent` is what the browser calls itself.
+        """
+        cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
+        session = Session(
+            digest=digest_of(cookie),
+            id=self._new_id(),
+            person_id=person.id,
+            method=method,
+            created_at=now,
+            active_at=now,
+            expires_at=now + LIFETIME,
+            address=address[:MAX_ADDRESS_CHARACTERS],
+            agent=agent[:MAX_AGENT_CHARACTERS],
+        )
+        self._records.add(session, instead_of=digest_of(replaces) if replaces else None)
+        self._recent.forget()
+        return cookie
+
+    def caller(self, cookie: str) -> Caller | None:
+        """Who sends a request with that cookie; None if the session has ended."""
+        return self._recent.get(digest_of(cookie)) if cookie else None
+
+    def of_person(self, person_id: str) -> list[Session]:
+        """The sessions of a person, the last used first."""
+        return self._records.of_person(person_id, self._clock())
+
+    def end(self, cookie: str) -> None:
+        """Sign out the browser that has this cookie."""
+        self._records.end(digest_of(cookie))
+        self._recent.forget()
+
+    def end_one(self, person_id: str, session_id: str) -> bool:
+        """End one session of a person; whether there was such a one."""
+        ended = self._records.end_of_person(person_id, only=session_id)
+        self._recent.forget()
+        return ended == 1
+
+    def end_others(self, person_id: str, *, but: str) -> int:
+        """End all sessions of a person but the one with that id; how many."""
+        ended = self._records.end_of_person(person_id, but=but)
+        self._recent.forget()
+        return ended
+
+    def choose_project(self, session_id: str, project_id: str) -> None:
+        """Let new uploads of this session go to that project, and lists show it."""
+        self._records.choose_project(session_id, project_id)
+        self._recent.forget()
+
+    def forget(self) -> None:
+        """Look everybody up again: a person was blocked, or a role has changed."""
+        self._recent.forget()
+
+    def _look_up(self, digest: str) -> Caller | None:
+        found, now = self._records.find(digest), self._clock()
+        if found is None:
+            return None
+        session, person, roles = found
+        if person.is_blocked or now >= session.expires_at:
+            return None
+        if now - session.active_at > USE_NOTED_EVERY:
+            with suppress(UploadError):  # People can still delete something on a full disk.
+                self._records.note_use(digest, now, expires_at=now + LIFETIME)
+        return _caller(session, person, roles)
+
+
+def _caller(session: Session, person: Person, roles: Mapping[str, Role]) -> Caller:
+    return Caller(
+        kind=CallerKind.PERSON,
+        id=person.id,
+        name=person.name,
+        project=_project(session, roles),
+        roles=MappingProxyType(dict(roles)),
+        is_admin=person.is_admin,
+        session=session.id,
+    )
+
+
+def _project(session: Session, roles: Mapping[str, Role]) -> str:
+    """That last chosen, unless the person has left it; else the first one joined."""
+    if session.project_id in roles:
+        return session.project_id or ""
+    return next(iter(roles), "")

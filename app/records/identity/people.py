@@ -1,0 +1,143 @@
+"""The records of people, and of the projects they are members of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.domain.access import Role
+from app.domain.errors import InvalidField, LastAdministrator
+from app.records.engine import Database
+from app.records.identity.tables import members, people, sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody with an account; `email` is in lower case.
+
+    `password_hash` is None for who signs in by other means.
+    """
+
+    id: str
+    email: str
+    name: str
+    created_at: datetime
+    password_hash: str | None = None
+    is_admin: bool = False
+    is_blocked: bool = False
+
+
+class PeopleRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, person: Person) -> None:
+        """Store a new person; raises `InvalidField` if the e-mail address is taken."""
+        with self._database.write() as connection:
+            add_person(connection, person)
+
+    def find(self, person_id: str) -> Person | None:
+        """The person with that id."""
+        return self._one(people.c.id == person_id)
+
+    def find_by_email(self, email: str) -> Person | None:
+        """The person with that address, in lower case."""
+        return self._one(people.c.email == email)
+
+    def all(self) -> list[Person]:
+        """Everybody, by name."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(people).order_by(func.lower(people.c.name), people.c.id)
+            )
+            return [person_from_row(row) for row in rows]
+
+    def has_administrator(self) -> bool:
+        """Whether somebody administers the server."""
+        with self._database.read() as connection:
+            return connection.execute(_ADMINISTRATORS.limit(1)).first() is not None
+
+    def rename(self, person: Person, *, name: str, email: str) -> Person:
+        """Store another name and address; raises `InvalidField` if the address is taken."""
+        change = update(people).where(people.c.id == person.id).values(name=name, email=email)
+        with _unique_email(), self._database.write() as connection:
+            connection.execute(change)
+        return replace(person, name=name, email=email)
+
+    def set_password(self, person_id: str, password_hash: str) -> None:
+        """Store the hash of a password."""
+        change = update(people).where(people.c.id == person_id)
+        with self._database.write() as connection:
+            connection.execute(change.values(password_hash=password_hash))
+
+    def set_blocked(self, person_id: str, *, is_blocked: bool) -> None:
+        """Block a person, which ends all their sessions, or let them in again.
+
+        Raises `LastAdministrator` instead of blocking the only one.
+        """
+        with self._database.write() as connection:
+            if is_blocked:
+                _require_another_administrator(connection, person_id)
+                connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
+            change = update(people).where(people.c.id == person_id)
+            connection.execute(change.values(is_blocked=is_blocked))
+
+    def set_admin(self, person_id: str, *, is_admin: bool) -> None:
+        """Let a person administer the server, or not; raises `LastAdministrator`."""
+        with self._database.write() as connection:
+            if not is_admin:
+                _require_another_administrator(connection, person_id)
+            change = update(people).where(people.c.id == person_id)
+            connection.execute(change.values(is_admin=is_admin))
+
+    def _one(self, condition: Any) -> Person | None:
+        with self._database.read() as connection:
+            row = connection.execute(select(people).where(condition)).first()
+        return None if row is None else person_from_row(row)
+
+
+_ADMINISTRATORS = select(people.c.id).where(people.c.is_admin, ~people.c.is_blocked)
+
+
+def add_person(connection: Connection, person: Person) -> None:
+    """Store a new person; raises `InvalidField` if the e-mail address is taken."""
+    values = {column.name: getattr(person, column.name) for column in people.columns}
+    with _unique_email():
+        connection.execute(insert(people).values(values))
+
+
+def person_from_row(row: Row[Any]) -> Person:
+    """The person in a row that has all columns of `people`."""
+    return Person(**{column.name: row._mapping[column] for column in people.columns})
+
+
+def roles_of(connection: Connection, person_id: str) -> Mapping[str, Role]:
+    """The person's role in each project, that joined first first."""
+    query = (
+        select(members.c.project_id, members.c.role)
+        .where(members.c.person_id == person_id)
+        .order_by(members.c.added_at, members.c.project_id)
+    )
+    return {row.project_id: Role(row.role) for row in connection.execute(query)}
+
+
+@contextmanager
+def _unique_email() -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError:
+        raise InvalidField("Another account has this e-mail address.", field="email") from None
+
+
+def _require_another_administrator(connection: Connection, person_id: str) -> None:
+    """Administrators alone can let others in again: the last one must not lock everybody out."""
+    if {row.id for row in connection.execute(_ADMINISTRATORS)} == {person_id}:
+        raise LastAdministrator("Nobody else administers this server.")

@@ -1,0 +1,106 @@
+"""The records of sessions: who is signed in, from where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from app.domain.access import Role
+from app.records.engine import Database
+from app.records.identity.people import Person, person_from_row, roles_of
+from app.records.identity.tables import people, sessions
+
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A browser in which a person is signed in; `digest` is that of its cookie.
+
+    `method` is how they signed in; `project_id` is the project last chosen.
+    """
+
+    digest: str
+    id: str
+    person_id: str
+    method: str
+    created_at: datetime
+    active_at: datetime
+    expires_at: datetime
+    address: str
+    agent: str
+    project_id: str | None = None
+
+
+class SessionRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, session: Session, *, instead_of: str | None) -> None:
+        """Store a new session, and end that of the same browser and all expired ones."""
+        values = {column.name: getattr(session, column.name) for column in sessions.columns}
+        is_over = sessions.c.expires_at <= session.created_at
+        if instead_of is not None:
+            is_over |= sessions.c.digest == instead_of
+        with self._database.write() as connection:
+            connection.execute(delete(sessions).where(is_over))
+            connection.execute(insert(sessions).values(values))
+
+    def find(self, digest: str) -> tuple[Session, Person, Mapping[str, Role]] | None:
+        """The session with that digest, whose it is, and their role in each project."""
+        query = (
+            select(sessions, people)
+            .join(people, people.c.id == sessions.c.person_id)
+            .where(sessions.c.digest == digest)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+            if row is None:
+                return None
+            person = person_from_row(row)
+            return _from_row(row), person, roles_of(connection, person.id)
+
+    def note_use(self, digest: str, now: datetime, *, expires_at: datetime) -> None:
+        """Note that the session was used, unless that was noted a moment ago."""
+        is_old = sessions.c.active_at < now - USE_NOTED_EVERY
+        change = update(sessions).where(sessions.c.digest == digest, is_old)
+        with self._database.write() as connection:
+            connection.execute(change.values(active_at=now, expires_at=expires_at))
+
+    def choose_project(self, session_id: str, project_id: str) -> None:
+        """Note the project that the person has chosen."""
+        change = update(sessions).where(sessions.c.id == session_id)
+        with self._database.write() as connection:
+            connection.execute(change.values(project_id=project_id))
+
+    def of_person(self, person_id: str, now: datetime) -> list[Session]:
+        """The sessions of a person that have not expired, the last used first."""
+        query = (
+            select(sessions)
+            .where(sessions.c.person_id == person_id, sessions.c.expires_at > now)
+            .order_by(sessions.c.active_at.desc(), sessions.c.id)
+        )
+        with self._database.read() as connection:
+            return [_from_row(row) for row in connection.execute(query)]
+
+    def end(self, digest: str) -> None:
+        """End the session with that digest, if there is one."""
+        with self._database.write() as connection:
+            connection.execute(delete(sessions).where(sessions.c.digest == digest))
+
+    def end_of_person(self, person_id: str, *, only: str = "", but: str = "") -> int:
+        """End the session with the id `only`, or all except that with the id `but`; how many."""
+        condition = sessions.c.person_id == person_id
+        condition &= sessions.c.id == only if only else sessions.c.id != but
+        with self._database.write() as connection:
+            return connection.execute(delete(sessions).where(condition)).rowcount
+
+
+def _from_row(row: Row[Any]) -> Session:
+    return Session(**{column.name: row._mapping[column] for column in sessions.columns})

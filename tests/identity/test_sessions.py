@@ -1,0 +1,134 @@
+"""Sessions: for whom they stand, when they end."""
+
+import pytest
+
+from app.domain.access import Caller, CallerKind, Role
+from app.identity.sessions import LIFETIME, Sessions
+from app.records.identity.people import Person
+from app.records.identity.sessions import SessionRecords
+from tests.identity.world import World
+
+
+@pytest.fixture
+def sessions(world: World) -> Sessions:
+    """As one process of the server has them."""
+    return new_sessions(world)
+
+
+def new_sessions(world: World) -> Sessions:
+    """As another process has them, which remembers nothing."""
+    return Sessions(SessionRecords(world.database), clock=world.clock, new_id=world.new_id)
+
+
+def begin(sessions: Sessions, person: Person, *, replaces: str = "") -> str:
+    return sessions.begin(
+        person, "password", address="192.0.2.7", agent="Firefox", replaces=replaces
+    )
+
+
+def caller(world: World, cookie: str) -> Caller | None:
+    return new_sessions(world).caller(cookie)
+
+
+def test_a_cookie_stands_for_its_person_with_their_roles(world: World, sessions: Sessions) -> None:
+    ann, other = world.person(is_admin=True), world.project("Other")
+    world.join(ann, Role.EDITOR)
+    world.join(ann, Role.VIEWER, other)
+    found = sessions.caller(begin(sessions, ann))
+    assert found is not None
+    assert (found.kind, found.id, found.name) == (CallerKind.PERSON, ann.id, "ann")
+    assert found.roles == {"local": Role.EDITOR, other: Role.VIEWER}
+    assert (found.project, found.is_admin) == ("local", True)
+
+
+def test_no_other_cookie_works(world: World, sessions: Sessions) -> None:
+    cookie = begin(sessions, world.person())
+    assert sessions.caller(cookie) is not None
+    assert [sessions.caller(other) for other in ("", "x", cookie[:-1], cookie + "x")] == [None] * 4
+
+
+def test_the_project_last_chosen_counts_until_the_person_leaves_it(
+    world: World, sessions: Sessions
+) -> None:
+    ann, other = world.person(), world.project("Other")
+    world.join(ann, Role.EDITOR)
+    cookie = begin(sessions, ann)
+    (session,) = sessions.of_person(ann.id)
+    sessions.choose_project(session.id, other)
+    assert getattr(sessions.caller(cookie), "project", None) == "local"
+    world.join(ann, Role.VIEWER, other)
+    assert getattr(caller(world, cookie), "project", None) == other
+
+
+def test_an_administrator_may_be_a_member_of_nothing(world: World, sessions: Sessions) -> None:
+    found = sessions.caller(begin(sessions, world.person(is_admin=True)))
+    assert found is not None
+    assert (found.is_admin, found.project, found.role) == (True, "", None)
+
+
+def test_signing_in_ends_the_session_that_the_browser_had(world: World, sessions: Sessions) -> None:
+    ann = world.person()
+    planted = begin(sessions, world.person("mallory@example.org"))
+    cookie = begin(sessions, ann, replaces=planted)
+    assert cookie != planted
+    assert caller(world, planted) is None
+    assert getattr(caller(world, cookie), "id", None) == ann.id
+
+
+def test_who_is_blocked_is_nobody(world: World, sessions: Sessions) -> None:
+    ann = world.person()
+    world.person("admin@example.org", is_admin=True)
+    before = begin(sessions, ann)
+    world.people.set_blocked(ann.id, is_blocked=True)
+    after = begin(sessions, ann)
+    assert caller(world, before) is None
+    assert caller(world, after) is None
+    world.people.set_blocked(ann.id, is_blocked=False)
+    assert caller(world, before) is None, "it was ended for good"
+    assert caller(world, after) is not None
+
+
+def test_a_session_ends_thirty_days_after_its_last_use(world: World, sessions: Sessions) -> None:
+    cookie = begin(sessions, world.person())
+    world.clock.turn(days=29)
+    assert caller(world, cookie) is not None
+    world.clock.turn(days=29)
+    assert caller(world, cookie) is not None
+    world.clock.turn(days=LIFETIME.days)
+    assert caller(world, cookie) is None
+
+
+def test_use_is_noted_once_a_minute(world: World, sessions: Sessions) -> None:
+    ann = world.person()
+    cookie = begin(sessions, ann)
+    began = world.clock()
+    world.clock.turn(seconds=59)
+    caller(world, cookie)
+    assert sessions.of_person(ann.id)[0].active_at == began
+    world.clock.turn(seconds=2)
+    caller(world, cookie)
+    assert sessions.of_person(ann.id)[0].active_at == world.clock()
+
+
+def test_people_see_and_end_their_own_sessions(world: World, sessions: Sessions) -> None:
+    ann, bob = world.person(), world.person("bob@example.org")
+    first, second, third = (begin(sessions, ann) for _ in range(3))
+    bobs = begin(sessions, bob)
+    ids = [session.id for session in sessions.of_person(ann.id)]
+    assert len(ids) == 3
+    assert not sessions.end_one(bob.id, ids[0])
+    assert sessions.end_one(ann.id, getattr(caller(world, first), "session", ""))
+    assert sessions.end_others(ann.id, but=getattr(caller(world, second), "session", "")) == 1
+    alive = [cookie for cookie in (first, second, third, bobs) if caller(world, cookie)]
+    assert alive == [second, bobs]
+    sessions.end(second)
+    assert sessions.caller(second) is None
+
+
+def test_the_database_has_nothing_that_could_be_used_as_a_cookie(
+    world: World, sessions: Sessions
+) -> None:
+    ann = world.person()
+    cookie = begin(sessions, ann)
+    assert cookie not in repr(sessions.of_person(ann.id))
+    assert sessions.caller(sessions.of_person(ann.id)[0].digest) is None

@@ -1,0 +1,81 @@
+"""A server's people in a new database, with a clock that tests turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from app.domain.access import FIRST_PROJECT, Role
+from app.records.engine import Database
+from app.records.identity.people import PeopleRecords, Person
+from app.records.identity.tables import members, projects
+
+START = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@dataclass
+class Clock:
+    """Stands still until it is turned."""
+
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def turn(self, **by: float) -> None:
+        """Go on by `days`, `minutes`, `seconds`."""
+        self.now += timedelta(**by)
+
+
+@dataclass
+class World:
+    """The database, and what makes things in it."""
+
+    database: Database
+    clock: Clock = field(default_factory=Clock)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def new_id(self) -> str:
+        """Ids in order."""
+        return f"{next(self._numbers):032x}"
+
+    @property
+    def people(self) -> PeopleRecords:
+        """The records of people."""
+        return PeopleRecords(self.database)
+
+    def person(self, email: str = "ann@example.org", **values: object) -> Person:
+        """A new person, stored."""
+        given = {"name": email.partition("@")[0], "created_at": self.clock(), **values}
+        person = Person(id=self.new_id(), email=email, **given)  # type: ignore[arg-type]
+        self.people.add(person)
+        return person
+
+    def project(self, name: str) -> str:
+        """The id of a new project."""
+        values = {"id": self.new_id(), "name": name, "created_at": self.clock(), "used_bytes": 0}
+        with self.database.write() as connection:
+            connection.execute(insert(projects).values(values))
+        return str(values["id"])
+
+    def join(self, person: Person, role: Role, project_id: str = FIRST_PROJECT) -> None:
+        """Make a person a member; those who join later are listed later."""
+        self.clock.turn(seconds=1)
+        values = {"project_id": project_id, "person_id": person.id, "role": role}
+        with self.database.write() as connection:
+            connection.execute(insert(members).values(**values, added_at=self.clock()))
+
+
+@contextmanager
+def new_world(folder: Path) -> Iterator[World]:
+    """A world over a database in `folder`."""
+    database = Database(f"sqlite:///{folder / 'sluice.db'}", synced=False)
+    with closing(database):
+        database.migrate()
+        yield World(database)
