@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from app.domain.lifecycle import UploadState
+from app.domain.moments import instant
 from app.domain.playback import PlaybackState, Problem
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload
@@ -33,8 +34,8 @@ def upload_document(
         "received": _pairs(upload.received),
         "missing": _pairs(upload.missing),
         "state": upload.state.value,
-        "expires": None if upload.state is UploadState.COMPLETE else _instant(expires),
-        "created": _instant(upload.created_at),
+        "expires": None if upload.state is UploadState.COMPLETE else instant(expires),
+        "created": instant(upload.created_at),
         "fingerprint": upload.fingerprint,
         **_result(upload),
         "playback": playback_document(playback) if playback.facts else None,
@@ -79,7 +80,7 @@ def video_document(
         "length": video.length,
         "content_type": video.content_type,
         "inline": video.is_playable,
-        "published": _instant(video.published_at or video.active_at),
+        "published": instant(video.published_at or video.active_at),
         "media": f"/media/{video.id}",
         "sha256": video.sha256,
         "playback": known,
@@ -172,7 +173,3 @@ def _result(upload: Upload) -> dict[str, Any]:
 
 def _pairs(ranges: RangeSet) -> list[list[int]]:
     return [[item.start, item.end] for item in ranges]
-
-
-def _instant(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
