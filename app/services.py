@@ -105,13 +105,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
         media=_media(settings, database, records, store),
-        identity=IdentityServices.build(
-            database,
-            settings.data_dir,
-            is_open=settings.is_open,
-            clock=_now,
-            new_id=_new_id,
-        ),
+        identity=_identity(settings, database),
         records=records,
         database=database,
     )
@@ -137,6 +131,17 @@ def _database(settings: Settings) -> Database:
 def _store(settings: Settings) -> LocalStore:
     durability = Durability(settings.durability)
     return LocalStore(settings.staging_dir, settings.library_dir, durability)
+
+
+def _identity(settings: Settings, database: Database) -> IdentityServices:
+    return IdentityServices.build(
+        database,
+        settings.data_dir,
+        is_open=settings.is_open,
+        clock=_now,
+        new_id=_new_id,
+        audit_kept=timedelta(seconds=settings.audit_seconds),
+    )
 
 
 def _media(

@@ -212,6 +212,9 @@ class Settings:
         "`open`: whoever reaches the server may do everything; `accounts`: people sign in. `auto` "
         "is `open` on an address that only this machine reaches, `accounts` on all others.",
     )
+    audit_seconds: float = _option(
+        _seconds, "31536000", "How long entries of the audit log are kept."
+    )
     cors_origins: frozenset[str] = _option(
         _origins,
         "",

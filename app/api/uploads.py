@@ -8,6 +8,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from app.domain.upload import Upload, parse_upload_id
+from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import upload_document
@@ -59,7 +60,7 @@ def show(upload_id: str) -> Response:
 @blueprint.delete("/<upload_id>")
 def cancel(upload_id: str) -> tuple[str, int]:
     """Cancel an upload and free its space."""
-    current_services().uploads.cancel(current_scope(), parse_upload_id(upload_id))
+    audit_removal(current_services().uploads.cancel(current_scope(), parse_upload_id(upload_id)))
     return "", 204
 
 

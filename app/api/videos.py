@@ -8,6 +8,7 @@ from app.domain.errors import InvalidRequest
 from app.domain.numbers import parse_digits
 from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
+from app.http.audited import audit_removal, audit_rename
 from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import rendition_document, video_document
@@ -44,14 +45,16 @@ def rename(upload_id: str) -> Response:
     """Give a video another name; answers as `show` does."""
     filename = member(json_object(), "filename", kind=str)
     library = current_services().library
-    video = library.rename(current_scope(), parse_upload_id(upload_id), filename)
-    return _document(note_upload(video))
+    before = library.get(current_scope(), parse_upload_id(upload_id))
+    video = note_upload(library.rename(current_scope(), before.id, filename))
+    audit_rename(before, video.filename)
+    return _document(video)
 
 
 @blueprint.delete("/<upload_id>")
 def delete(upload_id: str) -> tuple[str, int]:
     """Remove a video and its file."""
-    current_services().library.delete(current_scope(), parse_upload_id(upload_id))
+    audit_removal(current_services().library.delete(current_scope(), parse_upload_id(upload_id)))
     return "", 204
 
 

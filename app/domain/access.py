@@ -144,6 +144,11 @@ class Caller:
             return ""
         return f"{self.kind}:{self.id}{self.visitor and ':' + self.visitor}"
 
+    @property
+    def actor(self) -> str:
+        """How the audit log names the caller: as `sender`, or "local", or "nobody"."""
+        return self.sender or self.kind.value
+
 
 NOBODY = Caller(kind=CallerKind.NOBODY)
 

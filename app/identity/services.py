@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
+from app.identity.audit import AuditLog
 from app.identity.callers import Callers
 from app.identity.keys import ApiKeys
 from app.identity.sessions import Sessions
 from app.identity.signing import Signing
 from app.records.engine import Database
+from app.records.identity.audit import AuditRecords
 from app.records.identity.keys import KeyRecords
 from app.records.identity.people import PeopleRecords
 from app.records.identity.sessions import SessionRecords
@@ -29,6 +31,7 @@ class IdentityServices:
     people: PeopleRecords
     sessions: Sessions
     signing: Signing
+    audit: AuditLog
 
     @classmethod
     def build(
@@ -39,6 +42,7 @@ class IdentityServices:
         is_open: bool,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        audit_kept: timedelta,
     ) -> IdentityServices:
         """All of it over one database."""
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
@@ -49,4 +53,5 @@ class IdentityServices:
             people=PeopleRecords(database),
             sessions=sessions,
             signing=Signing(data_dir / SECRET),
+            audit=AuditLog(AuditRecords(database), clock=clock, kept=audit_kept),
         )

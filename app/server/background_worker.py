@@ -22,6 +22,9 @@ from app.storage.machine import COUNTED_GAP
 DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
 
+FORGETTING_SECONDS = 3600.0
+"""How often old entries of the audit log are removed."""
+
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
 """Each sweep reads the clocks, and only a limited time counts between two readings: with longer
 pauses uploads would live for weeks."""
@@ -66,6 +69,7 @@ def run(settings: Settings) -> None:
     housekeeping = services.housekeeping
     jobs = [(housekeeping.sweep, sweep_pause(settings.sweep_seconds))]
     jobs.append((housekeeping.digest, DIGEST_SECONDS))
+    jobs.append((services.identity.audit.remove_old, FORGETTING_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs

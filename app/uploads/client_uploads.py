@@ -112,12 +112,12 @@ class ClientUploads:
             return upload, False
         return upload, upload.received.covers(chunk.span)
 
-    def remove(self, scope: Scope, upload: Upload) -> None:
-        """Cancel the upload, or delete the video it has become."""
+    def remove(self, scope: Scope, upload: Upload) -> Upload:
+        """Cancel the upload, or delete the video it has become; what it was."""
         try:
-            self._uploads.cancel(scope, upload.id)
+            return self._uploads.cancel(scope, upload.id)
         except UploadComplete:
-            self._library.delete(scope, upload.id)
+            return self._library.delete(scope, upload.id)
 
     def _find(self, scope: Scope, chunk: Chunk) -> Upload | None:
         upload = self._by_id(scope, chunk.identifier or chunk.key)

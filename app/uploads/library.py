@@ -117,14 +117,15 @@ class VideoLibrary:
         name = self._policy.check_filename(filename)
         return self._records.rename(self.get(scope, upload_id).id, name)
 
-    def delete(self, scope: Scope, upload_id: UploadId) -> None:
-        """Remove a video and its file; raises as `get` does."""
+    def delete(self, scope: Scope, upload_id: UploadId) -> Upload:
+        """Remove a video and its file; what it was. Raises as `get` does."""
         upload = self.get(scope, upload_id)
         try:
             self._move_to_deleted(upload)
         except IllegalTransition as error:
             raise UploadGone("The video was deleted.") from error
         self._store.delete(upload.id)
+        return upload
 
     def _move_to_deleted(self, upload: Upload) -> None:
         try:

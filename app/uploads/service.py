@@ -145,8 +145,8 @@ class UploadService:
         """The number of unfinished uploads in each state, of all owners."""
         return self._records.count_active()
 
-    def cancel(self, scope: Scope, upload_id: UploadId) -> None:
-        """End an upload and free its space; raises `UploadComplete` if it is too late."""
+    def cancel(self, scope: Scope, upload_id: UploadId) -> Upload:
+        """End an upload and free its space; what it was. Raises `UploadComplete` if too late."""
         upload = self.get(scope, upload_id)
         try:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
@@ -154,6 +154,7 @@ class UploadService:
             self.get(scope, upload_id)
             raise UploadComplete("The upload is complete: delete its video.") from error
         self._store.library.delete(upload.id)
+        return upload
 
     def _find_file(self, new: NewUpload) -> Upload | None:
         if new.fingerprint is None or new.length is None:

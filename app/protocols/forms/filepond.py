@@ -20,6 +20,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.domain.errors import InvalidRequest, UploadConflict
 from app.domain.policy import UNNAMED
 from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.http.audited import audit_removal
 from app.http.bodies import open_body, read_small_body
 from app.http.context import current_scope, current_services, note_upload
 from app.http.digests import digest_source
@@ -126,7 +127,7 @@ def revert() -> tuple[str, int]:
     """Cancel the upload, or delete the video it has become."""
     text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()
     upload = current_services().uploads.get(current_scope(), parse_upload_id(text))
-    current_services().client_uploads.remove(current_scope(), note_upload(upload))
+    audit_removal(current_services().client_uploads.remove(current_scope(), note_upload(upload)))
     return "", 204
 
 

@@ -36,6 +36,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.upload import Upload
+from app.http.audited import audit_removal
 from app.http.bodies import json_object, read_small_body
 from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import chunk_document
@@ -100,7 +101,7 @@ def delete(key: str) -> Response:
 
 
 def _remove(key: str) -> Response:
-    current_services().client_uploads.remove(current_scope(), _called(key))
+    audit_removal(current_services().client_uploads.remove(current_scope(), _called(key)))
     return jsonify({"success": True})
 
 

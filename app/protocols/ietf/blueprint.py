@@ -15,6 +15,7 @@ from app.domain.errors import (
     WriterSuperseded,
 )
 from app.domain.upload import Upload, parse_upload_id
+from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
 from app.http.digests import digest_source
@@ -170,7 +171,7 @@ def cancel(upload_id: str) -> Response:
     """End the upload and free its space."""
     _refuse_state(_version())
     upload = _settled(upload_id)
-    current_services().uploads.cancel(current_scope(), upload.id)
+    audit_removal(current_services().uploads.cancel(current_scope(), upload.id))
     return Response(status=204)
 
 

@@ -19,6 +19,7 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind, parse_upload_id
+from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
 from app.http.problems import Problem, answer
@@ -163,7 +164,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
             _check_type()
         return current_services().chunks.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        current_services().client_uploads.remove(current_scope(), upload)
+        audit_removal(current_services().client_uploads.remove(current_scope(), upload))
         raise
 
 
@@ -223,7 +224,7 @@ def _check_offset(upload: Upload, offset: int) -> None:
 def _delete(upload_id: str) -> Response:
     uploads = current_services().uploads
     upload = note_upload(uploads.get(current_scope(), parse_upload_id(upload_id)))
-    current_services().client_uploads.remove(current_scope(), upload)
+    audit_removal(current_services().client_uploads.remove(current_scope(), upload))
     return _empty(204)
 
 

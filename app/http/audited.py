@@ -1,0 +1,59 @@
+"""Notes in the audit log what a request has done."""
+
+from __future__ import annotations
+
+from flask import request
+
+from app.domain.access import Caller
+from app.domain.audit import OF_SERVER, AuditAction, Detail
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload
+from app.http.context import current_caller, current_services
+
+
+def audited(
+    action: AuditAction,
+    subject: str = "",
+    *,
+    project: str | None = None,
+    caller: Caller | None = None,
+    **details: Detail,
+) -> None:
+    """Note that the request has done this; call it once that is done. Never fails.
+
+    `subject` is "video:ID" or the like. `project` is by default the caller's, unless the action
+    concerns the server. `caller` is by default who sends the request: name another after a sign-in.
+    `details` hold no secrets.
+    """
+    caller = caller or current_caller()
+    of_project = None if action in OF_SERVER else project or caller.project or None
+    current_services().identity.audit.note(
+        action,
+        subject,
+        caller=caller,
+        address=request.remote_addr or "",
+        project=of_project,
+        details=details,
+    )
+
+
+def audit_rename(video: Upload, filename: str) -> None:
+    """Note that a video has a new name."""
+    audited(
+        AuditAction.VIDEO_RENAMED,
+        f"video:{video.id}",
+        project=video.owner,
+        filename=video.filename,
+        renamed_to=filename,
+    )
+
+
+def audit_removal(upload: Upload) -> None:
+    """Note that a video was deleted, or an upload cancelled by somebody who has not sent it."""
+    if upload.state is UploadState.COMPLETE:
+        action, subject = AuditAction.VIDEO_DELETED, f"video:{upload.id}"
+    elif upload.sender != current_caller().sender:
+        action, subject = AuditAction.UPLOAD_CANCELLED, f"upload:{upload.id}"
+    else:
+        return
+    audited(action, subject, project=upload.owner, filename=upload.filename, sender=upload.sender)
