@@ -27,6 +27,10 @@ from app.media.renditions.capability import FILE
 from app.storage.local.folder import make_private_folder
 
 ROOT = Path(__file__).parent.parent
+ANY_NAME = {"SLUICE_HOST": "0.0.0.0", "SLUICE_ACCESS": "open"}
+"""Options of a server that answers to any name: without accounts, one on this machine alone answers
+to the machine's own."""
+
 START_SECONDS = 60
 STOP_SECONDS = 60
 

@@ -81,15 +81,18 @@ def _comparable(host: str) -> str:
 def refuse_other_sites(request: Request, allowed: frozenset[str]) -> None:
     """Refuse a request that changes something, sent by a page whose origin is not `allowed`.
 
-    Browsers name the page's origin in every such request; programs send none. Without this, any
-    page could upload or delete here through its visitor's browser.
+    Browsers say how the page's site is related to ours, and name its origin; programs send neither.
+    Without this, any page could upload or delete here through its visitor's browser. A proxy may
+    have changed `Host`, so "same-origin" counts more than the names.
     """
     environ = request.environ
     if request.method in SAFE_METHODS and OVERRIDE not in environ:
         return
-    origin = environ.get("HTTP_ORIGIN")
-    is_foreign = origin is not None and origin.lower().partition("://")[2] != _own_host(request)
-    is_foreign = is_foreign or environ.get("HTTP_SEC_FETCH_SITE") == "cross-site"
+    relation = environ.get("HTTP_SEC_FETCH_SITE")
+    is_foreign = relation == "cross-site"
+    if relation not in {"same-origin", "none", "cross-site"}:
+        origin = environ.get("HTTP_ORIGIN")
+        is_foreign = origin is not None and origin.lower().partition("://")[2] != _own_host(request)
     if is_foreign and _allowed_origin(request, allowed) is None:
         raise Forbidden("This server takes no requests from pages of other sites.")
 

@@ -110,7 +110,8 @@ def _begin(port: int, length: int) -> SlowUpload:
         "filename": "slow.mp4",
     }
     head = (
-        f"POST /upload?{urlencode(fields)} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"
+        f"POST /upload?{urlencode(fields)} HTTP/1.1\r\nHost: localhost\r\n"
+        "Accept: application/json\r\n"
         f"Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n\r\n"
     )
     return SlowUpload(connection, memoryview(head.encode()), length)

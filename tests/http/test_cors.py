@@ -11,7 +11,7 @@ import requests
 
 from app.http.origins import EXPOSED
 from app.settings import from_env
-from tests.live_server import Server, running_server
+from tests.live_server import ANY_NAME, Server, running_server
 
 SITE = "https://films.example"
 OTHER_SITE = "https://elsewhere.example"
@@ -267,13 +267,22 @@ def test_the_servers_own_pages_need_no_setting(server: Server) -> None:
     assert "Access-Control-Allow-Origin" not in response.headers
 
 
-@pytest.mark.parametrize("host", ["my_server:8000", "MY_SERVER", "films.example:80", "[::1]:8000"])
-def test_the_servers_own_pages_work_under_every_name(server: Server, host: str) -> None:
-    own = f"http://{host.lower().removesuffix(':80')}"
-    assert ask(server, "POST", "/tus/", own, Upload_Length="5", Host=host).status_code == 201
-    for origin in ("null", "", "http://", "http://other_server:8000", f"{own}0"):
-        response = ask(server, "POST", "/tus/", origin, Upload_Length="5", Host=host)
-        assert response.status_code == 403
+def test_the_servers_own_pages_work_under_every_name(start_server: Callable[..., Server]) -> None:
+    server = start_server(**ANY_NAME)
+    for host in ("my_server:8000", "MY_SERVER", "films.example:80", "[::1]:8000"):
+        own = f"http://{host.lower().removesuffix(':80')}"
+        assert ask(server, "POST", "/tus/", own, Upload_Length="5", Host=host).status_code == 201
+        for origin in ("null", "", "http://", "http://other_server:8000", f"{own}0"):
+            response = ask(server, "POST", "/tus/", origin, Upload_Length="5", Host=host)
+            assert response.status_code == 403
+
+
+@pytest.mark.parametrize("relation", ["same-origin", "none"])
+def test_what_the_browser_says_counts_more_than_a_host_that_a_proxy_has_changed(
+    server: Server, relation: str
+) -> None:
+    headers = {**TUS, "Upload-Length": "5", "Sec-Fetch-Site": relation, "Origin": SITE}
+    assert server.post("/tus/", headers=headers).status_code == 201
 
 
 def test_programs_send_no_origin_and_are_allowed(open_server: Server) -> None:

@@ -17,7 +17,7 @@ from app.settings import from_env
 from tests.conformance.tus_client import CHUNK_TYPE, Tus
 from tests.dropzone_client import random_bytes, read_response
 from tests.ietf_client import read_answer, request_bytes
-from tests.live_server import Server, running_server
+from tests.live_server import ANY_NAME, Server, running_server
 from tests.nginx import bare_nginx, deployed_nginx
 
 TUS = {"Tus-Resumable": "1.0.0", "Upload-Length": "5"}
@@ -29,10 +29,6 @@ TOLD = {
 }
 TOLD_URL = "https://films.example:8443/videos/tus"
 BALANCER = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443"}
-
-
-ANY_NAME = {"SLUICE_HOST": "0.0.0.0", "SLUICE_ACCESS": "open"}
-"""On this machine alone, a server without accounts answers to the machine's names only."""
 
 
 @pytest.fixture(scope="module")
