@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.domain.lifecycle import UploadState
-from app.identity.services import IdentityServices
+from app.identity.mail import Mail
+from app.identity.services import IdentityOptions, IdentityServices
 from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
 from app.media.waking import Waker
@@ -134,14 +135,13 @@ def _store(settings: Settings) -> LocalStore:
 
 
 def _identity(settings: Settings, database: Database) -> IdentityServices:
-    return IdentityServices.build(
-        database,
-        settings.data_dir,
+    options = IdentityOptions(
         is_open=settings.is_open,
-        clock=_now,
-        new_id=_new_id,
         audit_kept=timedelta(seconds=settings.audit_seconds),
+        has_passwords=settings.passwords,
+        mail=Mail(settings.smtp_url, settings.mail_from),
     )
+    return IdentityServices.build(database, settings.data_dir, options, clock=_now, new_id=_new_id)
 
 
 def _media(

@@ -117,6 +117,19 @@ def _host_names(text: str) -> frozenset[str]:
     return names
 
 
+def _switch(text: str) -> bool:
+    if text not in {"0", "1"}:
+        raise ValueError("must be 0 or 1")
+    return text == "1"
+
+
+def _smtp_url(text: str) -> str:
+    parts = urlsplit(text)
+    if text and not (parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0):
+        raise ValueError("is not a URL such as smtps://name:password@mail.example")
+    return text
+
+
 def _networks(text: str) -> tuple[IPNetwork, ...]:
     return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
 
@@ -211,6 +224,19 @@ class Settings:
         "auto",
         "`open`: whoever reaches the server may do everything; `accounts`: people sign in. `auto` "
         "is `open` on an address that only this machine reaches, `accounts` on all others.",
+    )
+    passwords: bool = _option(
+        _switch, "1", "Whether people sign in with passwords; `0` leaves the other ways."
+    )
+    smtp_url: str = _option(
+        _smtp_url,
+        "",
+        "Server that sends mail with invitations and links for new passwords, as in "
+        "`smtps://name:password@mail.example`; `smtp://` changes to TLS where it is offered. Empty "
+        "for none: administrators pass the links on themselves.",
+    )
+    mail_from: str = _option(
+        str, "sluice@localhost", "Sender of that mail, as in `Sluice <films@example.org>`."
     )
     audit_seconds: float = _option(
         _seconds, "31536000", "How long entries of the audit log are kept."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl
 
 from flask import request
 
@@ -21,6 +22,10 @@ SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.
 
 MAX_JSON_BYTES = 64 * 1024
 """Far more than any API request needs; a larger body is refused with 413, unread."""
+
+MAX_FORM_BYTES = 64 * 1024
+MAX_FORM_FIELDS = 100
+"""Of a page's form without files; a larger one is refused."""
 
 _REQUIRED = object()
 
@@ -70,6 +75,20 @@ def read_small_body(limit: int) -> bytes:
         if filled > limit:
             raise TooLarge(f"The body is over {limit} bytes.")
     return bytes(buffer[:filled])
+
+
+def form_fields(limit: int = MAX_FORM_BYTES) -> dict[str, str]:
+    """The fields of a form without files; raises `InvalidRequest` or `TooLarge`.
+
+    Of a field that is there several times, the last one counts.
+    """
+    if request.mimetype != "application/x-www-form-urlencoded":
+        raise InvalidRequest("The body is not a form (application/x-www-form-urlencoded).")
+    text = read_small_body(limit).decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
+    except ValueError as error:
+        raise InvalidRequest("The form has too many fields.") from error
 
 
 def json_object() -> dict[str, Any]:

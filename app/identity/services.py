@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from app.identity.accounts import Accounts
 from app.identity.audit import AuditLog
 from app.identity.callers import Callers
+from app.identity.invitations import Invitations
 from app.identity.keys import ApiKeys
+from app.identity.mail import Mail
+from app.identity.passwords import Passwords
 from app.identity.sessions import Sessions
+from app.identity.sign_in import SignIn
 from app.identity.signing import Signing
 from app.records.engine import Database
+from app.records.identity.attempts import AttemptRecords
 from app.records.identity.audit import AuditRecords
+from app.records.identity.invitations import InvitationRecords
 from app.records.identity.keys import KeyRecords
 from app.records.identity.people import PeopleRecords
 from app.records.identity.sessions import SessionRecords
@@ -23,13 +30,28 @@ SECRET = "link-secret"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityOptions:
+    """What the operator has set."""
+
+    is_open: bool
+    audit_kept: timedelta
+    has_passwords: bool
+    mail: Mail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityServices:
     """What the web layer asks of identity."""
 
     callers: Callers
     keys: ApiKeys
     people: PeopleRecords
+    accounts: Accounts
+    invitations: Invitations
+    passwords: Passwords
     sessions: Sessions
+    sign_in: SignIn
+    mail: Mail
     signing: Signing
     audit: AuditLog
 
@@ -38,20 +60,35 @@ class IdentityServices:
         cls,
         database: Database,
         data_dir: Path,
+        options: IdentityOptions,
         *,
-        is_open: bool,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
-        audit_kept: timedelta,
     ) -> IdentityServices:
         """All of it over one database."""
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
+        people, passwords = PeopleRecords(database), Passwords()
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
+        signing = Signing(data_dir / SECRET)
         return cls(
-            callers=Callers(keys, sessions, is_open=is_open),
+            callers=Callers(keys, sessions, is_open=options.is_open),
             keys=keys,
-            people=PeopleRecords(database),
+            people=people,
+            accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
+            invitations=Invitations(
+                InvitationRecords(database), people, passwords, clock=clock, new_id=new_id
+            ),
+            passwords=passwords,
             sessions=sessions,
-            signing=Signing(data_dir / SECRET),
-            audit=AuditLog(AuditRecords(database), clock=clock, kept=audit_kept),
+            sign_in=SignIn(
+                people,
+                AttemptRecords(database),
+                passwords,
+                signing=signing,
+                clock=clock,
+                has_passwords=options.has_passwords,
+            ),
+            mail=options.mail,
+            signing=signing,
+            audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
         )

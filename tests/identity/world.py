@@ -9,12 +9,18 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+from argon2 import PasswordHasher
 from sqlalchemy import insert
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.records.engine import Database
 from app.records.identity.people import PeopleRecords, Person
 from app.records.identity.tables import members, projects
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""The least work there is."""
+
+GOOD_PASSWORD = "three grey geese marching"
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -1,0 +1,101 @@
+"""Accounts: made by the operator, changed by whose they are, blocked by administrators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+from app.domain.errors import InvalidField
+from app.identity.passwords import Passwords, require_good
+from app.identity.sessions import Sessions
+from app.records.identity.people import PeopleRecords, Person
+
+MAX_NAME_CHARACTERS = 100
+MAX_EMAIL_CHARACTERS = 254
+"""RFC 5321, section 4.5.3.1.3, as erratum 1690 has it."""
+
+_EMAIL = re.compile(r"[^@\s\"<>(),:;\\\[\]]{1,64}@[^@\s\"<>(),:;\\\[\]]{1,189}")
+
+
+class Accounts:
+    """What happens to an account after it was made through an invitation, or instead of one."""
+
+    def __init__(
+        self,
+        people: PeopleRecords,
+        sessions: Sessions,
+        passwords: Passwords,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._people = people
+        self._sessions = sessions
+        self._passwords = passwords
+        self._clock = clock
+        self._new_id = new_id
+
+    def add(
+        self, email: str, *, name: str = "", password: str | None = None, is_admin: bool = False
+    ) -> Person:
+        """A new person; without a name, what is before the @. Raises `InvalidField`."""
+        email = clean_email(email)
+        name = clean_name(name or email.partition("@")[0])
+        if password is not None:
+            require_good(password, [email, name])
+        person = Person(
+            id=self._new_id(),
+            email=email,
+            name=name,
+            created_at=self._clock(),
+            password_hash=None if password is None else self._passwords.hash(password),
+            is_admin=is_admin,
+        )
+        self._people.add(person)
+        return person
+
+    def rename(self, person: Person, *, name: str, email: str) -> Person:
+        """The person with another name and address; raises `InvalidField`."""
+        changed = self._people.rename(person, name=clean_name(name), email=clean_email(email))
+        self._sessions.forget()
+        return changed
+
+    def change_password(self, person: Person, password: str, *, session_id: str) -> None:
+        """Store another password and end all sessions but this one; raises `InvalidField`."""
+        require_good(password, [person.email, person.name])
+        self._people.set_password(person.id, self._passwords.hash(password))
+        self._sessions.end_others(person.id, but=session_id)
+
+    def block(self, person: Person) -> None:
+        """Let a person in no more, from any session; raises `LastAdministrator`."""
+        self._people.set_blocked(person.id, is_blocked=True)
+        self._sessions.forget()
+
+    def unblock(self, person: Person) -> None:
+        """Let a person sign in again."""
+        self._people.set_blocked(person.id, is_blocked=False)
+
+    def set_admin(self, person: Person, *, is_admin: bool) -> None:
+        """Let a person administer the server, or not; raises `LastAdministrator`."""
+        self._people.set_admin(person.id, is_admin=is_admin)
+        self._sessions.forget()
+
+
+def clean_email(text: str) -> str:
+    """The address in lower case; raises `InvalidField` for what cannot be one."""
+    email = text.strip().lower()
+    is_short = len(email) <= MAX_EMAIL_CHARACTERS
+    if not (is_short and email.isprintable() and _EMAIL.fullmatch(email)):
+        raise InvalidField("Enter an e-mail address, such as ann@example.org.", field="email")
+    return email
+
+
+def clean_name(text: str) -> str:
+    """The name in one line; raises `InvalidField` if it is empty, too long or unprintable."""
+    name = " ".join(text.split())
+    if not name:
+        raise InvalidField("Enter a name.", field="name")
+    if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        raise InvalidField(f"Use at most {MAX_NAME_CHARACTERS} ordinary characters.", field="name")
+    return name

@@ -1,0 +1,138 @@
+"""Links that work once: to set up the server, to join it, to choose another password."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from app.domain.access import FIRST_PROJECT, Role
+from app.domain.errors import InvalidField, LinkClosed
+from app.identity.accounts import clean_email, clean_name
+from app.identity.key_format import digest_of
+from app.identity.passwords import Passwords, require_good
+from app.records.identity.invitations import Invitation, InvitationRecords, Purpose
+from app.records.identity.people import PeopleRecords, Person
+
+LIFETIMES = {
+    Purpose.SET_UP: timedelta(days=1),
+    Purpose.JOIN: timedelta(days=7),
+    Purpose.RESET: timedelta(days=1),
+}
+
+CODE_BYTES = 24
+"""192 random bits."""
+
+
+class Invitations:
+    """Makes such links, and does what they are for.
+
+    The codes are shown to whoever makes them; only their digests are stored.
+    """
+
+    def __init__(
+        self,
+        records: InvitationRecords,
+        people: PeopleRecords,
+        passwords: Passwords,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._people = people
+        self._passwords = passwords
+        self._clock = clock
+        self._new_id = new_id
+
+    def to_set_up(self) -> str | None:
+        """The code of a new link that makes the first administrator; None if there is one."""
+        return None if self._people.has_administrator() else self._make(Purpose.SET_UP)
+
+    def to_join(
+        self, email: str, *, project_id: str | None = None, role: Role | None = None
+    ) -> str:
+        """The code of a link that makes an account for that address; raises `InvalidField`."""
+        email = clean_email(email)
+        if self._people.find_by_email(email) is not None:
+            raise InvalidField("This person has an account already.", field="email")
+        return self._make(Purpose.JOIN, email=email, project_id=project_id, role=role)
+
+    def to_reset(self, person: Person) -> str:
+        """The code of a link by which that person chooses another password."""
+        return self._make(Purpose.RESET, person_id=person.id)
+
+    def find(self, code: str, purpose: Purpose) -> Invitation:
+        """What a link is for; raises `LinkClosed` if it does not work (any more)."""
+        found = self._records.find(digest_of(code))
+        if found is None or found.purpose is not purpose or not found.works(self._clock()):
+            raise LinkClosed("The link was used or has expired. Ask for a new one.")
+        if purpose is Purpose.SET_UP and self._people.has_administrator():
+            raise LinkClosed("This server is set up already.")
+        return found
+
+    def waiting(self) -> list[Invitation]:
+        """Those that nobody has accepted yet, the newest first."""
+        return self._records.waiting(self._clock())
+
+    def withdraw(self, digest: str) -> bool:
+        """Let a link work no longer; whether there was one."""
+        return self._records.withdraw(digest)
+
+    def set_up(self, code: str, *, email: str, name: str, password: str) -> Person:
+        """The first administrator, manager of the first project."""
+        invitation = self.find(code, Purpose.SET_UP)
+        return self._join(invitation, email=email, name=name, password=password)
+
+    def join(self, code: str, *, name: str, password: str) -> Person:
+        """The new person; raises `LinkClosed` or `InvalidField`."""
+        invitation = self.find(code, Purpose.JOIN)
+        return self._join(invitation, email=invitation.email or "", name=name, password=password)
+
+    def choose_password(self, code: str, password: str) -> Person:
+        """Whose password it is now; all their sessions have ended."""
+        invitation = self.find(code, Purpose.RESET)
+        person = self._people.find(invitation.person_id or "")
+        if person is None or person.is_blocked:
+            raise LinkClosed("The account is blocked.")
+        require_good(password, [person.email, person.name])
+        self._records.reset(invitation, self._passwords.hash(password), self._clock())
+        return person
+
+    def _join(self, invitation: Invitation, *, email: str, name: str, password: str) -> Person:
+        email, name = clean_email(email), clean_name(name)
+        require_good(password, [email, name])
+        person = Person(
+            id=self._new_id(),
+            email=email,
+            name=name,
+            created_at=self._clock(),
+            password_hash=self._passwords.hash(password),
+            is_admin=invitation.purpose is Purpose.SET_UP,
+        )
+        self._records.join(invitation, person, self._clock())
+        return person
+
+    def _make(
+        self,
+        purpose: Purpose,
+        *,
+        person_id: str | None = None,
+        email: str | None = None,
+        project_id: str | None = None,
+        role: Role | None = None,
+    ) -> str:
+        code, now = secrets.token_urlsafe(CODE_BYTES), self._clock()
+        is_first = purpose is Purpose.SET_UP
+        invitation = Invitation(
+            digest=digest_of(code),
+            purpose=purpose,
+            created_at=now,
+            expires_at=now + LIFETIMES[purpose],
+            person_id=person_id,
+            project_id=FIRST_PROJECT if is_first else project_id,
+            role=Role.MANAGER if is_first else role,
+            email=email,
+        )
+        self._records.add(invitation)
+        return code

@@ -1,0 +1,73 @@
+"""The records of failed sign-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, insert, select, update
+
+from app.records.engine import Database
+from app.records.identity.tables import attempts
+
+FORGOTTEN_AFTER = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many failures cost nothing, and how long one waits at most after many."""
+
+    free: int
+    most: timedelta = timedelta(minutes=15)
+
+    def wait(self, failures: int, last_at: datetime, now: datetime) -> timedelta:
+        """How much longer to wait: a second after the first that counts, then twice as long."""
+        if failures < self.free:
+            return timedelta()
+        seconds = 2.0 ** min(failures - self.free, 30)
+        pause = min(timedelta(seconds=seconds), self.most)
+        return max(last_at + pause - now, timedelta())
+
+
+class AttemptRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, subjects: Mapping[str, Patience], now: datetime) -> timedelta:
+        """Count a failure of each subject in advance, unless one has to wait; how long.
+
+        Counted before the password is checked: of many attempts at the same time none slips by.
+        """
+        with self._database.write() as connection:
+            query = select(attempts).where(attempts.c.subject.in_(list(subjects)))
+            known = {
+                row.subject: row
+                for row in connection.execute(query)
+                if now - row.last_at < FORGOTTEN_AFTER
+            }
+            waits = [
+                subjects[name].wait(row.failures, row.last_at, now) for name, row in known.items()
+            ]
+            if any(waits):
+                return max(waits)
+            connection.execute(delete(attempts).where(attempts.c.subject.in_(list(subjects))))
+            for name in subjects:
+                failures = known[name].failures + 1 if name in known else 1
+                values = {"subject": name, "failures": failures, "last_at": now}
+                connection.execute(insert(attempts).values(values))
+        return timedelta()
+
+    def succeeded(self, *, forgiven: Collection[str], taken_back: Collection[str]) -> None:
+        """Forget all failures of the former; of the latter only the last one was none."""
+        one_less = update(attempts).where(attempts.c.subject.in_(list(taken_back)))
+        with self._database.write() as connection:
+            connection.execute(delete(attempts).where(attempts.c.subject.in_(list(forgiven))))
+            connection.execute(one_less.values(failures=attempts.c.failures - 1))
+
+    def remove_old(self, now: datetime) -> None:
+        """Forget those that count no longer."""
+        with self._database.write() as connection:
+            connection.execute(delete(attempts).where(attempts.c.last_at <= now - FORGOTTEN_AFTER))

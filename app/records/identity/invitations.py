@@ -1,0 +1,128 @@
+"""The records of links that work once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from app.domain.access import Role
+from app.domain.errors import LinkClosed
+from app.records.engine import Database
+from app.records.identity.people import Person, add_person
+from app.records.identity.tables import invitations, members, people, sessions
+
+
+class Purpose(StrEnum):
+    """What somebody does with the link; the value is what the records have."""
+
+    SET_UP = "set_up"
+    JOIN = "join"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """A link that works once; `digest` is that of its code.
+
+    To set up: makes the first administrator. To join: makes a person with that `email`, member of a
+    project in that `role`, if there is one. To reset: lets `person_id` choose another password.
+    """
+
+    digest: str
+    purpose: Purpose
+    created_at: datetime
+    expires_at: datetime
+    person_id: str | None = None
+    project_id: str | None = None
+    role: Role | None = None
+    email: str | None = None
+    used_at: datetime | None = None
+
+    def works(self, now: datetime) -> bool:
+        """Whether it was not used and has not expired."""
+        return self.used_at is None and now < self.expires_at
+
+
+class InvitationRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, invitation: Invitation) -> None:
+        """Store it; earlier ones for the same person or address, or to set up, work no longer."""
+        values = {column.name: getattr(invitation, column.name) for column in invitations.columns}
+        is_same = invitations.c.purpose == invitation.purpose
+        for column in ("person_id", "project_id", "email"):
+            is_same &= invitations.c[column].is_not_distinct_from(values[column])
+        with self._database.write() as connection:
+            connection.execute(delete(invitations).where(is_same))
+            connection.execute(insert(invitations).values(values))
+
+    def find(self, digest: str) -> Invitation | None:
+        """The one with that digest, whether or not it still works."""
+        query = select(invitations).where(invitations.c.digest == digest)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _from_row(row)
+
+    def waiting(self, now: datetime) -> list[Invitation]:
+        """Those to join that still work, the newest first."""
+        query = (
+            select(invitations)
+            .where(invitations.c.purpose == Purpose.JOIN, invitations.c.used_at.is_(None))
+            .where(invitations.c.expires_at > now)
+            .order_by(invitations.c.created_at.desc())
+        )
+        with self._database.read() as connection:
+            return [_from_row(row) for row in connection.execute(query)]
+
+    def withdraw(self, digest: str) -> bool:
+        """Remove it; whether it was there."""
+        with self._database.write() as connection:
+            gone = connection.execute(delete(invitations).where(invitations.c.digest == digest))
+            return gone.rowcount == 1
+
+    def join(self, invitation: Invitation, person: Person, now: datetime) -> None:
+        """Use it up and store the person; raises `LinkClosed`, or `InvalidField` for the e-mail."""
+        with self._used_up(invitation, now) as connection:
+            add_person(connection, person)
+            if invitation.project_id is None or invitation.role is None:
+                return
+            values = {"project_id": invitation.project_id, "role": invitation.role}
+            member = insert(members).values(**values, person_id=person.id, added_at=now)
+            connection.execute(member)
+
+    def reset(self, invitation: Invitation, password_hash: str, now: datetime) -> None:
+        """Use it up, store the person's password and end all their sessions; as `join`."""
+        with self._used_up(invitation, now) as connection:
+            change = update(people).where(people.c.id == invitation.person_id)
+            connection.execute(change.values(password_hash=password_hash))
+            of_person = sessions.c.person_id == invitation.person_id
+            connection.execute(delete(sessions).where(of_person))
+
+    def remove_old(self, now: datetime) -> None:
+        """Remove those that work no longer."""
+        with self._database.write() as connection:
+            connection.execute(delete(invitations).where(invitations.c.expires_at <= now))
+
+    @contextmanager
+    def _used_up(self, invitation: Invitation, now: datetime) -> Iterator[Connection]:
+        """A transaction in which it works for the last time: only one of two that race wins."""
+        works = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
+        change = update(invitations).where(invitations.c.digest == invitation.digest, works)
+        with self._database.write() as connection:
+            if connection.execute(change.values(used_at=now)).rowcount != 1:
+                raise LinkClosed("The link was used or has expired. Ask for a new one.")
+            yield connection
+
+
+def _from_row(row: Row[Any]) -> Invitation:
+    role = None if row.role is None else Role(row.role)
+    return Invitation(**{**row._mapping, "purpose": Purpose(row.purpose), "role": role})

@@ -1,0 +1,231 @@
+"""Links that work once."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+
+import pytest
+
+from app.domain.access import Role
+from app.domain.errors import InvalidField, LastAdministrator, LinkClosed
+from app.identity.accounts import Accounts
+from app.identity.invitations import Invitations
+from app.identity.passwords import Passwords
+from app.identity.sessions import Sessions
+from app.records.identity.invitations import InvitationRecords, Purpose
+from app.records.identity.people import Person, roles_of
+from app.records.identity.sessions import SessionRecords
+from tests.identity.world import CHEAP, GOOD_PASSWORD, World
+
+ANOTHER = "seven tall ships at dawn"
+
+
+@pytest.fixture
+def invitations(world: World) -> Invitations:
+    return Invitations(
+        InvitationRecords(world.database),
+        world.people,
+        Passwords(CHEAP),
+        clock=world.clock,
+        new_id=world.new_id,
+    )
+
+
+@pytest.fixture
+def sessions(world: World) -> Sessions:
+    return Sessions(SessionRecords(world.database), clock=world.clock, new_id=world.new_id)
+
+
+@pytest.fixture
+def accounts(world: World, sessions: Sessions) -> Accounts:
+    return Accounts(
+        world.people, sessions, Passwords(CHEAP), clock=world.clock, new_id=world.new_id
+    )
+
+
+def roles(world: World, person: Person) -> dict[str, Role]:
+    with world.database.read() as connection:
+        return dict(roles_of(connection, person.id))
+
+
+def set_up(invitations: Invitations, code: str | None, email: str = "ann@example.org") -> Person:
+    return invitations.set_up(code or "", email=email, name=" Ann  Lee ", password=GOOD_PASSWORD)
+
+
+def test_setting_up_makes_the_first_administrator(world: World, invitations: Invitations) -> None:
+    ann = set_up(invitations, invitations.to_set_up(), "Ann@Example.org")
+    assert (ann.email, ann.name, ann.is_admin) == ("ann@example.org", "Ann Lee", True)
+    assert roles(world, ann) == {"local": Role.MANAGER}
+    assert invitations.to_set_up() is None
+
+
+def test_only_the_newest_link_sets_up_and_only_once(world: World, invitations: Invitations) -> None:
+    old, new = invitations.to_set_up(), invitations.to_set_up()
+    with pytest.raises(LinkClosed):
+        set_up(invitations, old)
+    set_up(invitations, new)
+    with pytest.raises(LinkClosed):
+        set_up(invitations, new, "bob@example.org")
+    assert len(world.people.all()) == 1
+
+
+def test_a_set_up_link_ends_when_there_is_an_administrator_already(
+    world: World, invitations: Invitations
+) -> None:
+    code = invitations.to_set_up()
+    world.person("root@example.org", is_admin=True)
+    with pytest.raises(LinkClosed, match="already"):
+        set_up(invitations, code)
+
+
+def test_of_many_who_use_a_link_at_once_one_wins(world: World, invitations: Invitations) -> None:
+    code, barrier, refused = invitations.to_set_up(), Barrier(8), []
+
+    def attempt(number: int) -> None:
+        barrier.wait()
+        try:
+            set_up(invitations, code, f"person-{number}@example.org")
+        except LinkClosed as error:
+            refused.append(error)
+
+    threads = [Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(refused), len(world.people.all())) == (7, 1)
+
+
+def test_a_problem_of_the_form_does_not_use_the_link_up(
+    world: World, invitations: Invitations
+) -> None:
+    world.person("taken@example.org")
+    code = invitations.to_set_up()
+    for email, password in (("taken@example.org", GOOD_PASSWORD), ("a@example.org", "password12")):
+        with pytest.raises(InvalidField):
+            invitations.set_up(code or "", email=email, name="Ann", password=password)
+    assert set_up(invitations, code).is_admin
+
+
+@pytest.mark.parametrize(
+    "email",
+    ["", "ann", "@example.org", "ann@", "a@b@c", "a b@example.org", "a@example.org\nBcc: x@y",
+     "<a@example.org>", "a,b@example.org", "x" * 65 + "@example.org", "a@" + "x" * 260, "a\x00@b"],
+)  # fmt: skip
+def test_what_cannot_be_an_address_is_refused(invitations: Invitations, email: str) -> None:
+    with pytest.raises(InvalidField) as error:
+        set_up(invitations, invitations.to_set_up(), email)
+    assert error.value.field == "email"
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "Ann\x1b[2J", "Ann\u202eLee"])
+def test_what_cannot_be_a_name_is_refused(invitations: Invitations, name: str) -> None:
+    with pytest.raises(InvalidField) as error:
+        invitations.set_up(
+            invitations.to_set_up() or "", email="a@example.org", name=name, password=GOOD_PASSWORD
+        )
+    assert error.value.field == "name"
+
+
+def test_an_invitation_makes_a_member_of_the_project(
+    world: World, invitations: Invitations
+) -> None:
+    code = invitations.to_join("Bob@example.org", project_id="local", role=Role.UPLOADER)
+    assert invitations.find(code, Purpose.JOIN).email == "bob@example.org"
+    bob = invitations.join(code, name="Bob", password=GOOD_PASSWORD)
+    assert (bob.email, bob.is_admin) == ("bob@example.org", False)
+    assert roles(world, bob) == {"local": Role.UPLOADER}
+    with pytest.raises(LinkClosed):
+        invitations.join(code, name="Bob", password=GOOD_PASSWORD)
+
+
+def test_who_has_an_account_is_not_invited_to_make_another(
+    world: World, invitations: Invitations
+) -> None:
+    world.person("bob@example.org")
+    with pytest.raises(InvalidField):
+        invitations.to_join("bob@example.org")
+
+
+def test_invitations_expire_and_can_be_withdrawn(world: World, invitations: Invitations) -> None:
+    withdrawn = invitations.to_join("a@example.org")
+    assert invitations.withdraw(invitations.find(withdrawn, Purpose.JOIN).digest)
+    code = invitations.to_join("b@example.org")
+    assert [each.email for each in invitations.waiting()] == ["b@example.org"]
+    world.clock.turn(days=7)
+    for gone in (withdrawn, code):
+        with pytest.raises(LinkClosed):
+            invitations.join(gone, name="B", password=GOOD_PASSWORD)
+    assert invitations.waiting() == []
+
+
+def test_a_link_is_good_for_its_own_purpose_only(world: World, invitations: Invitations) -> None:
+    world.person("root@example.org", is_admin=True)
+    join = invitations.to_join("a@example.org")
+    reset = invitations.to_reset(world.person())
+    set_up_code = "x" * 32
+    for purpose, others in {
+        Purpose.SET_UP: (join, reset, set_up_code, ""),
+        Purpose.JOIN: (reset, set_up_code),
+        Purpose.RESET: (join, set_up_code),
+    }.items():
+        for code in others:
+            with pytest.raises(LinkClosed):
+                invitations.find(code, purpose)
+
+
+def test_a_new_password_ends_all_sessions_of_the_person(
+    world: World, invitations: Invitations, sessions: Sessions
+) -> None:
+    ann = world.person(password_hash=CHEAP.hash(GOOD_PASSWORD))
+    sessions.begin(ann, "password", address="", agent="")
+    old, new = invitations.to_reset(ann), invitations.to_reset(ann)
+    with pytest.raises(LinkClosed):
+        invitations.choose_password(old, ANOTHER)
+    assert invitations.choose_password(new, ANOTHER).id == ann.id
+    assert sessions.of_person(ann.id) == []
+    found = world.people.find(ann.id)
+    assert found is not None
+    assert found.password_hash is not None
+    assert CHEAP.verify(found.password_hash, ANOTHER)
+
+
+def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invitations) -> None:
+    world.person("root@example.org", is_admin=True)
+    ann = world.person()
+    code = invitations.to_reset(ann)
+    world.people.set_blocked(ann.id, is_blocked=True)
+    with pytest.raises(LinkClosed):
+        invitations.choose_password(code, GOOD_PASSWORD)
+
+
+def test_changing_the_password_ends_the_other_sessions(
+    world: World, accounts: Accounts, sessions: Sessions
+) -> None:
+    ann = world.person()
+    here, _there = (sessions.begin(ann, "password", address="", agent=text) for text in "ab")
+    mine = sessions.caller(here)
+    assert mine is not None
+    accounts.change_password(ann, ANOTHER, session_id=mine.session)
+    assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
+
+
+def test_an_address_belongs_to_one_account(world: World, accounts: Accounts) -> None:
+    ann, _bob = world.person(), world.person("bob@example.org")
+    with pytest.raises(InvalidField, match="Another account"):
+        accounts.rename(ann, name="Ann", email="BOB@example.org")
+    with pytest.raises(InvalidField, match="Another account"):
+        accounts.add("bob@example.org")
+    assert accounts.rename(ann, name="Anna", email="Ann@example.org").name == "Anna"
+
+
+def test_the_last_administrator_stays_one(world: World, accounts: Accounts) -> None:
+    ann, bob = world.person(is_admin=True), world.person("bob@example.org")
+    for attempt in (accounts.block, lambda person: accounts.set_admin(person, is_admin=False)):
+        with pytest.raises(LastAdministrator):
+            attempt(ann)
+    accounts.set_admin(bob, is_admin=True)
+    accounts.set_admin(ann, is_admin=False)
+    accounts.block(ann)
+    with pytest.raises(LastAdministrator):
+        accounts.block(bob)

@@ -1,0 +1,116 @@
+"""Passwords: which are good enough, and what checking them costs."""
+
+from threading import Event, Thread
+
+import pytest
+from argon2 import PasswordHasher
+
+from app.domain.errors import InvalidField, ServerBusy
+from app.identity.passwords import MAX_CHARACTERS, Passwords, require_good
+from tests.identity.world import CHEAP, GOOD_PASSWORD
+
+
+class CountingHasher(PasswordHasher):
+    """Counts the hashes that are computed."""
+
+    def __init__(self) -> None:
+        super().__init__(time_cost=1, memory_cost=8, parallelism=1)
+        self.computed = 0
+
+    def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # type: ignore[override]  # noqa: A002
+        self.computed += 1
+        return super().verify(hash, password)
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        GOOD_PASSWORD,
+        "correct horse battery staple",
+        "Пять серых гусей летят",
+        "kX9#vP2$mQ",
+        "x" + "three grey geese " * 11,
+    ],
+)
+def test_long_or_random_passwords_are_accepted(password: str) -> None:
+    require_good(password, ["ann@example.org", "Ann Smith"])
+
+
+@pytest.mark.parametrize(
+    ("password", "words"),
+    [
+        ("short", "at least 10 characters"),
+        ("y" * (MAX_CHARACTERS + 1), "at most 200 characters"),
+        ("password12", "easy to guess"),
+        ("1234567890", "easy to guess"),
+        ("qwertyuiop", "easy to guess"),
+        ("aaaaaaaaaaaaaaaa", "Repeats"),
+        ("P@ssw0rd2024", "easy to guess"),
+        ("ann@example.org", "easy to guess"),
+        ("annsmith1990", "easy to guess"),
+        ("sluicesluice", "easy to guess"),
+    ],
+)
+def test_what_is_short_common_or_about_the_person_is_refused_in_words(
+    password: str, words: str
+) -> None:
+    with pytest.raises(InvalidField, match=words) as error:
+        require_good(password, ["ann@example.org", "Ann Smith"])
+    assert error.value.field == "password"
+
+
+def test_the_right_password_alone_passes() -> None:
+    passwords = Passwords(CHEAP)
+    stored = passwords.hash(GOOD_PASSWORD)
+    assert GOOD_PASSWORD not in stored
+    assert passwords.is_right(stored, GOOD_PASSWORD)
+    wrong = [GOOD_PASSWORD + " ", "", GOOD_PASSWORD.upper(), "x" * (MAX_CHARACTERS + 1), "\ud800"]
+    assert [passwords.is_right(stored, text) for text in wrong] == [False] * 5
+    assert not passwords.is_right("not a hash", GOOD_PASSWORD)
+
+
+def test_a_password_is_the_same_from_every_keyboard() -> None:
+    passwords = Passwords(CHEAP)
+    assert passwords.is_right(passwords.hash("caf\u00e9 au lait 7"), "cafe\u0301 au lait 7")
+
+
+def test_an_unknown_account_costs_as_much_as_a_wrong_password() -> None:
+    hasher = CountingHasher()
+    passwords = Passwords(hasher)
+    stored = passwords.hash(GOOD_PASSWORD)
+    assert not passwords.is_right(stored, "something else")
+    of_wrong = hasher.computed
+    assert not passwords.is_right(None, "something else")
+    assert (of_wrong, hasher.computed) == (1, 2)
+
+
+def test_hashes_with_other_parameters_are_outdated() -> None:
+    stored = Passwords(CHEAP).hash(GOOD_PASSWORD)
+    assert not Passwords(CHEAP).is_outdated(stored)
+    assert Passwords().is_outdated(stored)
+
+
+class SlowHasher(PasswordHasher):
+    """Takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        super().__init__(time_cost=1, memory_cost=8, parallelism=1)
+        self.began, self.may_end = Event(), Event()
+
+    def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # type: ignore[override]  # noqa: A002
+        self.began.set()
+        assert self.may_end.wait(60)
+        return super().verify(hash, password)
+
+
+def test_a_flood_of_sign_ins_hashes_only_a_few_at_once() -> None:
+    hasher = SlowHasher()
+    passwords = Passwords(hasher, at_once=1, max_wait_seconds=0.01)
+    first = Thread(target=passwords.is_right, args=(None, GOOD_PASSWORD))
+    first.start()
+    assert hasher.began.wait(60)
+    with pytest.raises(ServerBusy):
+        passwords.is_right(None, GOOD_PASSWORD)
+    hasher.may_end.set()
+    first.join()
+    assert not passwords.is_right(None, GOOD_PASSWORD)

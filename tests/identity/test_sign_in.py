@@ -1,0 +1,241 @@
+"""Signing in with a password, and how often it may fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+from argon2 import PasswordHasher
+
+from app.domain.errors import (
+    InvalidField,
+    NotAllowed,
+    TooManyAttempts,
+    UploadError,
+    WrongCredentials,
+)
+from app.identity.passwords import Passwords
+from app.identity.sign_in import OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, SignIn, in_words
+from app.identity.signing import Signing
+from app.records.identity.attempts import AttemptRecords
+from app.records.identity.people import Person
+from tests.identity.world import CHEAP, GOOD_PASSWORD, World
+
+EMAIL = "ann@example.org"
+ADDRESS = "192.0.2.7"
+
+
+@dataclass
+class Door:
+    """Tries to sign in."""
+
+    world: World
+    rule: SignIn
+
+    def try_(
+        self, password: str = "wrong", email: str = EMAIL, address: str = ADDRESS, device: str = ""
+    ) -> Person | UploadError:
+        """The person, or why not."""
+        try:
+            return self.rule.with_password(email, password, address=address, device=device)
+        except UploadError as error:
+            return error
+
+    def fail(self, times: int, **given: str) -> None:
+        """Enter so many wrong passwords, after each wait."""
+        for _ in range(times):
+            answer = self.try_(**given)
+            assert isinstance(answer, WrongCredentials), answer
+
+
+def new_door(world: World, folder: Path, *, has_passwords: bool = True) -> Door:
+    rule = SignIn(
+        world.people,
+        AttemptRecords(world.database),
+        Passwords(CHEAP),
+        signing=Signing(folder / "secret"),
+        clock=world.clock,
+        has_passwords=has_passwords,
+    )
+    return Door(world, rule)
+
+
+@pytest.fixture
+def door(world: World, tmp_path: Path) -> Door:
+    return new_door(world, tmp_path)
+
+
+@pytest.fixture
+def ann(world: World) -> Person:
+    return world.person(EMAIL, password_hash=CHEAP.hash(GOOD_PASSWORD))
+
+
+def test_the_right_password_signs_in(door: Door, ann: Person) -> None:
+    assert door.try_(GOOD_PASSWORD) == ann
+    assert door.try_(GOOD_PASSWORD, email="  Ann@Example.ORG ") == ann
+
+
+@pytest.mark.parametrize("email", [EMAIL, "nobody@example.org", "", "@", "x" * 100_000])
+def test_wrong_passwords_and_unknown_accounts_are_refused_alike(
+    door: Door, ann: Person, email: str
+) -> None:
+    answer = door.try_("wrong", email=email)
+    assert isinstance(answer, WrongCredentials)
+    assert str(answer) == str(door.try_("wrong"))
+
+
+def test_an_account_without_a_password_takes_none(door: Door, world: World) -> None:
+    world.person("oidc@example.org")
+    assert isinstance(door.try_("", email="oidc@example.org"), WrongCredentials)
+
+
+def test_who_is_blocked_learns_so_only_with_the_right_password(
+    door: Door, world: World, ann: Person
+) -> None:
+    world.people.set_blocked(ann.id, is_blocked=True)
+    assert isinstance(door.try_(GOOD_PASSWORD), NotAllowed)
+    assert isinstance(door.try_("wrong"), WrongCredentials)
+
+
+def test_passwords_can_be_turned_off(world: World, ann: Person, tmp_path: Path) -> None:
+    door = new_door(world, tmp_path, has_passwords=False)
+    assert isinstance(door.try_(GOOD_PASSWORD), NotAllowed)
+
+
+def test_a_hash_with_old_parameters_is_replaced_at_the_next_sign_in(
+    door: Door, world: World
+) -> None:
+    old = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(GOOD_PASSWORD)
+    ann = world.person(EMAIL, password_hash=old)
+    door.try_(GOOD_PASSWORD)
+    found = world.people.find(ann.id)
+    assert found is not None
+    assert found.password_hash not in {None, old}
+    assert isinstance(door.try_(GOOD_PASSWORD), Person)
+
+
+@pytest.mark.parametrize("email", [EMAIL, "nobody@example.org"])
+def test_failures_make_everybody_wait_longer_and_longer(
+    door: Door, ann: Person, world: World, email: str
+) -> None:
+    door.fail(OF_ACCOUNT.free, email=email)
+    waits = []
+    for _ in range(4):
+        answer = door.try_(GOOD_PASSWORD, email=email)
+        assert isinstance(answer, TooManyAttempts)
+        waits.append(answer.retry_after_seconds)
+        world.clock.turn(seconds=answer.retry_after_seconds or 0)
+        door.fail(1, email=email)
+    assert waits == [1, 2, 4, 8]
+
+
+def test_the_wait_has_a_longest_and_failures_are_forgotten_after_a_day(
+    door: Door, ann: Person, world: World
+) -> None:
+    for _ in range(40):
+        door.try_()
+        world.clock.turn(minutes=15)
+    door.try_()
+    answer = door.try_()
+    assert isinstance(answer, TooManyAttempts)
+    assert answer.retry_after_seconds == 15 * 60
+    assert str(answer) == "Try again in 15 minutes."
+    world.clock.turn(days=1)
+    door.fail(OF_ACCOUNT.free)
+
+
+def test_a_sign_in_ends_the_count_of_the_account(door: Door, ann: Person) -> None:
+    for _ in range(3):
+        door.fail(OF_ACCOUNT.free - 1)
+        assert door.try_(GOOD_PASSWORD) == ann
+
+
+def test_a_sign_in_does_not_end_the_count_of_the_address(
+    door: Door, ann: Person, world: World
+) -> None:
+    """Whoever guesses has an account of their own too."""
+    for number in range(OF_ADDRESS.free):
+        door.fail(1, email=f"nobody-{number}@example.org")
+        if number % 5 == 0:
+            assert door.try_(GOOD_PASSWORD) == ann
+    assert isinstance(door.try_(email="another@example.org"), TooManyAttempts)
+    assert door.try_(GOOD_PASSWORD, address="198.51.100.1") == ann
+
+
+def test_strangers_cannot_lock_out_a_browser_that_was_signed_in_before(
+    door: Door, ann: Person
+) -> None:
+    device = door.rule.remember(ann)
+    door.fail(OF_ACCOUNT.free)
+    assert isinstance(door.try_(GOOD_PASSWORD), TooManyAttempts)
+    assert door.try_(GOOD_PASSWORD, device=device) == ann
+    assert isinstance(door.try_(GOOD_PASSWORD), TooManyAttempts), "others still wait"
+
+
+def test_a_known_browser_has_a_limit_of_its_own(door: Door, ann: Person, world: World) -> None:
+    device, other = door.rule.remember(ann), door.rule.remember(world.person("bob@example.org"))
+    door.fail(OF_DEVICE.free, device=device)
+    assert isinstance(door.try_(GOOD_PASSWORD, device=device), TooManyAttempts)
+    assert door.try_(GOOD_PASSWORD, device=door.rule.remember(ann)) == ann
+    door.fail(OF_ACCOUNT.free, device=other)
+    assert isinstance(door.try_(device=other), TooManyAttempts), "it is another person's"
+
+
+@pytest.mark.parametrize("device", ["x", "W10.a.b", "....", "\ud800", "é" * 3000])
+def test_a_forged_device_cookie_is_no_cookie(door: Door, ann: Person, device: str) -> None:
+    door.fail(OF_ACCOUNT.free, device=device)
+    assert isinstance(door.try_(GOOD_PASSWORD, device=device), TooManyAttempts)
+
+
+def test_an_ipv6_network_counts_as_one_address(door: Door, ann: Person) -> None:
+    for number in range(OF_ADDRESS.free):
+        door.fail(1, email=f"{number}@example.org", address=f"2001:db8:0:1::{number}")
+    answers = [
+        door.try_(email="x@example.org", address=address)
+        for address in ("2001:db8:0:1:ffff::1", "2001:db8:0:2::1", "::ffff:192.0.2.9")
+    ]
+    assert [type(answer) for answer in answers] == [TooManyAttempts, *[WrongCredentials] * 2]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", ""])
+def test_a_proxy_that_names_no_clients_is_not_counted_as_one(
+    door: Door, ann: Person, address: str
+) -> None:
+    for number in range(OF_ADDRESS.free + 1):
+        door.fail(1, email=f"{number}@example.org", address=address)
+
+
+def test_many_attempts_at_the_same_time_are_all_counted(door: Door, ann: Person) -> None:
+    answers: list[Person | UploadError] = []
+    barrier = Barrier(16)
+
+    def attempt() -> None:
+        barrier.wait()
+        answers.append(door.try_())
+
+    threads = [Thread(target=attempt) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    let_through = [answer for answer in answers if isinstance(answer, WrongCredentials)]
+    assert len(let_through) == OF_ACCOUNT.free
+
+
+def test_who_is_signed_in_confirms_the_password_as_rarely(door: Door, ann: Person) -> None:
+    door.rule.confirm(ann, GOOD_PASSWORD)
+    for _ in range(OF_DEVICE.free):
+        with pytest.raises(InvalidField):
+            door.rule.confirm(ann, "wrong")
+    with pytest.raises(TooManyAttempts):
+        door.rule.confirm(ann, GOOD_PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1, "1 second"), (59, "59 seconds"), (60, "1 minute"), (61, "2 minutes")],
+)
+def test_waits_are_told_in_words(seconds: int, words: str) -> None:
+    assert in_words(seconds) == words
