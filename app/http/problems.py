@@ -94,6 +94,8 @@ def _finished(problem: Problem, response: Response) -> Response:
     request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
     response.headers["Cache-Control"] = "no-store"
+    if problem.status == NotSignedIn.status_hint:
+        response.headers["WWW-Authenticate"] = _challenge()
     if problem.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(problem.retry_after_seconds)
     return response
@@ -114,10 +116,7 @@ def report(error: UploadError) -> None:
 
 def _upload_error(error: UploadError) -> Response:
     report(error)
-    response = answer(Problem.of(error))
-    if isinstance(error, NotSignedIn):
-        response.headers["WWW-Authenticate"] = _challenge()
-    return response
+    return answer(Problem.of(error))
 
 
 def _challenge() -> str:

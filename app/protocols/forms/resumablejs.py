@@ -20,8 +20,9 @@ blueprint = Blueprint("resumablejs", __name__)
 
 DIALECT = numbered_dialect("resumable")
 
-ENDS_UPLOAD = frozenset({400, 404, 415, 500, 501})
-"""Statuses on which every release gives up; some add 409."""
+ENDS_UPLOAD = frozenset({400, 401, 403, 404, 415, 500, 501})
+"""Statuses on which every release gives up; some add 409. Before 1.1 they retry 401 and 403, which
+are sent all the same: they say what would help."""
 
 
 @blueprint.get("/resumablejs")

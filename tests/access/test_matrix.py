@@ -1,0 +1,201 @@
+"""Every route and every kind of caller: who may do what is decided by one table.
+
+What is expected follows from `REACH` and `RULES` alone. A new route needs a rule there, and an
+example here for each part of its URL that varies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from werkzeug.routing import Rule
+
+from app.domain.access import FIRST_PROJECT, MEMBERS, REACH, Action, Reach, Role, reach_of
+from app.http.access_rules import RULES
+from app.records.identity.tables import projects
+from tests.access.world import BY_SOMEBODY, OTHER_PROJECT, AccessWorld, Sender
+
+REFUSED = {401, 403, 404}
+
+EXAMPLES: Mapping[str, str] = {
+    "filename": "css/base.css",
+    "name": "poster.jpg",
+    "stream": "v1",
+    "quality": "360",
+    "height": "360",
+    "number": "1",
+    "text_id": "0" * 32,
+    "key": "k",
+}
+"""Parts of URLs that name nothing of a project."""
+
+BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
+    ("tus.one", "PATCH"): {
+        "headers": {"Content-Type": "application/offset+octet-stream", "Upload-Offset": "0"},
+        "data": b"film",
+    },
+    ("resumable.append", "PATCH"): {
+        "headers": {
+            "Content-Type": "application/partial-upload",
+            "Upload-Offset": "0",
+            "Upload-Complete": "?0",
+            "Upload-Draft-Interop-Version": "8",
+        },
+        "data": b"film",
+    },
+    ("api_videos.rename", "PATCH"): {"json": {"filename": "other.mp4"}},
+}
+"""What a request must carry to get as far as its upload; elsewhere nothing is needed."""
+
+SAME_FOR_ALL = {("tus.one", "GET"), ("tus.one", "POST"), ("tus.one", "PUT")}
+"""They look nothing up: tus has no such methods, and a browser is sent to the video's own URL."""
+
+Make = Callable[[AccessWorld, Rule, str], str]
+
+
+def new_upload(world: AccessWorld, rule: Rule, sender: str) -> str:
+    """The id of an upload on its way where uploads are asked for, else of a video."""
+    is_on_its_way = RULES[rule.endpoint] in {Action.SEND, Action.FOLLOW}
+    return (world.upload(sender) if is_on_its_way else world.video(sender)).id
+
+
+THINGS: Mapping[str, Make] = {"upload_id": new_upload}
+"""How to make what a part of a URL names, in the first project, by a sender."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> AccessWorld:
+    return AccessWorld(tmp_path_factory.mktemp("access"))
+
+
+@pytest.fixture(scope="module")
+def senders(world: AccessWorld) -> list[Sender]:
+    """One of each kind."""
+    found = [Sender(name="nobody", is_known=False)]
+    for role in MEMBERS:
+        sender, headers = world.key(role)
+        found.append(Sender(name=f"{role} key", role=role, sender=sender, headers=headers))
+    _, headers = world.key(Role.MANAGER, project=OTHER_PROJECT)
+    found.append(Sender(name="manager of another project", headers=headers))
+    _, headers = world.key(Role.MANAGER, is_revoked=True)
+    found.append(Sender(name="revoked key", is_known=False, headers=headers))
+    _, headers = world.key(Role.MANAGER, lifetime=timedelta(microseconds=1))
+    found.append(Sender(name="expired key", is_known=False, headers=headers))
+    return found
+
+
+def requests_of(world: AccessWorld) -> Iterator[tuple[Rule, str]]:
+    """Every route with each of its methods."""
+    for rule in world.app.url_map.iter_rules():
+        for method in sorted((rule.methods or set()) - {"OPTIONS", "HEAD"}):
+            yield rule, method
+
+
+def url_of(world: AccessWorld, rule: Rule, sender: str) -> str:
+    values = {
+        part: THINGS[part](world, rule, sender) if part in THINGS else EXAMPLES[part]
+        for part in rule.arguments
+    }
+    found = world.app.url_map.bind("localhost").build(rule.endpoint, values)
+    return str(found)
+
+
+def status_of(world: AccessWorld, rule: Rule, method: str, url: str, sender: Sender) -> int:
+    sent = dict(BODIES.get((rule.endpoint, method), {}))
+    headers = {"Tus-Resumable": "1.0.0", **sender.headers, **sent.pop("headers", {})}
+    response = world.client().open(sender.prefix + url, method=method, headers=headers, **sent)
+    response.close()
+    return response.status_code
+
+
+def test_every_route_has_a_rule_and_every_rule_a_route(world: AccessWorld) -> None:
+    assert {rule.endpoint for rule in world.app.url_map.iter_rules()} == set(RULES)
+
+
+def test_every_caller_reaches_what_the_table_says_and_nothing_else(
+    world: AccessWorld, senders: list[Sender]
+) -> None:
+    wrong = []
+    for rule, method in requests_of(world):
+        for sender in senders:
+            for made_by in senders_of(rule, sender):
+                expected = expected_of(rule, method, sender, is_own=made_by == sender.sender)
+                url = url_of(world, rule, made_by)
+                found = status_of(world, rule, method, url, sender)
+                is_right = found in expected if expected else found not in {401, 403}
+                if not is_right:
+                    wrong.append(f"{method} {url} by {sender.name}: {found}, not {expected}")
+    assert wrong == [], "\n".join(wrong)
+
+
+def senders_of(rule: Rule, sender: Sender) -> set[str]:
+    """Whose things are asked for: somebody's, and for some callers also their own."""
+    action = RULES[rule.endpoint]
+    is_by_sender = action in REACH and reach_of(action, sender.role) is Reach.OWN
+    return {BY_SOMEBODY, sender.sender} if is_by_sender else {BY_SOMEBODY}
+
+
+def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set[int]:
+    """The statuses that refuse a request; empty if it must not be refused."""
+    action = RULES[rule.endpoint]
+    if action is Action.VISIT:
+        return set()
+    if not sender.is_known:
+        return {401}
+    if action not in REACH:
+        is_admitted = sender.is_person if action is Action.HAVE_ACCOUNT else sender.is_admin
+        return set() if is_admitted else {403}
+    names_a_thing = bool(rule.arguments & THINGS.keys())
+    names_a_thing = names_a_thing and (rule.endpoint, method) not in SAME_FOR_ALL
+    if sender.role is None:  # A manager, but of another project.
+        return {404} if names_a_thing else set()
+    return _refusals(reach_of(action, sender.role), names_a_thing=names_a_thing, is_own=is_own)
+
+
+def _refusals(reach: Reach, *, names_a_thing: bool, is_own: bool) -> set[int]:
+    if reach is Reach.NONE:
+        return {403}
+    if reach is Reach.ALL or not names_a_thing:
+        return set()
+    return set() if reach is Reach.OWN and is_own else {403, 404}
+
+
+def test_get_changes_nothing(world: AccessWorld, senders: list[Sender]) -> None:
+    manager = next(sender for sender in senders if sender.role is Role.MANAGER)
+    for rule, method in requests_of(world):
+        if method != "GET":
+            continue
+        url = url_of(world, rule, BY_SOMEBODY)
+        before = contents_of(world)
+        status_of(world, rule, "GET", url, manager)
+        assert contents_of(world) == before, url
+
+
+def contents_of(world: AccessWorld) -> dict[str, list[str]]:
+    """All rows of all tables, except for when somebody was last seen."""
+    found: dict[str, list[str]] = {}
+    with world.services.database.read() as connection:
+        for name, table in projects.metadata.tables.items():
+            columns = [column for column in table.columns if column.name not in SEEN]
+            found[name] = sorted(map(repr, connection.execute(select(*columns))))
+    return found
+
+
+SEEN = {"used_at", "active_at"}
+
+
+def test_the_id_of_another_project_answers_as_an_unknown_one(
+    world: AccessWorld, tmp_path: Path
+) -> None:
+    _, headers = world.key(Role.MANAGER, project=OTHER_PROJECT)
+    client = world.client()
+    for url in ("/api/videos/{}", "/media/{}", "/api/uploads/{}"):
+        known, unknown = world.video(project=FIRST_PROJECT).id, "0" * 32
+        answers = [client.get(url.format(each), headers=headers) for each in (known, unknown)]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        assert answers[0].get_data() == answers[1].get_data()

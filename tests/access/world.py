@@ -1,0 +1,93 @@
+"""A server with accounts and two projects, and callers of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import insert
+
+from app.domain.access import FIRST_PROJECT, Role, Scope
+from app.domain.upload import Upload
+from app.factory import create_app
+from app.records.identity.tables import projects
+from app.services import Services, build_services
+from app.settings import Settings
+from app.uploads.service import NewUpload
+from tests.storage.sources import body
+
+OTHER_PROJECT = "f" * 32
+BY_SOMEBODY = "person:" + "0" * 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sender:
+    """One kind of caller, as its requests show it.
+
+    `role` is the one in the project whose things are asked for; without it, whoever this is must
+    find nothing there. `is_known` says whether the server takes what it shows for valid.
+    """
+
+    name: str
+    role: Role | None = None
+    is_known: bool = True
+    is_person: bool = False
+    is_admin: bool = False
+    prefix: str = ""
+    sender: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class AccessWorld:
+    """Makes callers, and uploads for them to ask for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = Settings(
+            access="accounts", data_dir=folder / "data", staging_dir=folder / "staging"
+        )
+        self.services: Services = build_services(self.settings)
+        self.services.prepare()
+        self.app: Flask = create_app(self.services)
+        self._add_project(OTHER_PROJECT, "Others")
+
+    def client(self) -> FlaskClient:
+        """A client that keeps no cookies."""
+        return self.app.test_client(use_cookies=False)
+
+    def upload(self, sender: str = BY_SOMEBODY, project: str = FIRST_PROJECT) -> Upload:
+        """A new upload on its way."""
+        scope = Scope(project, sender)
+        new = NewUpload(scope=scope, filename="film.mp4", length=1000)
+        return self.services.uploads.create(new)[0]
+
+    def video(self, sender: str = BY_SOMEBODY, project: str = FIRST_PROJECT) -> Upload:
+        """A small finished file."""
+        files = self.services.whole_files
+        scope = Scope(project, sender)
+        return files.keep(files.receive(body(0, 100), scope=scope, filename="film.mp4"))
+
+    def key(
+        self,
+        role: Role,
+        *,
+        project: str = FIRST_PROJECT,
+        lifetime: timedelta | None = None,
+        is_revoked: bool = False,
+    ) -> tuple[str, dict[str, str]]:
+        """The sender of requests with a new key, and their headers."""
+        keys = self.services.identity.keys
+        key, secret = keys.make(
+            project, name=role, role=role, created_by="somebody", lifetime=lifetime
+        )
+        if is_revoked:
+            keys.revoke(project, key.id)
+        return f"key:{key.id}", {"Authorization": f"Bearer {secret}"}
+
+    def _add_project(self, project_id: str, name: str) -> None:
+        values = {"id": project_id, "name": name, "created_at": datetime.now(UTC), "used_bytes": 0}
+        with self.services.database.write() as connection:
+            connection.execute(insert(projects).values(values))
