@@ -9,6 +9,7 @@ from flask.globals import request_ctx
 from werkzeug.datastructures import Headers
 
 from app.admin import commands
+from app.api import audit as api_audit
 from app.api import openapi as api_openapi
 from app.api import server as api_server
 from app.api import uploads as api_uploads
@@ -23,6 +24,7 @@ from app.http.under_way import UnderWay
 from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
 from app.monitoring.requests import RequestMonitor
+from app.pages import audit as audit_page
 from app.pages import blueprint as pages
 from app.protocols import batch
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
@@ -52,7 +54,9 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, delivery, playback, archive, upload, batch, tus, ietf):
+    for module in (pages, audit_page, api_audit):
+        app.register_blueprint(module.blueprint)
+    for module in (delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
     for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
         app.register_blueprint(module.blueprint)

@@ -57,7 +57,9 @@ class Action(StrEnum):
     SHARE = "share"
     """Make links for others."""
     MANAGE = "manage"
-    """The project: its members, keys, webhooks, and what happened in it."""
+    """The project: its members, keys and webhooks."""
+    AUDIT = "audit"
+    """What happened in the project; on the whole server, for administrators."""
     HAVE_ACCOUNT = "have_account"
     """A person's own account."""
     ADMINISTER = "administer"
@@ -90,6 +92,7 @@ REACH: Mapping[Action, Mapping[Role, Reach]] = MappingProxyType(
         Action.CHANGE: _row(uploader=_OWN, editor=_ALL, manager=_ALL),
         Action.SHARE: _row(editor=_ALL, manager=_ALL),
         Action.MANAGE: _row(manager=_ALL),
+        Action.AUDIT: _row(manager=_ALL),
     }
 )
 """A role that is not named has no reach. The other actions do not concern a project."""
@@ -204,6 +207,12 @@ class Scope:
             raise NotAllowed("You may not send files to this project.")
         return self.project
 
+    def whole(self) -> str | None:
+        """The project if all of it is reached, None for the server; raises `NotAllowed`."""
+        if self.reach is not Reach.ALL:
+            raise NotAllowed("You do not manage this project.")
+        return self.project
+
     def require(self, upload: Upload) -> Upload:
         """The upload itself; raises `UploadNotFound`, or `NotAllowed` for one that is known."""
         is_in_project = self.project in {upload.owner, None}
@@ -245,6 +254,8 @@ EVERYTHING = Scope(None)
 
 def scope_of(caller: Caller, action: Action) -> Scope:
     """What the caller's action reaches; raises `NotSignedIn` or `NotAllowed`."""
+    if action is Action.AUDIT and caller.is_admin:
+        return EVERYTHING
     if action in REACH:
         return _scope_in_projects(caller, action)
     is_granted = {

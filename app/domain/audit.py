@@ -95,7 +95,10 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which entries; None for all. `since` is inclusive, `until` is not."""
+    """Which entries; None for all. `since` is inclusive, `until` is not.
+
+    `actor` is an actor, or the name of some.
+    """
 
     project_id: str | None = None
     action: AuditAction | None = None

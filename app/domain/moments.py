@@ -21,6 +21,15 @@ def optional_instant(moment: datetime | None) -> str | None:
     return None if moment is None else instant(moment)
 
 
+def parse_instant(text: str) -> datetime | None:
+    """A time in ISO 8601, in UTC if it names no zone; a day is its beginning. None for no time."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
 def parse_expiry(value: object, now: datetime) -> datetime | None:
     """When something expires: seconds from now, or a time in ISO 8601, in UTC if it names no zone.
 
@@ -28,7 +37,7 @@ def parse_expiry(value: object, now: datetime) -> datetime | None:
     """
     if value is None:
         return None
-    expires = _after(value, now) if not isinstance(value, str) else _read(value)
+    expires = _after(value, now) if not isinstance(value, str) else parse_instant(value)
     if expires is None or not now < expires <= now + LONGEST:
         raise InvalidRequest("The expiry must be seconds from now, or a time to come in ISO 8601.")
     return expires
@@ -38,11 +47,3 @@ def _after(value: object, now: datetime) -> datetime | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return now + timedelta(seconds=value) if 0 < value <= LONGEST.total_seconds() else None
-
-
-def _read(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None

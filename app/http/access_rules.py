@@ -65,6 +65,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "api_videos.order_rendition",
         "api_videos.remove_rendition",
     ),
+    Action.AUDIT: ("api_audit.index", "api_audit.export", "audit.index"),
     Action.ADMINISTER: ("status.page", "api_status.show", "metrics.everything"),
 }
 

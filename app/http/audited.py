@@ -1,14 +1,18 @@
-"""Notes in the audit log what a request has done."""
+"""Notes in the audit log what a request has done, and reads which entries one asks for."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from flask import request
 
 from app.domain.access import Caller
-from app.domain.audit import OF_SERVER, AuditAction, Detail
+from app.domain.audit import OF_SERVER, AuditAction, AuditFilter, Detail
+from app.domain.errors import InvalidRequest
 from app.domain.lifecycle import UploadState
+from app.domain.moments import parse_instant
 from app.domain.upload import Upload
-from app.http.context import current_caller, current_services
+from app.http.context import current_caller, current_scope, current_services
 
 
 def audited(
@@ -57,3 +61,30 @@ def audit_removal(upload: Upload) -> None:
     else:
         return
     audited(action, subject, project=upload.owner, filename=upload.filename, sender=upload.sender)
+
+
+def wanted_entries() -> AuditFilter:
+    """The entries that a request asks for, of those it may see; raises `InvalidRequest`.
+
+    An empty parameter is none: forms send them so. Administrators may name a project.
+    """
+    action = request.args.get("action")
+    try:
+        wanted_action = AuditAction(action) if action else None
+    except ValueError as error:
+        raise InvalidRequest("The audit log has no such action.") from error
+    return AuditFilter(
+        project_id=current_scope().whole() or request.args.get("project") or None,
+        action=wanted_action,
+        actor=request.args.get("actor") or None,
+        since=_moment("since"),
+        until=_moment("until"),
+    )
+
+
+def _moment(name: str) -> datetime | None:
+    text = request.args.get(name)
+    moment = parse_instant(text) if text else None
+    if text and moment is None:
+        raise InvalidRequest(f"The parameter {name} must be a time in ISO 8601.")
+    return moment

@@ -14,7 +14,8 @@ WORDS = {
     Action.SEND: "begin, continue and cancel uploads",
     Action.CHANGE: "rename and delete videos, order other qualities",
     Action.SHARE: "make links for others",
-    Action.MANAGE: "manage the project: members, keys, webhooks, audit log",
+    Action.MANAGE: "manage the project: members, keys, webhooks",
+    Action.AUDIT: "read the audit log",
 }
 REACHES = {
     Reach.NONE: "no",

@@ -19,7 +19,11 @@ MAX_UPLOAD_BYTES = 1024 * 1024
 
 @contextmanager
 def application(
-    folder: Path, *, extensions: frozenset[str] = frozenset(), renditions: str = "ondemand"
+    folder: Path,
+    *,
+    extensions: frozenset[str] = frozenset(),
+    renditions: str = "ondemand",
+    access: str = "open",
 ) -> Iterator[Flask]:
     """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
@@ -29,6 +33,7 @@ def application(
         max_upload_bytes=MAX_UPLOAD_BYTES,
         allowed_extensions=extensions,
         renditions=renditions,
+        access=access,
     )
     services = build_services(settings)
     with closing(services.database):

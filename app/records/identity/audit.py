@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select
+from sqlalchemy import ColumnElement, Row, delete, insert, or_, select
 
 from app.domain.audit import AuditAction, AuditEntry, AuditFilter
 from app.records.engine import Database
@@ -41,7 +41,7 @@ class AuditRecords:
         conditions: list[tuple[Any, Callable[[Any], ColumnElement[bool]]]] = [
             (wanted.project_id, audit.c.project_id.__eq__),
             (wanted.action, audit.c.action.__eq__),
-            (wanted.actor, audit.c.actor.__eq__),
+            (wanted.actor, lambda who: or_(audit.c.actor == who, audit.c.actor_name == who)),
             (wanted.since, audit.c.at.__ge__),
             (wanted.until, audit.c.at.__lt__),
             (before, audit.c.id.__lt__),

@@ -1,0 +1,31 @@
+"""The page of the audit log."""
+
+from __future__ import annotations
+
+from flask import Blueprint, render_template, request
+
+from app.domain.audit import AuditAction
+from app.http.audited import wanted_entries
+from app.http.context import current_services
+
+blueprint = Blueprint("audit", __name__)
+
+PAGE_SIZE = 50
+
+CHOICES = ("action", "actor", "since", "until", "project")
+"""Parameters that go from page to page."""
+
+
+@blueprint.get("/audit")
+def index() -> str:
+    """A page of entries, the newest first, and what to choose them by."""
+    audit = current_services().identity.audit
+    page = audit.page(wanted_entries(), limit=PAGE_SIZE, cursor=request.args.get("cursor") or None)
+    chosen = {name: request.args[name] for name in CHOICES if request.args.get(name)}
+    return render_template(
+        "audit.html",
+        entries=page.entries,
+        next_cursor=page.next_cursor,
+        chosen=chosen,
+        actions=[("", "Everything"), *((action.value, action.value) for action in AuditAction)],
+    )
