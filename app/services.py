@@ -16,6 +16,7 @@ from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
 from app.media.waking import Waker
 from app.records.engine import Database
+from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Store
@@ -51,6 +52,7 @@ class Services:
     inspection: Inspection
     media: MediaServices
     identity: IdentityServices
+    quotas: ProjectQuotas
     records: UploadRecords
     database: Database
 
@@ -72,14 +74,21 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     database = _database(settings)
     waker = Waker(settings.data_dir)
-    records = UploadRecords(database, _and_wake(waker, on_upload))
+    quotas = ProjectQuotas(database)
+    records = UploadRecords(database, _and_wake(waker, on_upload), [quotas.observe])
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
     uploads = UploadService(
         records, store, completion=completion, policy=policy, clock=_now, new_id=_new_id
     )
     chunks = Chunks(
-        records, store.staging, completion=completion, policy=policy, limits=limits, clock=_now
+        records,
+        store.staging,
+        completion=completion,
+        policy=policy,
+        quotas=quotas,
+        limits=limits,
+        clock=_now,
     )
     library = VideoLibrary(
         records,
@@ -93,22 +102,34 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         uploads=uploads,
         chunks=chunks,
         client_uploads=ClientUploads(uploads, chunks, library),
-        whole_files=WholeFiles(
-            records,
-            store,
-            completion=completion,
-            policy=policy,
-            limits=limits,
-            clock=_now,
-            new_id=_new_id,
-        ),
+        whole_files=_whole_files(settings, records, store, completion, quotas),
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
         media=_media(settings, database, records, store),
         identity=_identity(settings, database),
+        quotas=quotas,
         records=records,
         database=database,
+    )
+
+
+def _whole_files(
+    settings: Settings,
+    records: UploadRecords,
+    store: Store,
+    completion: Completion,
+    quotas: ProjectQuotas,
+) -> WholeFiles:
+    return WholeFiles(
+        records,
+        store,
+        completion=completion,
+        policy=settings.policy,
+        quotas=quotas,
+        limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
+        clock=_now,
+        new_id=_new_id,
     )
 
 

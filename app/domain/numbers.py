@@ -1,8 +1,9 @@
-"""Whole numbers as clients write them."""
+"""Whole numbers as clients write them, and sizes as people do."""
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 LARGEST_NUMBER = 10**18
 """Larger than any file, and within 64 bits."""
@@ -27,3 +28,31 @@ def parse_bounded(text: str) -> int | None:
     """As `parse_digits`, and None for a number of `LARGEST_NUMBER` or more."""
     number = parse_digits(text)
     return None if number == LARGEST_NUMBER else number
+
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+_STEP = 1024
+"""Of units, as the page has them."""
+
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([KMGTP]?)i?B?", re.IGNORECASE)
+
+
+def bytes_in_words(count: int) -> str:
+    """A size as "20 MB" or "1.4 GB", rounded down: what is left must not look like more."""
+    unit, step = 0, 1
+    while count >= step * _STEP and unit < len(_UNITS) - 1:
+        unit, step = unit + 1, step * _STEP
+    if unit == 0:
+        return "1 byte" if count == 1 else f"{count} bytes"
+    tenths = count * 10 // step
+    is_round = tenths >= 100 or tenths % 10 == 0
+    return f"{tenths // 10 if is_round else tenths / 10} {_UNITS[unit]}"
+
+
+def parse_bytes(text: str) -> int:
+    """The size in "50GB", "1.5 TiB" or "1000", in bytes; `ValueError` for anything else."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("must be a size, as in 50GB")
+    number, unit = found.groups()
+    return int(Decimal(number) * _STEP ** " KMGTP".index(unit.upper() or " "))

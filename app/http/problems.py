@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException, InternalServerError
@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The members of a problem document; `type` is derived from `code`."""
+    """The members of a problem document; `type` is derived from `code`.
+
+    `members` are those that only some problems have.
+    """
 
     status: int
     code: str
@@ -35,6 +38,7 @@ class Problem:
     detail: str
     retryable: bool
     retry_after_seconds: int | None = None
+    members: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, error: UploadError) -> Problem:
@@ -46,6 +50,7 @@ class Problem:
             str(error),
             error.retryable,
             error.retry_after_seconds,
+            error.members,
         )
 
     @classmethod
@@ -64,6 +69,7 @@ class Problem:
             "detail": self.detail,
             "code": self.code,
             "retryable": self.retryable,
+            **self.members,
         }
 
 

@@ -22,6 +22,7 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.source import BodySource, no_watch
+from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
 from app.storage.base import BytesLost, RangeWriter, Staging
@@ -75,13 +76,14 @@ class Chunks:
     taken_over = TAKEN_OVER
     newer_writer_seconds = NEWER_WRITER_SECONDS
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         records: UploadRecords,
         staging: Staging,
         *,
         completion: Completion,
         policy: UploadPolicy,
+        quotas: ProjectQuotas,
         limits: BodyLimits,
         clock: Callable[[], datetime],
     ) -> None:
@@ -89,6 +91,7 @@ class Chunks:
         self._staging = staging
         self._completion = completion
         self._policy = policy
+        self._quotas = quotas
         self._limits = limits
         self._clock = clock
 
@@ -148,6 +151,7 @@ class Chunks:
         self._check_type(upload)
         if upload.length is None:
             upload.with_length(length, self._clock())  # Only a check: the result is not stored.
+            self._quotas.check_growth(upload, length)
             self._enlarge(upload, length)
         return self._completion.finish(
             self._records.declare_length(upload.id, length, self._clock())
@@ -184,11 +188,17 @@ class Chunks:
             raise UploadConflict("The upload gets its bytes from other uploads.")
         self._check_type(upload)
         if length is None:
-            limit = self._policy.max_length + 1 if upload.length is None else upload.length
+            limit = self._largest(upload) + 1 if upload.length is None else upload.length
             return ByteRange(start, max(start, limit))
         chunk = ByteRange(start, start + length)
         self._policy.check_length(chunk.end)
+        if upload.length is None:
+            self._quotas.check_growth(upload, chunk.end)
         return chunk
+
+    def _largest(self, upload: Upload) -> int:
+        """How long an upload may become whose client has not told its length."""
+        return self._quotas.largest(upload, self._policy.max_length)
 
     def _check_type(self, upload: Upload) -> None:
         """Raise `TypeNotAllowed` before anything of a forbidden type is written.
@@ -252,6 +262,8 @@ class Chunks:
             gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
             upload, end = self._write_gaps(upload, arrival, gaps, writer)
             self._policy.check_length(end)
+            if upload.length is None:
+                self._quotas.check_growth(upload, end)
             writer.finish(arrival.source)
             arrived = ByteRange(chunk.start, end)
             return self._records.add_received(upload, arrived, self._clock())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.errors import LargerThanQuota, QuotaExceeded, UploadGone, UploadNotFound
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Part, Upload, UploadId
@@ -47,7 +47,8 @@ class Concatenation:
     def begin(self, upload: Upload) -> Upload:
         """The upload in `verifying` with its space reserved, if every part is held by now.
 
-        Raises `TooLarge`, `NoRoom`, and `UploadGone` if a part has ended: that ends the upload.
+        Raises `TooLarge`, `NoRoom`, `QuotaExceeded`, and `UploadGone` if a part has ended: that
+        ends the upload.
         """
         states = self._part_states(upload)
         sources = self._sources(upload, states)
@@ -58,6 +59,9 @@ class Concatenation:
         self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())
+        except (QuotaExceeded, LargerThanQuota):
+            self._store.staging.remove(upload.id)  # It is still `receiving`: nothing is in there.
+            raise
         except (UploadGone, UploadNotFound):
             self._store.library.delete(upload.id)
             raise

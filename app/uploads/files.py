@@ -19,6 +19,7 @@ from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource
+from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
@@ -30,6 +31,12 @@ DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
 """The SHA-256 of longer files is left to the background worker, as for files sent in chunks: the
 answer need not wait for it."""
 
+CHECKED_FIRST_BYTES = 1024 * 1024
+"""Longer files are held against the quota before they arrive. For shorter ones the look-up would
+cost as much as it saves: their record refuses them."""
+
+FORM_BYTES = 1024 * 1024
+"""What a form may hold besides its file when its length is held against the quota."""
 
 COMPARED_BYTES = 256 * 1024
 """Size of the blocks in which two files are compared."""
@@ -68,6 +75,7 @@ class WholeFiles:
         *,
         completion: Completion,
         policy: UploadPolicy,
+        quotas: ProjectQuotas,
         limits: BodyLimits,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
@@ -76,6 +84,7 @@ class WholeFiles:
         self._store = store
         self._completion = completion
         self._policy = policy
+        self._quotas = quotas
         self._limits = limits
         self._clock = clock
         self._new_id = new_id
@@ -89,9 +98,9 @@ class WholeFiles:
 
         Raises what `Chunks.append` raises, and leaves nothing behind.
         """
-        scope.target()  # Before a byte is read.
         filename = self._policy.check_filename(filename)
         self._policy.check_length(source.remaining or 0)
+        self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
         try:
             if room:
@@ -99,6 +108,7 @@ class WholeFiles:
             limit = self._policy.max_length + 1 if source.remaining is None else source.remaining
             length = self._store.staging.receive(upload_id, source, limit, self._limits)
             self._policy.check_length(length)
+            self._check_quota(scope.target(), length)
             source.finish()
         except BaseException:
             self._store.library.delete(upload_id)
@@ -110,6 +120,10 @@ class WholeFiles:
             length=length,
             sha256=self._begin_digest(upload_id, length),
         )
+
+    def _check_quota(self, project: str, length: int) -> None:
+        if length > CHECKED_FIRST_BYTES:
+            self._quotas.check(project, length)
 
     def keep(self, file: ReceivedFile) -> Upload:
         """Record the file as an upload that is complete, and publish it."""
@@ -129,12 +143,20 @@ class WholeFiles:
             self._store.staging.sync([file.id for file in files])
             stored = self._add_all([self._upload_of(file) for file in files])
         except BaseException as error:
+            if len(files) > 1 and isinstance(error, UploadError) and not error.retryable:
+                return [self._keep_alone(file) for file in files]  # Others may still fit.
             for file in files:
                 self.drop(file)
             if isinstance(error, BytesLost):
                 raise _removed() from error
             raise
         return self._finish(files, stored)
+
+    def _keep_alone(self, file: ReceivedFile) -> Kept | UploadError:
+        try:
+            return self.keep_all([file])[0]
+        except UploadError as error:
+            return error
 
     def open(self, file: ReceivedFile) -> RawIOBase:
         """The file, from its first byte."""

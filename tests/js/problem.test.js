@@ -37,6 +37,8 @@ test("answers that are no documents do no harm", () => {
 
 test("every problem has words, with the limit in human units", () => {
   assert.match(wordsForProblem(new Problem({ code: "too_large" }), { limit: 2 ** 40 }), /1 TB/);
+  const full = new Problem({ code: "quota_exceeded", detail: "The file needs 4 GB, but of 50 GB only 3 GB are left." });
+  assert.match(wordsForProblem(full, { limit: 1 }), /only 3 GB are left/);
   assert.match(wordsForProblem(new Problem({ code: "never_seen" }), { limit: 1 }), /try again/i);
   assert.equal(connectionLost().retryable, true);
 });

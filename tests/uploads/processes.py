@@ -7,7 +7,6 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from app.domain.upload import UploadId
-from app.records.uploads import UploadRecords
 from tests.records.making import sqlite
 from tests.storage.sources import body
 from tests.uploads import world as worlds
@@ -22,7 +21,7 @@ def shared_world(folder: Path) -> Iterator[World]:
     """The world of that folder, in each process."""
     with closing(sqlite(folder / "sluice.db")) as database:
         database.migrate()
-        yield World(folder, records=UploadRecords(database))
+        yield World(folder, database=database)
 
 
 def send_parts(folder: Path, barrier: Barrier, rounds: list[tuple[str, int]]) -> None:

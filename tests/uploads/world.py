@@ -15,6 +15,7 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
 from app.records.engine import Database
+from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import UploadRecords
 from app.storage.base import Durability
 from app.storage.local import LocalStore
@@ -47,7 +48,7 @@ class World:
         self,
         folder: Path,
         *,
-        records: UploadRecords | None = None,
+        database: Database | None = None,
         store: LocalStore | None = None,
         listeners: Sequence[Listener] = (),
         staging: Path | None = None,
@@ -63,11 +64,12 @@ class World:
         self._clock_file = folder / "clock"
         self._expiry, self._counted_gap = expiry, counted_gap
         self.events: list[UploadCompleted] = []
-        if records is None:
+        if database is None:
             database = new_sqlite(folder / "sluice.db")
             opened.append(database)
-            records = UploadRecords(database)
-        self.records = records
+        self.database = database
+        self.quotas = ProjectQuotas(database)
+        self.records = UploadRecords(database, observers=[self.quotas.observe])
         self.store = store or LocalStore(
             self.staging, self.videos, Durability.NONE, checkpoints=checkpoints
         )
@@ -76,14 +78,7 @@ class World:
             self.records, self.store, policy=self._policy, clock=lambda: self.now, listeners=heard
         )
         self.service = self._new_service()
-        self.chunks = Chunks(
-            self.records,
-            self.store.staging,
-            completion=self.completion,
-            policy=self._policy,
-            limits=LIMITS,
-            clock=lambda: self.now,
-        )
+        self.chunks = self._new_chunks()
         self.whole = self.new_whole_files()
         self.library = VideoLibrary(
             self.records,
@@ -104,6 +99,17 @@ class World:
             new_id=new_id,
         )
 
+    def _new_chunks(self) -> Chunks:
+        return Chunks(
+            self.records,
+            self.store.staging,
+            completion=self.completion,
+            policy=self._policy,
+            quotas=self.quotas,
+            limits=LIMITS,
+            clock=lambda: self.now,
+        )
+
     def new_whole_files(self) -> WholeFiles:
         """A new one, as in the next process."""
         return WholeFiles(
@@ -111,6 +117,7 @@ class World:
             self.store,
             completion=self.completion,
             policy=self._policy,
+            quotas=self.quotas,
             limits=LIMITS,
             clock=lambda: self.now,
             new_id=new_id,

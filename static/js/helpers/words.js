@@ -5,6 +5,8 @@ import { formatBytes } from "./format.js";
 const WORDS = {
   too_large: ({ limit }) => `This file is too large. The limit on this server is ${formatBytes(limit)}.`,
   no_room: () => "The server does not have enough space for this file. Try again once space has been freed.",
+  quota_exceeded: ({ detail }) => detail,
+  larger_than_quota: ({ detail }) => detail,
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
   upload_conflict: () => "The server has different contents for this upload. Cancel it and choose the file again.",
@@ -23,7 +25,7 @@ const WORDS = {
 /** A sentence or two about a failure; `limit` is the largest upload in bytes. */
 export function wordsForProblem(problem, { limit }) {
   const words = WORDS[problem.code];
-  if (words) return words({ limit });
+  if (words) return words({ limit, detail: problem.detail });
   return "Something unexpected went wrong. What has arrived is safe; try again.";
 }
 

@@ -1,0 +1,122 @@
+"""How much of its quota each project uses, counted in the transactions that change it.
+
+Every upload that has not ended counts with its whole length, whether or not its bytes have arrived.
+One whose length is not known counts nothing until it is; until then it may not outgrow what is
+left. While a concatenation and its parts both exist, both count: both take space.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, func, or_, select, update
+
+from app.domain.errors import over_quota
+from app.domain.lifecycle import GONE, UploadState
+from app.domain.upload import Upload
+from app.records.driver import fetch, run
+from app.records.engine import Database
+from app.records.identity.tables import projects
+from app.records.tables import uploads
+
+_CHANGED = (
+    update(projects)
+    .where(projects.c.id == bindparam("project"))
+    .values(used_bytes=projects.c.used_bytes + bindparam("more"))
+)
+
+_CHANGED_WITHIN_QUOTA = _CHANGED.where(
+    or_(
+        projects.c.quota_bytes.is_(None),
+        projects.c.used_bytes + bindparam("more") <= projects.c.quota_bytes,
+    )
+)
+
+_QUOTA = select(projects.c.quota_bytes, projects.c.used_bytes).where(
+    projects.c.id == bindparam("project")
+)
+
+
+class ProjectQuotas:
+    """Counts the bytes of projects, and refuses what does not fit."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+        """Count a change of an upload in its transaction; raises as `check` does."""
+        upload = after or before
+        more = _counted_bytes(after) - _counted_bytes(before)
+        if upload is None or not more:
+            return
+        statement = _CHANGED_WITHIN_QUOTA if more > 0 else _CHANGED
+        if not run(connection, statement, {"project": upload.owner, "more": more}):
+            _refuse(connection, upload.owner, more)
+
+    def check(self, project: str, length: int) -> None:
+        """Raise `QuotaExceeded` or `LargerThanQuota` unless the project has `length` bytes left.
+
+        For an early answer: others may take what is left before a record does.
+        """
+        with self._database.read() as connection:
+            _refuse(connection, project, length)
+
+    def check_growth(self, upload: Upload, length: int) -> None:
+        """Raise as `check` does unless an upload of unknown length may become `length` bytes long.
+
+        What others of unknown length have received counts too.
+        """
+        with self._database.read() as connection:
+            _refuse(connection, upload.owner, length + _uncounted_bytes(connection, upload))
+
+    def largest(self, upload: Upload, limit: int) -> int:
+        """How many bytes an upload of unknown length may have, at most `limit`."""
+        with self._database.read() as connection:
+            left = _left_and_quota(connection, upload.owner)
+            if left is None:
+                return limit
+            return max(0, min(limit, left[0] - _uncounted_bytes(connection, upload)))
+
+    def recount(self) -> dict[str, tuple[int, int]]:
+        """Count all projects anew; those whose count was wrong, with it and the right one."""
+        counted = (
+            select(func.coalesce(func.sum(uploads.c.length), 0))
+            .where(uploads.c.owner == projects.c.id, uploads.c.state.not_in(GONE))
+            .scalar_subquery()
+        )
+        wrong = select(projects.c.id, projects.c.used_bytes, counted.label("right"))
+        with self._database.write() as connection:
+            rows = connection.execute(wrong.where(projects.c.used_bytes != counted)).all()
+            for row in rows:
+                right = update(projects).where(projects.c.id == row.id)
+                connection.execute(right.values(used_bytes=row.right))
+        return {row.id: (row.used_bytes, row.right) for row in rows}
+
+
+def _counted_bytes(upload: Upload | None) -> int:
+    return 0 if upload is None or upload.state in GONE else upload.length or 0
+
+
+def _left_and_quota(connection: Connection, project: str) -> tuple[int, int] | None:
+    """What is left of the quota, and the quota; None where there is none."""
+    rows = fetch(connection, _QUOTA, {"project": project})
+    if not rows or rows[0][0] is None:
+        return None
+    quota, used = rows[0]
+    return max(0, quota - used), quota
+
+
+def _refuse(connection: Connection, project: str, length: int) -> None:
+    found = _left_and_quota(connection, project)
+    if found is not None and length > found[0]:
+        raise over_quota(length, left=found[0], quota=found[1])
+
+
+def _uncounted_bytes(connection: Connection, upload: Upload) -> int:
+    """What the project's other uploads of unknown length have received."""
+    query = select(uploads.c.received).where(
+        uploads.c.state == UploadState.RECEIVING,
+        uploads.c.length.is_(None),
+        # With the column alone SQLite would look at all finished uploads of the project.
+        uploads.c.owner.concat("") == upload.owner,
+        uploads.c.id != upload.id,
+    )
+    return sum(row.received.total for row in connection.execute(query))
