@@ -12,6 +12,7 @@
     |-- NotSignedIn             401
     |   `-- WrongCredentials    401
     |-- NotAllowed              403
+    |   `-- SignInRefused       403
     |-- UploadNotFound          404
     |   `-- NotMade             404
     |-- LinkNotFound            404
@@ -32,7 +33,8 @@
     |-- TooManyAttempts         429  retryable
     |-- StorageFailed           500  retryable
     |-- ServerBusy              503  retryable
-    |   `-- NotMadeYet          503  retryable
+    |   |-- NotMadeYet          503  retryable
+    |   `-- ProviderUnreachable 503  retryable
     `-- NoRoom                  507
         `-- QuotaExceeded       507
 
@@ -155,6 +157,13 @@ class NotAllowed(UploadError):
     code = "not_allowed"
     title = "This is not allowed"
     status_hint = 403
+
+
+class SignInRefused(NotAllowed):
+    """A passkey or an answer of the OpenID provider does not sign anybody in."""
+
+    code = "sign_in_refused"
+    title = "You could not be signed in"
 
 
 class UploadNotFound(UploadError):
@@ -337,6 +346,14 @@ class NotMadeYet(ServerBusy):
     code = "not_made_yet"
     title = "This is still being made"
     retry_after_seconds = 1
+
+
+class ProviderUnreachable(ServerBusy):
+    """The OpenID provider does not answer, or is out of order."""
+
+    code = "provider_unreachable"
+    title = "The sign-in service cannot be reached"
+    retry_after_seconds = 10
 
 
 class NoRoom(UploadError):

@@ -135,6 +135,14 @@ provider_accounts = Table(
 )
 """Accounts of an OpenID provider, and whose they are."""
 
+spent_tokens = Table(
+    "spent_tokens",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("expires_at", Instant, nullable=False),
+)
+"""Signed tokens that work once, and were used: none of them is taken again before it expires."""
+
 api_keys = Table(
     "api_keys",
     metadata,

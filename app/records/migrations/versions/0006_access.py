@@ -38,7 +38,7 @@ def downgrade() -> None:
     for name in (
         *("webhook_deliveries", "webhook_events", "webhooks", "audit"),
         *("shared_videos", "share_links", "upload_links"),
-        *("provider_accounts", "passkeys", "attempts", "invitations", "sessions"),
+        *("spent_tokens", "provider_accounts", "passkeys", "attempts", "invitations", "sessions"),
         *("api_keys", "members", "people", "projects"),
     ):
         op.drop_table(name)
@@ -193,6 +193,11 @@ def _create_passkeys() -> None:
         sa.Column("created_at", sa.BigInteger, nullable=False),
     )
     op.create_index("provider_accounts_of_person", "provider_accounts", ["person_id"])
+    op.create_table(
+        "spent_tokens",
+        sa.Column("id", sa.String(32), primary_key=True),
+        sa.Column("expires_at", sa.BigInteger, nullable=False),
+    )
 
 
 def _create_upload_links() -> None:
