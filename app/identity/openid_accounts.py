@@ -1,0 +1,117 @@
+"""Whose account somebody has who signed in at the OpenID provider, and who may join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.domain.access import Role
+from app.domain.errors import InvalidField, SignInRefused
+from app.identity.accounts import MAX_NAME_CHARACTERS, clean_email
+from app.identity.openid_provider import ProviderIdentity
+from app.records.identity.invitations import Invitation, InvitationRecords
+from app.records.identity.people import PeopleRecords, Person
+from app.records.identity.provider_accounts import ProviderAccount, ProviderAccountRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Whom the operator lets in without an invitation, and the role they get.
+
+    `domains` are those of e-mail addresses, `groups` those that the provider tells of; either is
+    enough. Without any, nobody joins so.
+    """
+
+    domains: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    role: Role = Role.UPLOADER
+
+    def admits(self, identity: ProviderIdentity) -> bool:
+        """Whether it lets this person in, whose e-mail address is verified."""
+        domain = identity.email.rpartition("@")[2]
+        return domain in self.domains or bool(identity.groups & self.groups)
+
+
+class OpenIdAccounts:
+    """Finds the person, or makes one."""
+
+    def __init__(
+        self,
+        records: ProviderAccountRecords,
+        people: PeopleRecords,
+        invitations: InvitationRecords,
+        *,
+        joining: Joining,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._people = people
+        self._invitations = invitations
+        self._joining = joining
+        self._clock = clock
+        self._new_id = new_id
+
+    def person(self, identity: ProviderIdentity) -> Person:
+        """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
+
+        The provider's account decides. Its e-mail address counts the first time alone, and only if
+        the provider has verified it: otherwise anybody could enter an address of somebody else.
+        """
+        owner = self._records.owner(identity.issuer, identity.subject)
+        person = self._people.find(owner) if owner else self._first_time(identity)
+        if person is None or person.is_blocked:
+            raise SignInRefused("This account is blocked. An administrator can let you in again.")
+        return person
+
+    def _first_time(self, identity: ProviderIdentity) -> Person:
+        if not identity.is_email_verified:
+            raise SignInRefused("The sign-in service has not verified your e-mail address.")
+        person = self._people.find_by_email(identity.email)
+        if person is None:
+            return self._joined(identity)
+        if self._records.has_account(person.id, identity.issuer):
+            raise SignInRefused(f"{identity.email} belongs to another account.")
+        if not person.is_blocked:
+            self._records.add(self._account(identity, person))
+        return person
+
+    def _joined(self, identity: ProviderIdentity) -> Person:
+        person = self._new_person(identity)
+        account = self._account(identity, person)
+        invitation = self._invitation(person.email)
+        if invitation is not None:
+            # If the server stops in between, the e-mail address ties both the next time.
+            self._invitations.join(invitation, person, person.created_at)
+            self._records.add(account)
+        elif self._joining.admits(identity):
+            self._records.add_person(account, person, self._joining.role)
+        else:
+            raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
+        return person
+
+    def _invitation(self, email: str) -> Invitation | None:
+        waiting = self._invitations.waiting(self._clock())
+        return next((each for each in waiting if each.email == email), None)
+
+    def _new_person(self, identity: ProviderIdentity) -> Person:
+        try:
+            email = clean_email(identity.email)
+        except InvalidField:
+            raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
+        name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
+        return Person(
+            id=self._new_id(),
+            email=email,
+            name=name if name.isprintable() and name else email.partition("@")[0],
+            created_at=self._clock(),
+        )
+
+    def _account(self, identity: ProviderIdentity, person: Person) -> ProviderAccount:
+        return ProviderAccount(
+            issuer=identity.issuer,
+            subject=identity.subject,
+            person_id=person.id,
+            created_at=self._clock(),
+        )

@@ -1,0 +1,70 @@
+"""The records of accounts at an OpenID provider, and whose they are here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from app.domain.access import FIRST_PROJECT, Role
+from app.domain.errors import SignInRefused
+from app.records.engine import Database
+from app.records.identity.people import Person, add_person
+from app.records.identity.tables import members, provider_accounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderAccount:
+    """The account `subject` of the provider `issuer` belongs to a person."""
+
+    issuer: str
+    subject: str
+    person_id: str
+    created_at: datetime
+
+
+class ProviderAccountRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def owner(self, issuer: str, subject: str) -> str | None:
+        """The id of the person whose account it is."""
+        found = provider_accounts.c
+        condition = (found.issuer == issuer) & (found.subject == subject)
+        with self._database.read() as connection:
+            return connection.execute(select(found.person_id).where(condition)).scalar()
+
+    def has_account(self, person_id: str, issuer: str) -> bool:
+        """Whether the person has an account of this provider."""
+        found = provider_accounts.c
+        condition = (found.issuer == issuer) & (found.person_id == person_id)
+        with self._database.read() as connection:
+            return connection.execute(select(found.subject).where(condition)).first() is not None
+
+    def add(self, account: ProviderAccount) -> None:
+        """Store whose it is; raises `SignInRefused` if it is somebody's already."""
+        with self._database.write() as connection:
+            _add(connection, account)
+
+    def add_person(self, account: ProviderAccount, person: Person, role: Role) -> None:
+        """Store a new person with their account, as a member of the first project.
+
+        Raises as `add`, and `InvalidField` if the e-mail address is taken.
+        """
+        values = {"project_id": FIRST_PROJECT, "person_id": person.id, "role": role}
+        with self._database.write() as connection:
+            add_person(connection, person)
+            connection.execute(insert(members).values(**values, added_at=person.created_at))
+            _add(connection, account)
+
+
+def _add(connection: Connection, account: ProviderAccount) -> None:
+    values = {column.name: getattr(account, column.name) for column in provider_accounts.columns}
+    try:
+        connection.execute(insert(provider_accounts).values(values))
+    except IntegrityError:  # Another request has just stored it.
+        raise SignInRefused("Sign in once more.") from None

@@ -1,0 +1,144 @@
+"""Whose account somebody gets who comes from the OpenID provider."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.domain.access import FIRST_PROJECT, Role
+from app.domain.errors import SignInRefused
+from app.identity.openid_accounts import Joining, OpenIdAccounts
+from app.identity.openid_provider import ProviderIdentity
+from app.records.identity.invitations import Invitation, InvitationRecords, Purpose
+from app.records.identity.people import roles_of
+from app.records.identity.provider_accounts import ProviderAccountRecords
+from tests.identity.world import World
+
+ISSUER = "https://provider.example"
+OPEN_TO_EXAMPLE = Joining(domains=frozenset({"example.org"}), groups=frozenset({"films"}))
+
+
+def accounts(world: World, joining: Joining = OPEN_TO_EXAMPLE) -> OpenIdAccounts:
+    return OpenIdAccounts(
+        ProviderAccountRecords(world.database),
+        world.people,
+        InvitationRecords(world.database),
+        joining=joining,
+        clock=world.clock,
+        new_id=world.new_id,
+    )
+
+
+def somebody(
+    subject: str = "1",
+    email: str = "ann@example.org",
+    *,
+    is_verified: bool = True,
+    groups: tuple[str, ...] = (),
+    name: str = "Ann",
+) -> ProviderIdentity:
+    return ProviderIdentity(
+        issuer=ISSUER,
+        subject=subject,
+        email=email,
+        is_email_verified=is_verified,
+        groups=frozenset(groups),
+        name=name,
+    )
+
+
+def roles(world: World, person_id: str) -> dict[str, Role]:
+    with world.database.read() as connection:
+        return dict(roles_of(connection, person_id))
+
+
+def test_a_verified_address_ties_the_person_who_has_it(world: World) -> None:
+    ann = world.person("ann@example.org")
+    assert accounts(world).person(somebody()) == ann
+    changed = somebody(email="other@elsewhere.example", is_verified=False)
+    assert accounts(world).person(changed) == ann
+
+
+def test_an_unverified_address_ties_and_makes_nobody(world: World) -> None:
+    world.person("ann@example.org")
+    for email in ("ann@example.org", "new@example.org"):
+        with pytest.raises(SignInRefused, match="not verified"):
+            accounts(world).person(somebody(email=email, is_verified=False, groups=("films",)))
+
+
+def test_an_address_ties_once(world: World) -> None:
+    world.person("ann@example.org")
+    accounts(world).person(somebody("1"))
+    with pytest.raises(SignInRefused, match="another account"):
+        accounts(world).person(somebody("2"))
+
+
+def test_who_has_an_address_of_the_domain_joins(world: World) -> None:
+    person = accounts(world).person(somebody())
+    assert (person.email, person.name, person.is_admin) == ("ann@example.org", "Ann", False)
+    assert roles(world, person.id) == {FIRST_PROJECT: Role.UPLOADER}
+    assert accounts(world).person(somebody()) == person
+
+
+def test_who_is_in_a_group_joins_with_the_role_that_is_set(world: World) -> None:
+    joining = Joining(groups=frozenset({"films"}), role=Role.VIEWER)
+    person = accounts(world, joining).person(somebody(groups=("staff", "films")))
+    assert roles(world, person.id) == {FIRST_PROJECT: Role.VIEWER}
+
+
+@pytest.mark.parametrize(
+    "email", ["a@elsewhere.example", "a@sub.example.org", "a@notexample.org", "a@example.org.evil"]
+)
+def test_others_do_not_join(world: World, email: str) -> None:
+    with pytest.raises(SignInRefused, match="not invited"):
+        accounts(world).person(somebody(email=email, groups=("others",)))
+    assert world.people.all() == []
+
+
+def test_nobody_joins_where_nothing_is_set(world: World) -> None:
+    with pytest.raises(SignInRefused, match="not invited"):
+        accounts(world, Joining()).person(somebody(email="ann@example.org", groups=("films",)))
+
+
+def test_who_is_invited_joins_the_project_of_the_invitation(world: World) -> None:
+    project, now = world.project("Wedding"), world.clock()
+    invitations = InvitationRecords(world.database)
+    for number, (email, lifetime) in enumerate((("ann@x.example", 1), ("bob@x.example", -1))):
+        invitation = Invitation(
+            digest=f"{number:064}",
+            purpose=Purpose.JOIN,
+            created_at=now,
+            expires_at=now + timedelta(days=lifetime),
+            project_id=project,
+            role=Role.EDITOR,
+            email=email,
+        )
+        invitations.add(invitation)
+    person = accounts(world, Joining()).person(somebody(email="ann@x.example"))
+    assert roles(world, person.id) == {project: Role.EDITOR}
+    assert invitations.waiting(now) == []
+    with pytest.raises(SignInRefused, match="not invited"):
+        accounts(world, Joining()).person(somebody("2", "bob@x.example"))
+
+
+def test_blocked_people_do_not_get_in(world: World) -> None:
+    ann = world.person("ann@example.org")
+    accounts(world).person(somebody())
+    bob = world.person("bob@example.org")
+    for person in (ann, bob):
+        world.people.set_blocked(person.id, is_blocked=True)
+    for identity in (somebody(), somebody("2", "bob@example.org")):
+        with pytest.raises(SignInRefused, match="blocked"):
+            accounts(world).person(identity)
+
+
+@pytest.mark.parametrize(("told", "name"), [("", "ann"), ("A\nn", "A n"), ("\x1b[31m", "ann")])
+def test_a_name_that_cannot_be_shown_is_replaced(world: World, told: str, name: str) -> None:
+    assert accounts(world).person(somebody(name=told)).name == name
+
+
+def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
+    joining = Joining(groups=frozenset({"films"}))
+    with pytest.raises(SignInRefused):
+        accounts(world, joining).person(somebody(email="no address", groups=("films",)))
