@@ -17,6 +17,7 @@ from app.media.services import MediaServices
 from app.media.waking import Waker
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
+from app.records.identity.sender_limits import SenderLimits
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Store
@@ -75,7 +76,8 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     database = _database(settings)
     waker = Waker(settings.data_dir)
     quotas = ProjectQuotas(database)
-    records = UploadRecords(database, _and_wake(waker, on_upload), [quotas.observe])
+    observers = [quotas.observe, _sender_limits(settings).observe]
+    records = UploadRecords(database, _and_wake(waker, on_upload), observers)
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
     uploads = UploadService(
@@ -111,6 +113,13 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         quotas=quotas,
         records=records,
         database=database,
+    )
+
+
+def _sender_limits(settings: Settings) -> SenderLimits:
+    return SenderLimits(
+        max_uploads=settings.max_uploads_per_sender,
+        max_reserved_bytes=settings.max_reserved_bytes_per_sender,
     )
 
 
@@ -189,6 +198,7 @@ def _housekeeping(
         clock=_now,
         idle_clock=IdleClock(settings.data_dir / "clock"),
         expiry=timedelta(seconds=settings.expiry_seconds),
+        reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
     )
 
 

@@ -205,6 +205,24 @@ class Settings:
         "or `none`.",
     )
     expiry_seconds: float = _option(_seconds, "604800", "Uploads idle this long are deleted.")
+    reservation_seconds: float = _option(
+        _seconds,
+        "600",
+        "With accounts, an upload of which no byte has come for this long gives the disk space "
+        "reserved for it back, and reserves it again when its first byte comes.",
+    )
+    max_uploads_per_sender: int = _option(
+        _count,
+        "1000",
+        "Unfinished uploads that one person, key or visitor of a link may have at once; 0 for any "
+        "number. Without accounts there is no limit.",
+    )
+    max_reserved_bytes_per_sender: int = _option(
+        _count,
+        "0",
+        "Bytes that may be missing of all unfinished uploads of one person, key or visitor of a "
+        "link together; 0 for any number. Without accounts there is no limit.",
+    )
     sweep_seconds: float = _option(
         _seconds,
         "60",

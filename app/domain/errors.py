@@ -26,7 +26,6 @@
     |-- UploadGone              410
     |-- LinkClosed              410
     |-- TooLarge                413
-    |   `-- LargerThanQuota     413
     |-- LinkFull                413
     |-- TypeNotAllowed          415
     |-- RenditionFailed         422
@@ -36,10 +35,10 @@
     |   |-- NotMadeYet          503  retryable
     |   `-- ProviderUnreachable 503  retryable
     `-- NoRoom                  507
-        `-- QuotaExceeded       507
 
 Clients decide by `code` and `retryable`, never by the text. `status_hint` is the HTTP status that
-fits; a protocol with statuses of its own may choose another.
+fits; a protocol with statuses of its own may choose another. Errors about quotas and limits are in
+`limit_errors.py`.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
-
-from app.domain.numbers import bytes_in_words
 
 
 class UploadError(Exception):
@@ -285,13 +282,6 @@ class LinkFull(UploadError):
     status_hint = 413
 
 
-class LargerThanQuota(TooLarge):
-    """The file would not even fit if the project were empty."""
-
-    code = "larger_than_quota"
-    title = "The file is larger than the project may be"
-
-
 class TypeNotAllowed(UploadError):
     """The server is set up to refuse files of this type."""
 
@@ -362,27 +352,3 @@ class NoRoom(UploadError):
     code = "no_room"
     title = "There is not enough space for the file"
     status_hint = 507
-
-
-class QuotaExceeded(NoRoom):
-    """The project has less left of its quota than the file needs."""
-
-    code = "quota_exceeded"
-    title = "The project has not enough space left"
-
-
-def over_quota(length: int, *, left: int, quota: int) -> QuotaExceeded | LargerThanQuota:
-    """The error for a file of `length` bytes where a project has `left` of `quota` bytes."""
-    error: QuotaExceeded | LargerThanQuota
-    if length > quota:
-        error = LargerThanQuota(
-            f"The file has {bytes_in_words(length)}; all files together may have "
-            f"{bytes_in_words(quota)}."
-        )
-    else:
-        error = QuotaExceeded(
-            f"The file needs {bytes_in_words(length)}, but of {bytes_in_words(quota)} only "
-            f"{bytes_in_words(left)} are left."
-        )
-    error.members = {"left": left, "quota": quota}
-    return error

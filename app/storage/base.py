@@ -99,6 +99,13 @@ class Staging(Protocol):
         """A file from its start, unbuffered; raises `BytesLost`."""
         ...
 
+    def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
+        """Free the space of a file that nobody writes, if `is_unused()`; it can be reserved anew.
+
+        It is asked while nobody can begin to write. Writers that come later raise `BytesLost`.
+        """
+        ...
+
     def remove(self, key: str) -> None:
         """Remove whatever exists of the file. Repeatable."""
         ...

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 
 from app.domain.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
@@ -36,7 +37,7 @@ class Housekeeping:
 
     batch = BATCH
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         records: UploadRecords,
         store: Store,
@@ -45,6 +46,7 @@ class Housekeeping:
         clock: Callable[[], datetime],
         idle_clock: IdleClock,
         expiry: timedelta,
+        reservation: timedelta | None = None,
     ) -> None:
         self._records = records
         self._store = store
@@ -52,6 +54,7 @@ class Housekeeping:
         self._clock = clock
         self._idle_clock = idle_clock
         self._expiry = expiry
+        self._reservation = reservation
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> None:
@@ -65,6 +68,7 @@ class Housekeeping:
             "expiry": lambda: self.expire(now),
             "publishing what was interrupted": lambda: self.finish_stuck(now),
             "removing orphans": self.remove_orphans,
+            "giving space back": self.give_space_back,
             "forgetting old records": lambda: self.forget(now),
         }
         for name, job in jobs.items():
@@ -151,6 +155,27 @@ class Housekeeping:
             if state not in ACTIVE and not is_foreign:
                 self._store.staging.remove(key)
                 log.info("orphan removed", extra={"upload_id": key})
+
+    def give_space_back(self) -> None:
+        """Free the space of uploads of which no byte has come for the time of a reservation.
+
+        They stay, and reserve it again when their first byte comes.
+        """
+        if self._reservation is None:
+            return
+        longest = self._reservation.total_seconds()
+        idle = [f.key for f in self._store.inspection.staged() if f.idle_seconds > longest]
+        for upload_id, state in self._states(idle):
+            if state is UploadState.RECEIVING and self._is_empty(upload_id):
+                # Asked again once no writer can begin: it records its bytes before it ends.
+                self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
+
+    def _is_empty(self, upload_id: UploadId) -> bool:
+        with suppress(UploadNotFound):
+            upload = self._records.get(upload_id)
+            is_waiting = upload.state is UploadState.RECEIVING and not upload.received
+            return is_waiting and bool(upload.length)
+        return False
 
     def remove_deleted(self) -> None:
         """Remove published files of uploads that were cancelled or deleted.

@@ -64,7 +64,7 @@ def holder(
 def locks_at_once(path: Path, span: ByteRange) -> bool:
     """Whether a range is free."""
     with opened(path) as descriptor:
-        return range_lock._try_lock(descriptor, span)
+        return range_lock.try_lock(descriptor, span)
 
 
 def test_a_locked_range_is_not_free_until_it_is_closed(path: Path) -> None:

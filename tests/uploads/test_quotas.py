@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
-from app.domain.errors import LargerThanQuota, QuotaExceeded, UploadError
+from app.domain.errors import UploadError
 from app.domain.lifecycle import UploadState
+from app.domain.limit_errors import LargerThanQuota, QuotaExceeded
 from app.domain.upload import Upload, UploadKind
 from app.records.identity.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES, ReceivedFile

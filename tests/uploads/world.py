@@ -16,6 +16,7 @@ from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
+from app.records.identity.sender_limits import SenderLimits
 from app.records.uploads import UploadRecords
 from app.storage.base import Durability
 from app.storage.local import LocalStore
@@ -34,6 +35,7 @@ ME = Scope("me")
 OTHERS = Scope("others")
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
+NO_LIMITS = SenderLimits(max_uploads=0, max_reserved_bytes=0)
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
 
@@ -54,6 +56,8 @@ class World:
         staging: Path | None = None,
         max_length: int = MAX_LENGTH,
         expiry: timedelta = EXPIRY,
+        reservation: timedelta | None = None,
+        limits: SenderLimits = NO_LIMITS,
         checkpoints: Checkpoints | None = None,
         counted_gap: timedelta = COUNTED_GAP,
     ) -> None:
@@ -63,13 +67,14 @@ class World:
         self.boot_id, self.since_boot = "first boot", 1000.0
         self._clock_file = folder / "clock"
         self._expiry, self._counted_gap = expiry, counted_gap
+        self._reservation = reservation
         self.events: list[UploadCompleted] = []
         if database is None:
             database = new_sqlite(folder / "sluice.db")
             opened.append(database)
         self.database = database
         self.quotas = ProjectQuotas(database)
-        self.records = UploadRecords(database, observers=[self.quotas.observe])
+        self.records = UploadRecords(database, observers=[self.quotas.observe, limits.observe])
         self.store = store or LocalStore(
             self.staging, self.videos, Durability.NONE, checkpoints=checkpoints
         )
@@ -132,6 +137,7 @@ class World:
             clock=lambda: self.now,
             idle_clock=idle_clock,
             expiry=self._expiry,
+            reservation=self._reservation,
         )
 
     def later(self, **delta: float) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, func, or_, select, update
 
-from app.domain.errors import over_quota
 from app.domain.lifecycle import GONE, UploadState
+from app.domain.limit_errors import over_quota
 from app.domain.upload import Upload
 from app.records.driver import fetch, run
 from app.records.engine import Database

@@ -27,6 +27,8 @@ TAKEOVER_SECONDS = 20.0
 a second while none do, then syncs what it has. If that takes longer, the disk hangs, and the newer
 request gets `ServerBusy`."""
 
+WHOLE_FILE = ByteRange(0, REQUEST_OFFSET)
+
 ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
 """Where each waiting writer locks the microsecond of its arrival."""
 
@@ -64,7 +66,7 @@ def lock_range(
     newest gets the lock; the others raise `WriterSuperseded` if they `gives_way`. Raises
     `ServerBusy` if the holder has not let go `takeover_seconds` after it was asked.
     """
-    if _try_lock(descriptor, span):
+    if try_lock(descriptor, span):
         return
     with without_slot():  # The holder may need the slot to notice, and to let go.
         if not wait_for_range(descriptor, span, patience_seconds):
@@ -77,12 +79,13 @@ def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
-        if _try_lock(descriptor, span):
+        if try_lock(descriptor, span):
             return True
     return False
 
 
-def _try_lock(descriptor: int, span: ByteRange) -> bool:
+def try_lock(descriptor: int, span: ByteRange) -> bool:
+    """Lock `span` as `lock_range` does if nobody else has locked any of it; whether it did."""
     try:
         _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, 0, span)
     except BlockingIOError:
@@ -92,7 +95,7 @@ def _try_lock(descriptor: int, span: ByteRange) -> bool:
 
 def _take_over(descriptor: int, span: ByteRange, *, deadline: float, gives_way: bool) -> None:
     with _takeover_request(descriptor, span) as arrival:
-        while not _try_lock(descriptor, span):
+        while not try_lock(descriptor, span):
             if gives_way and _has_newer(descriptor, span, arrival):
                 raise WriterSuperseded("A newer request waits for the same bytes.")
             if time.monotonic() > deadline:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 
 from app.domain.errors import WriterSuperseded
@@ -16,7 +16,7 @@ from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import lock_range, wait_for_range
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
 
 WRITER_ENDS_SECONDS = 0.3
@@ -120,6 +120,15 @@ class LocalStaging:
     def open(self, key: str) -> FileIO:
         """A file from its start."""
         return FileIO(self.descriptor(key, os.O_RDONLY), "rb")
+
+    def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
+        """Remove a file while its whole range is locked.
+
+        A writer that has opened it and waits for the lock finds it removed when it syncs.
+        """
+        with suppress(BytesLost), self.opened(key) as descriptor:
+            if try_lock(descriptor, WHOLE_FILE) and is_unused():
+                self.remove(key)
 
     def remove(self, key: str) -> None:
         """Remove a file and its room in the library.

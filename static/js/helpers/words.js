@@ -7,6 +7,7 @@ const WORDS = {
   no_room: () => "The server does not have enough space for this file. Try again once space has been freed.",
   quota_exceeded: ({ detail }) => detail,
   larger_than_quota: ({ detail }) => detail,
+  too_much_reserved: ({ detail }) => detail,
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
   upload_conflict: () => "The server has different contents for this upload. Cancel it and choose the file again.",

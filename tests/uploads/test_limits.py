@@ -1,0 +1,141 @@
+"""What one sender may have on its way, and reservations without bytes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.domain.access import Scope
+from app.domain.errors import NoRoom
+from app.domain.lifecycle import UploadState
+from app.domain.limit_errors import TooManyUploads, TooMuchReserved
+from app.domain.upload import Upload
+from app.records.identity.sender_limits import SenderLimits
+from app.storage.local import folder
+from app.uploads.service import NewUpload
+from tests.storage.sources import PiecesSource, body, pattern
+from tests.uploads.world import ME, World, in_threads
+
+ANN = Scope("me", sender="person:ann", own="person:ann")
+BOB = Scope("me", sender="person:bob", own="person:bob")
+AN_HOUR = 3600.0
+
+
+def create(world: World, scope: Scope, length: int | None) -> Upload:
+    return world.service.create(NewUpload(scope=scope, filename="a.mp4", length=length))[0]
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> World:
+    """Three uploads and 1000 bytes for each sender."""
+    return World(tmp_path, limits=SenderLimits(max_uploads=3, max_reserved_bytes=1000))
+
+
+def test_a_sender_has_so_many_uploads_at_once_and_a_finished_one_makes_room(limited: World) -> None:
+    first, *_ = [create(limited, ANN, 10) for _ in range(3)]
+    with pytest.raises(TooManyUploads):
+        create(limited, ANN, 10)
+    create(limited, BOB, 10)
+    limited.chunks.append(first, 0, body(0, 10))
+    create(limited, ANN, 10)
+    assert len(limited.files()) == 5, "nothing stays of what was refused"
+
+
+def test_64_requests_of_one_sender_at_once_make_exactly_as_many_uploads(limited: World) -> None:
+    outcomes = in_threads(64, lambda _: create(limited, ANN, 10))
+    assert sum(isinstance(outcome, Upload) for outcome in outcomes) == 3
+    assert sum(isinstance(outcome, TooManyUploads) for outcome in outcomes) == 61
+
+
+def test_only_bytes_still_missing_count_as_reserved(limited: World) -> None:
+    upload = create(limited, ANN, 900)
+    with pytest.raises(TooMuchReserved, match="With this file 1 KB"):
+        create(limited, ANN, 200)
+    limited.chunks.append(upload, 0, body(0, 100))
+    create(limited, ANN, 200)
+
+
+def test_a_length_told_later_counts_as_reserved(limited: World) -> None:
+    create(limited, ANN, 900)
+    upload = create(limited, ANN, None)
+    with pytest.raises(TooMuchReserved):
+        limited.chunks.declare_length(upload, 101)
+    assert limited.chunks.declare_length(upload, 100).length == 100
+
+
+def test_whoever_is_everybody_has_no_limits(limited: World) -> None:
+    for _ in range(5):
+        create(limited, ME, 900)
+
+
+@pytest.fixture
+def stingy(tmp_path: Path) -> World:
+    """Reservations last a minute."""
+    return World(tmp_path, reservation=timedelta(minutes=1))
+
+
+class Interrupted(PiecesSource):
+    """Something happens while the writer has its lock and has not recorded a byte."""
+
+    def __init__(self, data: bytes, happening: Callable[[], None]) -> None:
+        super().__init__(data)
+        self._happening = happening
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        self._happening()
+        return super().readinto(buffer)
+
+
+def age(world: World, upload: Upload) -> None:
+    """Make the file look as if it had not been written for an hour."""
+    then = time.time() - AN_HOUR
+    os.utime(world.staging / upload.id, (then, then))
+
+
+def test_space_without_bytes_is_given_back_and_reserved_again(stingy: World) -> None:
+    upload, fresh = stingy.create(1000), stingy.create(1000)
+    age(stingy, upload)
+    stingy.housekeeping.give_space_back()
+    assert stingy.files() == {fresh.id}
+    assert stingy.state(upload) is UploadState.RECEIVING
+    stingy.send(upload, 500, 600)
+    assert (stingy.staging / upload.id).stat().st_size == 1000
+    assert stingy.send(stingy.send(upload, 0, 500), 600, 1000).state is UploadState.COMPLETE
+
+
+def test_the_first_byte_is_refused_if_the_disk_is_full_by_then(
+    stingy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = stingy.create(1000)
+    age(stingy, upload)
+    stingy.housekeeping.give_space_back()
+    monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
+    with pytest.raises(NoRoom):
+        stingy.send(upload, 0, 100)
+
+
+def test_space_with_bytes_in_it_and_of_a_running_request_is_kept(stingy: World) -> None:
+    begun, running = stingy.create(1000), stingy.create(1000)
+    stingy.send(begun, 0, 1)
+    age(stingy, begun)
+
+    def sweep() -> None:
+        age(stingy, running)
+        stingy.housekeeping.give_space_back()
+
+    source = Interrupted(pattern(0, 1000), sweep)
+    assert stingy.chunks.append(running, 0, source).state is UploadState.COMPLETE
+    assert stingy.content(running) == pattern(0, 1000)
+    assert begun.id in stingy.files()
+
+
+def test_without_accounts_reservations_last_as_long_as_their_uploads(world: World) -> None:
+    upload = world.create(1000)
+    age(world, upload)
+    world.housekeeping.give_space_back()
+    assert world.files() == {upload.id}
