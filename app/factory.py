@@ -10,7 +10,9 @@ from werkzeug.datastructures import Headers
 
 from app.admin import commands
 from app.api import audit as api_audit
+from app.api import keys as api_keys
 from app.api import openapi as api_openapi
+from app.api import projects as api_projects
 from app.api import server as api_server
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
@@ -60,7 +62,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(module.blueprint)
     for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
         app.register_blueprint(module.blueprint)
-    for module in (api_uploads, api_videos, api_server, api_openapi):
+    for module in (api_uploads, api_videos, api_projects, api_keys, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
     for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
         app.register_blueprint(blueprint)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
 
-from app.domain.errors import NotAllowed, NotSignedIn, UploadNotFound
+from app.domain.errors import InvalidField, NotAllowed, NotSignedIn, UploadNotFound
 from app.domain.upload import Upload
 
 FIRST_PROJECT = "local"
@@ -39,6 +39,13 @@ MEMBERS = (Role.VIEWER, Role.UPLOADER, Role.EDITOR, Role.MANAGER)
 """The roles that people and keys can have, the least first."""
 
 
+def parse_role(text: str) -> Role:
+    """The role of a member or key with that name; raises `InvalidField`."""
+    if text not in MEMBERS:
+        raise InvalidField(f"A role is one of {', '.join(MEMBERS)}.", field="role")
+    return Role(text)
+
+
 class Action(StrEnum):
     """What a request asks for."""
 
@@ -60,6 +67,8 @@ class Action(StrEnum):
     """The project: its members, keys and webhooks."""
     AUDIT = "audit"
     """What happened in the project; on the whole server, for administrators."""
+    BELONG = "belong"
+    """The projects one may enter."""
     HAVE_ACCOUNT = "have_account"
     """A person's own account."""
     ADMINISTER = "administer"
@@ -260,6 +269,7 @@ def scope_of(caller: Caller, action: Action) -> Scope:
         return _scope_in_projects(caller, action)
     is_granted = {
         Action.VISIT: True,
+        Action.BELONG: caller.kind in {CallerKind.LOCAL, CallerKind.PERSON, CallerKind.KEY},
         Action.HAVE_ACCOUNT: caller.kind is CallerKind.PERSON,
         Action.ADMINISTER: caller.is_admin,
     }[action]

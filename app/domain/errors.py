@@ -16,6 +16,7 @@
     |-- UploadNotFound          404
     |   `-- NotMade             404
     |-- LinkNotFound            404
+    |-- EntryNotFound           404
     |-- BodyStalled             408  retryable
     |-- UploadConflict          409
     |   |-- OffsetMismatch      409
@@ -23,6 +24,8 @@
     |   |-- UploadComplete      409
     |   `-- RenditionsOff       409
     |-- LastAdministrator       409
+    |-- LastManager             409
+    |-- ProjectInUse            409
     |-- UploadGone              410
     |-- LinkClosed              410
     |-- TooLarge                413
@@ -186,6 +189,14 @@ class LinkNotFound(UploadError):
     status_hint = 404
 
 
+class EntryNotFound(UploadError):
+    """No project, member or key has this id, or none that the caller may know of."""
+
+    code = "entry_not_found"
+    title = "There is no such entry"
+    status_hint = 404
+
+
 class BodyStalled(UploadError):
     """The body stalled, or arrives more slowly than the server accepts."""
 
@@ -247,6 +258,22 @@ class LastAdministrator(UploadError):
 
     code = "last_administrator"
     title = "The server needs an administrator"
+    status_hint = 409
+
+
+class LastManager(UploadError):
+    """Nobody would manage the project any more."""
+
+    code = "last_manager"
+    title = "The project needs a manager"
+    status_hint = 409
+
+
+class ProjectInUse(UploadError):
+    """The project has videos or uploads, or is the server's first one."""
+
+    code = "project_in_use"
+    title = "The project is in use"
     status_hint = 409
 
 

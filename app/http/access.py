@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from flask import Request, g
 
-from app.domain.access import NOBODY, Action, Caller, CallerKind, Scope, scope_of
-from app.domain.errors import UploadError, UploadNotFound
+from app.domain.access import NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
+from app.domain.errors import EntryNotFound, UploadError
 from app.http import session_cookie
 from app.http.access_rules import RULES
 from app.http.context import current_services
@@ -15,6 +15,9 @@ from app.http.mounts import LINK_KEY
 from app.http.under_way import UnderWay
 from app.identity.callers import Callers, Credentials
 from app.request.slots import SAFE_METHODS
+
+PROJECT_ID = "project_id"
+"""The part of a path that names one."""
 
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""
@@ -30,14 +33,15 @@ def admit(request: Request, under_way: UnderWay) -> None:
         return
     action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
     callers, sent = current_services().identity.callers, _credentials_of(request)
-    chosen = request.args.get(PROJECT) if request.query_string else None
+    chosen = _chosen_project(request)
 
     def find() -> tuple[Caller, Scope]:
-        caller = _in_project(callers.find(sent), chosen)
+        caller = _in_project(callers.find(sent), chosen, action)
         return caller, scope_of(caller, action)
 
     g.caller, g.scope = _visitor(callers, sent) if action is Action.VISIT else find()
-    if request.method not in SAFE_METHODS and g.caller.kind is not CallerKind.LOCAL:
+    is_sending = action is Action.SEND and request.method not in SAFE_METHODS
+    if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
 
 
@@ -61,12 +65,22 @@ def _credentials_of(request: Request) -> Credentials:
     )
 
 
-def _in_project(caller: Caller, chosen: str | None) -> Caller:
-    """The caller in the project it has chosen for this request."""
-    if caller.kind is not CallerKind.PERSON or chosen is None:
+def _chosen_project(request: Request) -> str | None:
+    """The project that the URL names, in its path or behind it."""
+    in_path: str | None = (request.view_args or {}).get(PROJECT_ID)
+    return in_path or (request.args.get(PROJECT) if request.query_string else None)
+
+
+def _in_project(caller: Caller, chosen: str | None, action: Action) -> Caller:
+    """The caller in the project that the URL names; raises `EntryNotFound` for a stranger to it.
+
+    Administrators manage every project, and see the videos only of those they are members of.
+    """
+    if chosen in {None, caller.project} or caller.kind is CallerKind.NOBODY:
         return caller
-    if chosen == caller.project:
-        return caller
-    if chosen not in caller.roles:
-        raise UploadNotFound("There is no such project.")
-    return replace(caller, project=chosen)
+    if chosen in caller.roles:
+        return replace(caller, project=chosen)
+    if caller.is_admin and action in {Action.MANAGE, Action.ADMINISTER}:
+        roles = {**caller.roles, chosen: Role.MANAGER}
+        return replace(caller, project=chosen, roles=roles)
+    raise EntryNotFound("There is no such project.")

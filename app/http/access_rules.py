@@ -66,7 +66,25 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "api_videos.remove_rendition",
     ),
     Action.AUDIT: ("api_audit.index", "api_audit.export", "audit.index"),
-    Action.ADMINISTER: ("status.page", "api_status.show", "metrics.everything"),
+    Action.MANAGE: (
+        "api_keys.index",
+        "api_keys.make",
+        "api_keys.revoke",
+        "api_projects.show",
+        "api_projects.rename",
+        "api_projects.members",
+        "api_projects.add_member",
+        "api_projects.change_member",
+        "api_projects.remove_member",
+    ),
+    Action.BELONG: ("api_projects.index",),
+    Action.ADMINISTER: (
+        "api_projects.make",
+        "api_projects.remove",
+        "status.page",
+        "api_status.show",
+        "metrics.everything",
+    ),
 }
 
 RULES: Mapping[str, Action] = MappingProxyType(

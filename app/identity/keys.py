@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from app.domain.access import Caller, CallerKind, Role
+from app.domain.errors import EntryNotFound
+from app.domain.names import check_name
 from app.identity.key_format import HINT_CHARACTERS, digest_of, is_key, new_key
 from app.identity.recent import Recent
 from app.records.identity.keys import USE_NOTED_EVERY, ApiKey, KeyRecords
@@ -33,29 +35,37 @@ class ApiKeys:
         name: str,
         role: Role,
         created_by: str,
-        lifetime: timedelta | None = None,
+        expires_at: datetime | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key: what is stored of it, and the key itself, which nobody can see again."""
-        secret, now = new_key(), self._clock()
+        """A new key: what is stored of it, and the key itself, which nobody can see again.
+
+        Raises `InvalidField` for a bad name.
+        """
+        secret = new_key()
         key = ApiKey(
             id=self._new_id(),
             project_id=project_id,
             digest=digest_of(secret),
             hint=secret[:HINT_CHARACTERS],
-            name=name,
+            name=check_name(name),
             role=role,
             created_by=created_by,
-            created_at=now,
-            expires_at=None if lifetime is None else now + lifetime,
+            created_at=self._clock(),
+            expires_at=expires_at,
         )
         self._records.add(key)
         return key, secret
 
-    def revoke(self, project_id: str, key_id: str) -> bool:
-        """End a key, and within seconds what it sends; whether the project had such a key."""
-        was_revoked = self._records.revoke(project_id, key_id, self._clock())
+    def of_project(self, project_id: str) -> list[ApiKey]:
+        """The keys of a project that were not revoked, the newest first."""
+        keys = self._records.of_project(project_id)
+        return [key for key in keys if key.revoked_at is None]
+
+    def revoke(self, project_id: str, key_id: str) -> None:
+        """End a key, and within seconds what it sends; raises `EntryNotFound`."""
+        if not self._records.revoke(project_id, key_id, self._clock()):
+            raise EntryNotFound("The project has no such key.")
         self._recent.forget()
-        return was_revoked
 
     def caller(self, secret: str) -> Caller | None:
         """Who sends a request with that key; None if it does not work."""

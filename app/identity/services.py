@@ -14,6 +14,7 @@ from app.identity.invitations import Invitations
 from app.identity.keys import ApiKeys
 from app.identity.mail import Mail
 from app.identity.passwords import Passwords
+from app.identity.projects import Projects
 from app.identity.sessions import Sessions
 from app.identity.sign_in import SignIn
 from app.identity.signing import Signing
@@ -23,6 +24,7 @@ from app.records.identity.audit import AuditRecords
 from app.records.identity.invitations import InvitationRecords
 from app.records.identity.keys import KeyRecords
 from app.records.identity.people import PeopleRecords
+from app.records.identity.projects import ProjectRecords
 from app.records.identity.sessions import SessionRecords
 
 SECRET = "link-secret"
@@ -49,6 +51,7 @@ class IdentityServices:
     accounts: Accounts
     invitations: Invitations
     passwords: Passwords
+    projects: Projects
     sessions: Sessions
     sign_in: SignIn
     mail: Mail
@@ -79,6 +82,9 @@ class IdentityServices:
                 InvitationRecords(database), people, passwords, clock=clock, new_id=new_id
             ),
             passwords=passwords,
+            projects=Projects(
+                ProjectRecords(database), people, sessions=sessions, clock=clock, new_id=new_id
+            ),
             sessions=sessions,
             sign_in=SignIn(
                 people,

@@ -1,0 +1,67 @@
+"""/api/keys: the keys of the caller's project."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from app.domain.access import MEMBERS, Role, parse_role
+from app.domain.errors import NotAllowed
+from app.domain.moments import instant, optional_instant, parse_expiry
+from app.http.bodies import json_object, member
+from app.http.context import current_caller, current_scope, current_services
+from app.records.identity.keys import ApiKey
+
+blueprint = Blueprint("api_keys", __name__, url_prefix="/api/keys")
+
+
+@blueprint.get("")
+def index() -> Response:
+    """The keys that were not revoked, without their secrets."""
+    keys = current_services().identity.keys.of_project(current_scope().target())
+    return jsonify({"keys": [key_document(key) for key in keys]})
+
+
+@blueprint.post("")
+def make() -> tuple[Response, int]:
+    """A new key; this answer alone shows it."""
+    body = json_object()
+    role = parse_role(member(body, "role", kind=str))
+    require_at_most_own(role)
+    key, secret = current_services().identity.keys.make(
+        current_scope().target(),
+        name=member(body, "name", kind=str),
+        role=role,
+        created_by=current_caller().sender,
+        expires_at=parse_expiry(body.get("expires"), datetime.now(UTC)),
+    )
+    return jsonify({**key_document(key), "key": secret}), 201
+
+
+@blueprint.delete("/<key_id>")
+def revoke(key_id: str) -> tuple[str, int]:
+    """End a key."""
+    current_services().identity.keys.revoke(current_scope().target(), key_id)
+    return "", 204
+
+
+def require_at_most_own(role: Role) -> None:
+    """Raise `NotAllowed` for a role above the caller's."""
+    own = current_caller().role
+    if own is None or MEMBERS.index(role) > MEMBERS.index(own):
+        raise NotAllowed("A key cannot have a higher role than yours.")
+
+
+def key_document(key: ApiKey) -> dict[str, Any]:
+    """What may be seen of a key: `hint` is its beginning."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "hint": key.hint,
+        "created": instant(key.created_at),
+        "expires": optional_instant(key.expires_at),
+        "used": optional_instant(key.used_at),
+    }

@@ -1,0 +1,110 @@
+"""/api/projects: projects and their members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from app.domain.access import CallerKind, Role, parse_role
+from app.domain.moments import instant
+from app.http.bodies import json_object, member
+from app.http.context import current_caller, current_services
+from app.identity.projects import Projects
+from app.records.identity.projects import Member, Project
+
+blueprint = Blueprint("api_projects", __name__, url_prefix="/api/projects")
+
+
+@blueprint.get("")
+def index() -> Response:
+    """The projects the caller may enter; an administrator's are all."""
+    return jsonify({"projects": [_document(found) for found in _projects().of(current_caller())]})
+
+
+@blueprint.post("")
+def make() -> tuple[Response, int]:
+    """A new project, managed by the person who makes it."""
+    caller = current_caller()
+    manager = caller.id if caller.kind is CallerKind.PERSON else None
+    project = _projects().make(member(json_object(), "name", kind=str), manager=manager)
+    role = None if manager is None else Role.MANAGER
+    return jsonify({**_document(project), "role": role}), 201
+
+
+@blueprint.get("/<project_id>")
+def show(project_id: str) -> Response:
+    """One project."""
+    return jsonify(_document(_projects().get(project_id)))
+
+
+@blueprint.patch("/<project_id>")
+def rename(project_id: str) -> Response:
+    """Give a project another name."""
+    name = member(json_object(), "name", kind=str)
+    return jsonify(_document(_projects().rename(project_id, name)))
+
+
+@blueprint.delete("/<project_id>")
+def remove(project_id: str) -> tuple[str, int]:
+    """End a project without videos and uploads."""
+    _projects().remove(project_id)
+    return "", 204
+
+
+@blueprint.get("/<project_id>/members")
+def members(project_id: str) -> Response:
+    """Who is in the project."""
+    project = _projects().get(project_id)
+    found = _projects().members(project.id)
+    return jsonify({"members": [member_document(one) for one in found]})
+
+
+@blueprint.post("/<project_id>/members")
+def add_member(project_id: str) -> tuple[Response, int]:
+    """Let a person into the project."""
+    body, project = json_object(), _projects().get(project_id)
+    role = parse_role(member(body, "role", kind=str))
+    added = _projects().add_member(project.id, member(body, "email", kind=str), role)
+    return jsonify(member_document(added)), 201
+
+
+@blueprint.patch("/<project_id>/members/<person_id>")
+def change_member(project_id: str, person_id: str) -> Response:
+    """Give a member another role."""
+    role = parse_role(member(json_object(), "role", kind=str))
+    return jsonify(member_document(_projects().set_role(project_id, person_id, role)))
+
+
+@blueprint.delete("/<project_id>/members/<person_id>")
+def remove_member(project_id: str, person_id: str) -> tuple[str, int]:
+    """End a membership."""
+    _projects().remove_member(project_id, person_id)
+    return "", 204
+
+
+def member_document(found: Member) -> dict[str, Any]:
+    """A person in a project; `id` is the person's."""
+    return {
+        "id": found.person_id,
+        "name": found.name,
+        "email": found.email,
+        "role": found.role,
+        "added": instant(found.added_at),
+    }
+
+
+def _document(project: Project) -> dict[str, Any]:
+    """A project; `role` is what the caller is in it, null for an administrator who is no member."""
+    return {
+        "id": project.id,
+        "name": project.name,
+        "role": current_caller().roles.get(project.id),
+        "created": instant(project.created_at),
+        "used_bytes": project.used_bytes,
+        "quota_bytes": project.quota_bytes,
+    }
+
+
+def _projects() -> Projects:
+    return current_services().identity.projects

@@ -1,0 +1,76 @@
+"""Projects, and who is a member of them with which role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from app.domain.access import Caller, Role
+from app.domain.errors import InvalidField
+from app.domain.names import check_name
+from app.identity.sessions import Sessions
+from app.records.identity.people import PeopleRecords
+from app.records.identity.projects import Member, Project, ProjectRecords
+
+
+class Projects:
+    """What managers and administrators do with projects. Roles change within seconds everywhere."""
+
+    def __init__(
+        self,
+        records: ProjectRecords,
+        people: PeopleRecords,
+        *,
+        sessions: Sessions,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._people = people
+        self._sessions = sessions
+        self._clock = clock
+        self._new_id = new_id
+        self.get = records.get
+        self.members = records.members
+
+    def of(self, caller: Caller) -> list[Project]:
+        """The projects the caller may enter; an administrator's are all."""
+        return self._records.find(None if caller.is_admin else caller.roles)
+
+    def make(self, name: str, *, manager: str | None) -> Project:
+        """A new project, managed by the person with that id."""
+        project = Project(id=self._new_id(), name=check_name(name), created_at=self._clock())
+        self._records.add(project, manager=manager)
+        self._sessions.forget()
+        return project
+
+    def rename(self, project_id: str, name: str) -> Project:
+        """Give a project another name; raises `InvalidField`, `EntryNotFound`."""
+        self._records.rename(project_id, check_name(name))
+        return self.get(project_id)
+
+    def remove(self, project_id: str) -> None:
+        """End a project that has no videos or uploads; raises `ProjectInUse` for others."""
+        self._records.remove(project_id)
+        self._sessions.forget()
+
+    def add_member(self, project_id: str, email: str, role: Role) -> Member:
+        """Let the person with that e-mail address into the project; raises `InvalidField`."""
+        person = self._people.find_by_email(email.strip().lower())
+        if person is None:
+            raise InvalidField("Nobody here has this e-mail address.", field="email")
+        member = self._records.add_member(project_id, person.id, role, self._clock())
+        self._sessions.forget()
+        return member
+
+    def set_role(self, project_id: str, person_id: str, role: Role) -> Member:
+        """Give a member another role; raises `LastManager` where nobody would manage any more."""
+        member = self._records.set_role(project_id, person_id, role)
+        self._sessions.forget()
+        return member
+
+    def remove_member(self, project_id: str, person_id: str) -> Member:
+        """End a membership; returns what it was, raises as `set_role` does."""
+        member = self._records.remove_member(project_id, person_id)
+        self._sessions.forget()
+        return member
