@@ -8,8 +8,10 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from app.domain.access import MEMBERS, Role, parse_role
+from app.domain.audit import AuditAction
 from app.domain.errors import NotAllowed
 from app.domain.moments import instant, optional_instant, parse_expiry
+from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
 from app.records.identity.keys import ApiKey
@@ -27,16 +29,17 @@ def index() -> Response:
 @blueprint.post("")
 def make() -> tuple[Response, int]:
     """A new key; this answer alone shows it."""
-    body = json_object()
+    body, project = json_object(), current_scope().target()
     role = parse_role(member(body, "role", kind=str))
     require_at_most_own(role)
     key, secret = current_services().identity.keys.make(
-        current_scope().target(),
+        project,
         name=member(body, "name", kind=str),
         role=role,
         created_by=current_caller().sender,
         expires_at=parse_expiry(body.get("expires"), datetime.now(UTC)),
     )
+    audited(AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
     return jsonify({**key_document(key), "key": secret}), 201
 
 
@@ -44,6 +47,7 @@ def make() -> tuple[Response, int]:
 def revoke(key_id: str) -> tuple[str, int]:
     """End a key."""
     current_services().identity.keys.revoke(current_scope().target(), key_id)
+    audited(AuditAction.KEY_REVOKED, f"key:{key_id}")
     return "", 204
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
+from flask import Blueprint, Response, jsonify, request
 
 from app.domain.access import CallerKind, Role, parse_role
+from app.domain.audit import AuditAction
 from app.domain.moments import instant
+from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.identity.projects import Projects
@@ -28,6 +30,9 @@ def make() -> tuple[Response, int]:
     caller = current_caller()
     manager = caller.id if caller.kind is CallerKind.PERSON else None
     project = _projects().make(member(json_object(), "name", kind=str), manager=manager)
+    audited(
+        AuditAction.PROJECT_MADE, f"project:{project.id}", project=project.id, name=project.name
+    )
     role = None if manager is None else Role.MANAGER
     return jsonify({**_document(project), "role": role}), 201
 
@@ -41,31 +46,34 @@ def show(project_id: str) -> Response:
 @blueprint.patch("/<project_id>")
 def rename(project_id: str) -> Response:
     """Give a project another name."""
-    name = member(json_object(), "name", kind=str)
-    return jsonify(_document(_projects().rename(project_id, name)))
+    project = _projects().rename(project_id, member(json_object(), "name", kind=str))
+    audited(AuditAction.SETTINGS_CHANGED, f"project:{project_id}", name=project.name)
+    return jsonify(_document(project))
 
 
 @blueprint.delete("/<project_id>")
 def remove(project_id: str) -> tuple[str, int]:
     """End a project without videos and uploads."""
     _projects().remove(project_id)
+    audited(AuditAction.PROJECT_REMOVED, f"project:{project_id}")
     return "", 204
 
 
 @blueprint.get("/<project_id>/members")
 def members(project_id: str) -> Response:
     """Who is in the project."""
-    project = _projects().get(project_id)
-    found = _projects().members(project.id)
-    return jsonify({"members": [member_document(one) for one in found]})
+    return jsonify({"members": list(map(member_document, _projects().members(project_id)))})
 
 
 @blueprint.post("/<project_id>/members")
 def add_member(project_id: str) -> tuple[Response, int]:
-    """Let a person into the project."""
-    body, project = json_object(), _projects().get(project_id)
-    role = parse_role(member(body, "role", kind=str))
-    added = _projects().add_member(project.id, member(body, "email", kind=str), role)
+    """Let a person into the project; who has no account gets a link, shown in this answer alone."""
+    body = json_object()
+    email, role = member(body, "email", kind=str), parse_role(member(body, "role", kind=str))
+    added = _projects().add_member(project_id, email, role)
+    if added is None:
+        return jsonify({"invitation": invite(project_id, email, role)}), 202
+    audited_member(AuditAction.MEMBER_ADDED, added)
     return jsonify(member_document(added)), 201
 
 
@@ -73,14 +81,29 @@ def add_member(project_id: str) -> tuple[Response, int]:
 def change_member(project_id: str, person_id: str) -> Response:
     """Give a member another role."""
     role = parse_role(member(json_object(), "role", kind=str))
-    return jsonify(member_document(_projects().set_role(project_id, person_id, role)))
+    changed = _projects().set_role(project_id, person_id, role)
+    audited_member(AuditAction.MEMBER_CHANGED, changed)
+    return jsonify(member_document(changed))
 
 
 @blueprint.delete("/<project_id>/members/<person_id>")
 def remove_member(project_id: str, person_id: str) -> tuple[str, int]:
     """End a membership."""
-    _projects().remove_member(project_id, person_id)
+    audited_member(AuditAction.MEMBER_REMOVED, _projects().remove_member(project_id, person_id))
     return "", 204
+
+
+def invite(project_id: str, email: str, role: Role) -> str:
+    """The URL of a link by which somebody makes an account and joins the project."""
+    invitations = current_services().identity.invitations
+    code = invitations.to_join(email, project_id=project_id, role=role)
+    audited(AuditAction.INVITATION_MADE, email=email, role=role)
+    return f"{request.root_url.rstrip('/')}/join/{code}"
+
+
+def audited_member(action: AuditAction, found: Member) -> None:
+    """Note what was done to a member of the request's project."""
+    audited(action, f"person:{found.person_id}", email=found.email, role=found.role)
 
 
 def member_document(found: Member) -> dict[str, Any]:

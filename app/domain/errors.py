@@ -16,7 +16,6 @@
     |-- UploadNotFound          404
     |   `-- NotMade             404
     |-- LinkNotFound            404
-    |-- EntryNotFound           404
     |-- BodyStalled             408  retryable
     |-- UploadConflict          409
     |   |-- OffsetMismatch      409
@@ -24,8 +23,6 @@
     |   |-- UploadComplete      409
     |   `-- RenditionsOff       409
     |-- LastAdministrator       409
-    |-- LastManager             409
-    |-- ProjectInUse            409
     |-- UploadGone              410
     |-- LinkClosed              410
     |-- TooLarge                413
@@ -41,7 +38,7 @@
 
 Clients decide by `code` and `retryable`, never by the text. `status_hint` is the HTTP status that
 fits; a protocol with statuses of its own may choose another. Errors about quotas and limits are in
-`limit_errors.py`.
+`limit_errors.py`, those about projects in `project_errors.py`.
 """
 
 from __future__ import annotations
@@ -189,14 +186,6 @@ class LinkNotFound(UploadError):
     status_hint = 404
 
 
-class EntryNotFound(UploadError):
-    """No project, member or key has this id, or none that the caller may know of."""
-
-    code = "entry_not_found"
-    title = "There is no such entry"
-    status_hint = 404
-
-
 class BodyStalled(UploadError):
     """The body stalled, or arrives more slowly than the server accepts."""
 
@@ -258,22 +247,6 @@ class LastAdministrator(UploadError):
 
     code = "last_administrator"
     title = "The server needs an administrator"
-    status_hint = 409
-
-
-class LastManager(UploadError):
-    """Nobody would manage the project any more."""
-
-    code = "last_manager"
-    title = "The project needs a manager"
-    status_hint = 409
-
-
-class ProjectInUse(UploadError):
-    """The project has videos or uploads, or is the server's first one."""
-
-    code = "project_in_use"
-    title = "The project is in use"
     status_hint = 409
 
 

@@ -1,22 +1,20 @@
-"""Names that people give to projects, keys and the like."""
+"""Names that people give to themselves, to projects, to keys and the like."""
 
 from __future__ import annotations
-
-import unicodedata
 
 from app.domain.errors import InvalidField
 
 MAX_NAME_CHARACTERS = 100
 
 
-def check_name(text: str, *, field: str = "name") -> str:
-    """The name normalised (NFC); raises `InvalidField` unless it is a line of 1 to 100 characters.
+def clean_name(text: str, *, field: str = "name") -> str:
+    """The name in one line; raises `InvalidField` if it is empty, too long or unprintable.
 
     `field` is where it was entered.
     """
-    name = unicodedata.normalize("NFC", text).strip()
-    if not 0 < len(name) <= MAX_NAME_CHARACTERS:
-        raise InvalidField(f"A name has 1 to {MAX_NAME_CHARACTERS} characters.", field=field)
-    if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in name):
-        raise InvalidField("A name has no line breaks or control characters.", field=field)
+    name = " ".join(text.split())
+    if not name:
+        raise InvalidField("Enter a name.", field=field)
+    if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        raise InvalidField(f"Use at most {MAX_NAME_CHARACTERS} ordinary characters.", field=field)
     return name

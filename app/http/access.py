@@ -7,13 +7,15 @@ from dataclasses import replace
 from flask import Request, g
 
 from app.domain.access import NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
-from app.domain.errors import EntryNotFound, UploadError
+from app.domain.errors import UploadError
+from app.domain.project_errors import EntryNotFound
 from app.http import session_cookie
 from app.http.access_rules import RULES
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
 from app.http.under_way import UnderWay
 from app.identity.callers import Callers, Credentials
+from app.identity.services import IdentityServices
 from app.request.slots import SAFE_METHODS
 
 PROJECT_ID = "project_id"
@@ -32,14 +34,16 @@ def admit(request: Request, under_way: UnderWay) -> None:
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
     action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
-    callers, sent = current_services().identity.callers, _credentials_of(request)
+    identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
 
     def find() -> tuple[Caller, Scope]:
-        caller = _in_project(callers.find(sent), chosen, action)
+        caller = identity.callers.find(sent)
+        if chosen is not None and chosen != caller.project:
+            caller = _in_project(identity, caller, chosen, action)
         return caller, scope_of(caller, action)
 
-    g.caller, g.scope = _visitor(callers, sent) if action is Action.VISIT else find()
+    g.caller, g.scope = _visitor(identity.callers, sent) if action is Action.VISIT else find()
     is_sending = action is Action.SEND and request.method not in SAFE_METHODS
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
@@ -71,16 +75,17 @@ def _chosen_project(request: Request) -> str | None:
     return in_path or (request.args.get(PROJECT) if request.query_string else None)
 
 
-def _in_project(caller: Caller, chosen: str | None, action: Action) -> Caller:
+def _in_project(identity: IdentityServices, caller: Caller, chosen: str, action: Action) -> Caller:
     """The caller in the project that the URL names; raises `EntryNotFound` for a stranger to it.
 
     Administrators manage every project, and see the videos only of those they are members of.
     """
-    if chosen in {None, caller.project} or caller.kind is CallerKind.NOBODY:
+    if caller.kind is CallerKind.NOBODY:
         return caller
     if chosen in caller.roles:
         return replace(caller, project=chosen)
     if caller.is_admin and action in {Action.MANAGE, Action.ADMINISTER}:
+        identity.projects.get(chosen)
         roles = {**caller.roles, chosen: Role.MANAGER}
         return replace(caller, project=chosen, roles=roles)
     raise EntryNotFound("There is no such project.")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from app.domain.errors import InvalidField
+from app.domain.names import clean_name
 from app.identity.passwords import Passwords, require_good
 from app.identity.sessions import Sessions
 from app.records.identity.people import PeopleRecords, Person
 
-MAX_NAME_CHARACTERS = 100
 MAX_EMAIL_CHARACTERS = 254
 """RFC 5321, section 4.5.3.1.3, as erratum 1690 has it."""
 
@@ -89,13 +89,3 @@ def clean_email(text: str) -> str:
     if not (is_short and email.isprintable() and _EMAIL.fullmatch(email)):
         raise InvalidField("Enter an e-mail address, such as ann@example.org.", field="email")
     return email
-
-
-def clean_name(text: str) -> str:
-    """The name in one line; raises `InvalidField` if it is empty, too long or unprintable."""
-    name = " ".join(text.split())
-    if not name:
-        raise InvalidField("Enter a name.", field="name")
-    if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
-        raise InvalidField(f"Use at most {MAX_NAME_CHARACTERS} ordinary characters.", field="name")
-    return name

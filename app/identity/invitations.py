@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import InvalidField, LinkClosed
-from app.identity.accounts import clean_email, clean_name
+from app.domain.names import clean_name
+from app.identity.accounts import clean_email
 from app.identity.key_format import digest_of
 from app.identity.passwords import Passwords, require_good
 from app.records.identity.invitations import Invitation, InvitationRecords, Purpose

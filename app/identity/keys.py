@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from app.domain.access import Caller, CallerKind, Role
-from app.domain.errors import EntryNotFound
-from app.domain.names import check_name
+from app.domain.names import clean_name
+from app.domain.project_errors import EntryNotFound
 from app.identity.key_format import HINT_CHARACTERS, digest_of, is_key, new_key
 from app.identity.recent import Recent
 from app.records.identity.keys import USE_NOTED_EVERY, ApiKey, KeyRecords
@@ -47,7 +47,7 @@ class ApiKeys:
             project_id=project_id,
             digest=digest_of(secret),
             hint=secret[:HINT_CHARACTERS],
-            name=check_name(name),
+            name=clean_name(name),
             role=role,
             created_by=created_by,
             created_at=self._clock(),

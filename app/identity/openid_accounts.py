@@ -8,7 +8,8 @@ from datetime import datetime
 
 from app.domain.access import Role
 from app.domain.errors import InvalidField, SignInRefused
-from app.identity.accounts import MAX_NAME_CHARACTERS, clean_email
+from app.domain.names import MAX_NAME_CHARACTERS
+from app.identity.accounts import clean_email
 from app.identity.openid_provider import ProviderIdentity
 from app.records.identity.invitations import Invitation, InvitationRecords
 from app.records.identity.people import PeopleRecords, Person

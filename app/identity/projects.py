@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from app.domain.access import Caller, Role
-from app.domain.errors import InvalidField
-from app.domain.names import check_name
+from app.domain.names import clean_name
+from app.identity.accounts import clean_email
 from app.identity.sessions import Sessions
 from app.records.identity.people import PeopleRecords
 from app.records.identity.projects import Member, Project, ProjectRecords
@@ -39,14 +39,14 @@ class Projects:
 
     def make(self, name: str, *, manager: str | None) -> Project:
         """A new project, managed by the person with that id."""
-        project = Project(id=self._new_id(), name=check_name(name), created_at=self._clock())
+        project = Project(id=self._new_id(), name=clean_name(name), created_at=self._clock())
         self._records.add(project, manager=manager)
         self._sessions.forget()
         return project
 
     def rename(self, project_id: str, name: str) -> Project:
         """Give a project another name; raises `InvalidField`, `EntryNotFound`."""
-        self._records.rename(project_id, check_name(name))
+        self._records.rename(project_id, clean_name(name))
         return self.get(project_id)
 
     def remove(self, project_id: str) -> None:
@@ -54,11 +54,14 @@ class Projects:
         self._records.remove(project_id)
         self._sessions.forget()
 
-    def add_member(self, project_id: str, email: str, role: Role) -> Member:
-        """Let the person with that e-mail address into the project; raises `InvalidField`."""
-        person = self._people.find_by_email(email.strip().lower())
+    def add_member(self, project_id: str, email: str, role: Role) -> Member | None:
+        """Let the person with that e-mail address into the project; None if there is nobody.
+
+        `Invitations.to_join` is then the way. Raises `InvalidField`.
+        """
+        person = self._people.find_by_email(clean_email(email))
         if person is None:
-            raise InvalidField("Nobody here has this e-mail address.", field="email")
+            return None
         member = self._records.add_member(project_id, person.id, role, self._clock())
         self._sessions.forget()
         return member

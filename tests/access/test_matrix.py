@@ -31,6 +31,8 @@ EXAMPLES: Mapping[str, str] = {
     "number": "1",
     "text_id": "0" * 32,
     "key": "k",
+    "ending": "csv",
+    "person_id": "0" * 32,
 }
 """Parts of URLs that name nothing of a project."""
 
@@ -64,7 +66,16 @@ def new_upload(world: AccessWorld, rule: Rule, sender: str) -> str:
     return (world.upload(sender) if is_on_its_way else world.video(sender)).id
 
 
-THINGS: Mapping[str, Make] = {"upload_id": new_upload}
+def new_key(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+    """The id of a key."""
+    return world.key(Role.VIEWER)[0].removeprefix("key:")
+
+
+THINGS: Mapping[str, Make] = {
+    "upload_id": new_upload,
+    "key_id": new_key,
+    "project_id": lambda _world, _rule, _sender: FIRST_PROJECT,
+}
 """How to make what a part of a URL names, in the first project, by a sender."""
 
 
@@ -148,13 +159,21 @@ def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set
     if not sender.is_known:
         return {401}
     if action not in REACH:
-        is_admitted = sender.is_person if action is Action.HAVE_ACCOUNT else sender.is_admin
-        return set() if is_admitted else {403}
+        return set() if is_admitted(action, sender) else {403, 404}
     names_a_thing = bool(rule.arguments & THINGS.keys())
     names_a_thing = names_a_thing and (rule.endpoint, method) not in SAME_FOR_ALL
     if sender.role is None:  # A manager, but of another project.
         return {404} if names_a_thing else set()
     return _refusals(reach_of(action, sender.role), names_a_thing=names_a_thing, is_own=is_own)
+
+
+def is_admitted(action: Action, sender: Sender) -> bool:
+    """Whether the sender may do what does not concern a project."""
+    return {
+        Action.BELONG: not sender.prefix,
+        Action.HAVE_ACCOUNT: sender.is_person,
+        Action.ADMINISTER: sender.is_admin,
+    }[action]
 
 
 def _refusals(reach: Reach, *, names_a_thing: bool, is_own: bool) -> set[int]:

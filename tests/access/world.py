@@ -80,8 +80,9 @@ class AccessWorld:
     ) -> tuple[str, dict[str, str]]:
         """The sender of requests with a new key, and their headers."""
         keys = self.services.identity.keys
+        expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
         key, secret = keys.make(
-            project, name=role, role=role, created_by="somebody", lifetime=lifetime
+            project, name=role, role=role, created_by="somebody", expires_at=expires_at
         )
         if is_revoked:
             keys.revoke(project, key.id)

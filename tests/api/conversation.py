@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from app.records.identity.people import Person
 from tests.api.application import MAX_UPLOAD_BYTES, offer_renditions
 from tests.dropzone_client import ChunkedFile, form_body, form_headers
 
@@ -17,6 +19,10 @@ VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 RENDITION = "/api/videos/{upload_id}/renditions/{height}"
 MEDIA = "/media/{upload_id}"
 ARCHIVE = "/media/archive"
+
+PROJECTS, PROJECT = "/api/projects", "/api/projects/{project_id}"
+TEAM, MEMBER = f"{PROJECT}/members", f"{PROJECT}/members/{{person_id}}"
+KEYS, KEY = "/api/keys", "/api/keys/{key_id}"
 
 UNKNOWN = "0" * 32
 NEW_NAME = {"filename": "renamed.mp4"}
@@ -47,8 +53,12 @@ class Conversation:
     _answers: list[Answer] = field(default_factory=list)
 
     def ask(self, method: str, path: str, upload_id: str = "", **request: Any) -> Any:
-        """Send a request; the JSON of its answer, if it is JSON."""
-        url = path.format(upload_id=upload_id, height=request.pop("height", 720))
+        """Send a request; the JSON of its answer, if it is JSON.
+
+        `within` are the parts of the path that are not of an upload.
+        """
+        height, more = request.pop("height", 720), request.pop("within", {})
+        url = path.format(upload_id=upload_id, height=height, **more)
         response = self.client.open(url, method=method, buffered=True, **request)
         self._answers.append(Answer(method, path, response))
         return response.get_json(silent=True)
@@ -84,6 +94,8 @@ def hold_conversation(app: Flask) -> Conversation:
     _fetch_archives(conversation)
     _order_renditions(conversation, app)
     _delete(conversation)
+    _manage_projects(conversation, app)
+    _manage_keys(conversation)
     return conversation
 
 
@@ -219,3 +231,75 @@ def _delete(conversation: Conversation) -> None:
     conversation.ask("post", RENDITION, video)
     conversation.ask("delete", RENDITION, video)
     conversation.ask("head", MEDIA, video)
+
+
+def _manage_projects(conversation: Conversation, app: Flask) -> None:
+    people = {name: _person(app, name) for name in ("ann", "ben")}
+    project = conversation.ask("post", PROJECTS, json={"name": "News"})["id"]
+    conversation.ask("get", PROJECTS)
+    _refuse_bodies(conversation, "post", PROJECTS, {"name": ""})
+    here = {"project_id": project}
+    conversation.ask("get", PROJECT, within=here)
+    conversation.ask("patch", PROJECT, within=here, json={"name": "Films"})
+    _refuse_bodies(conversation, "patch", PROJECT, {"name": ""}, here)
+    for name in people:
+        new = {"email": f"{name}@example.org", "role": "manager"}
+        conversation.ask("post", TEAM, within=here, json=new)
+    stranger = {"email": "stranger@example.org", "role": "viewer"}
+    conversation.ask("post", TEAM, within=here, json=stranger)
+    conversation.ask("get", TEAM, within=here)
+    _refuse_bodies(conversation, "post", TEAM, {"email": "ann@example.org", "role": "boss"}, here)
+    ann, ben = ({**here, "person_id": person} for person in people.values())
+    _refuse_bodies(conversation, "patch", MEMBER, {"role": "boss"}, ann)
+    conversation.ask("patch", MEMBER, within=ann, json={"role": "viewer"})
+    conversation.ask("patch", MEMBER, within=ben, json={"role": "viewer"})
+    conversation.ask("delete", MEMBER, within=ben)
+    for _ in range(2):
+        conversation.ask("delete", MEMBER, within=ann)
+    conversation.ask("delete", MEMBER, within=ann, headers=FOREIGN)
+    conversation.ask("delete", PROJECT, within={"project_id": "local"})
+    conversation.ask("delete", PROJECT, within=here, headers=FOREIGN)
+    for _ in range(2):
+        conversation.ask("delete", PROJECT, within=here)
+    conversation.ask("get", PROJECT, within=here)
+    conversation.ask("get", TEAM, within=here)
+    conversation.ask("patch", PROJECT, within=here, json={"name": "Films"})
+    conversation.ask("post", TEAM, within=here, json={"email": "a@example.org", "role": "viewer"})
+    conversation.ask("patch", MEMBER, within=ann, json={"role": "viewer"})
+
+
+def _manage_keys(conversation: Conversation) -> None:
+    new = {"name": "backup", "role": "uploader", "expires": 3600}
+    made = conversation.ask("post", KEYS, json=new)
+    conversation.ask("get", KEYS)
+    _refuse_bodies(conversation, "post", KEYS, {**new, "role": "boss"})
+    here = {"key_id": made["id"]}
+    conversation.ask("delete", KEY, within=here, headers=FOREIGN)
+    for _ in range(2):
+        conversation.ask("delete", KEY, within=here)
+    elsewhere: dict[str, Any] = {"query_string": {"project": UNKNOWN}}
+    conversation.ask("get", KEYS, **elsewhere)
+    conversation.ask("post", KEYS, json=new, **elsewhere)
+
+
+def _refuse_bodies(
+    conversation: Conversation,
+    method: str,
+    path: str,
+    bad: dict[str, object],
+    within: dict[str, str] | None = None,
+) -> None:
+    """A value that cannot be used, too many bytes, and a page of another site."""
+    where: dict[str, Any] = {"within": within or {}}
+    conversation.ask(method, path, json=bad, **where)
+    conversation.ask(method, path, data=b" " * 100_000, **where)
+    conversation.ask(method, path, json=bad, headers=FOREIGN, **where)
+
+
+def _person(app: Flask, name: str) -> str:
+    """The id of a new person."""
+    person = Person(
+        id=f"{name:0>32}", name=name, email=f"{name}@example.org", created_at=datetime.now(UTC)
+    )
+    app.extensions["sluice"].identity.people.add(person)
+    return person.id

@@ -40,6 +40,8 @@ DESCRIBED_BLUEPRINTS = {
     "api_uploads",
     "api_videos",
     "api_server",
+    "api_projects",
+    "api_keys",
     "api_status",
     "api_openapi",
     "archive",
@@ -73,6 +75,8 @@ PROBLEMS = [
 ]
 
 WITH_EXAMPLES = [name for name, schema in SCHEMAS.items() if "examples" in schema]
+
+PATH_PARAMETERS = dict.fromkeys(("upload_id", "project_id", "person_id", "key_id"), "0" * 32)
 
 CHECKS = [
     checks.status_code_conformance,
@@ -148,7 +152,7 @@ def known_errors(error: type[UploadError] = UploadError) -> dict[str, int]:
     """Each code of the error tree with its HTTP status."""
     known: dict[str, int] = {}
     for child in error.__subclasses__():
-        if child.__module__ == UploadError.__module__:
+        if child.__module__.startswith("app.domain."):
             known |= {child.code: child.status_hint, **known_errors(child)}
     return known
 
@@ -192,7 +196,7 @@ def test_a_real_answer_is_as_described(
     answers = conversation.answers(method, path, int(status))
     assert answers, "no request of the conversation gets this answer"
     for answer in answers:
-        case = schema[path][method.upper()].Case(path_parameters={"upload_id": "0" * 32})
+        case = schema[path][method.upper()].Case(path_parameters=PATH_PARAMETERS)
         case.validate_response(answer.response, checks=CHECKS)
         if codes := described_codes(method, path, status):
             assert answer.json()["code"] in codes

@@ -83,7 +83,7 @@ def test_others_see_their_own_projects_and_make_none(office: Office, news: str) 
 
 def test_a_name_is_one_line(office: Office) -> None:
     chief = office.hire("Ann", is_admin=True)
-    for name in ("", "  ", "x" * 101, "two\nlines"):
+    for name in ("", "  ", "x" * 101, "two\x00lines"):
         assert refusal(chief.post(PROJECTS, json={"name": name})) == (400, "invalid_field")
 
 
@@ -102,6 +102,19 @@ def test_a_manager_lets_others_in_and_out(office: Office, news: str) -> None:
     assert manager.delete(one).status_code == 204
     assert refusal(manager.delete(one)) == (404, "entry_not_found")
     assert bob.get("/api/videos").status_code == 403
+
+
+def test_who_has_no_account_gets_a_link(office: Office, news: str) -> None:
+    manager = office.hire("Ann", Role.MANAGER, project=news)
+    new = {"email": "eve@example.org", "role": "editor"}
+    answer = manager.post(members_url(news), json=new)
+    assert answer.status_code == 202
+    code = answer.get_json()["invitation"].removeprefix("http://localhost/join/")
+    invitations, password = office.services.identity.invitations, "correct horse battery staple"
+    eve = invitations.join(code, name="Eve", password=password)
+    joined = manager.get(members_url(news)).get_json()["members"]
+    assert (eve.id, "editor") in {(member["id"], member["role"]) for member in joined}
+    assert refusal(manager.post(members_url(news), json={**new, "email": "eve"}))[0] == 400
 
 
 def test_the_last_manager_stays(office: Office, news: str) -> None:

@@ -21,8 +21,9 @@ from sqlalchemy import (
 )
 
 from app.domain.access import FIRST_PROJECT, Role
-from app.domain.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
+from app.domain.errors import InvalidField
 from app.domain.lifecycle import GONE
+from app.domain.project_errors import EntryNotFound, LastManager, ProjectInUse
 from app.records.engine import Database
 from app.records.identity.tables import members, people, projects
 from app.records.tables import uploads

@@ -1,0 +1,29 @@
+"""What can go wrong with projects, members and keys; the tree is in `errors.py`."""
+
+from __future__ import annotations
+
+from app.domain.errors import UploadError
+
+
+class EntryNotFound(UploadError):
+    """No project, member or key has this id, or none that the caller may know of."""
+
+    code = "entry_not_found"
+    title = "There is no such entry"
+    status_hint = 404
+
+
+class LastManager(UploadError):
+    """Nobody would manage the project any more."""
+
+    code = "last_manager"
+    title = "The project needs a manager"
+    status_hint = 409
+
+
+class ProjectInUse(UploadError):
+    """The project has videos or uploads, or is the server's first one."""
+
+    code = "project_in_use"
+    title = "The project is in use"
+    status_hint = 409
