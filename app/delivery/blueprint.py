@@ -16,10 +16,13 @@ from app.delivery.answers import Stored, answer, send_span
 from app.delivery.byteranges import Layout, parts_body
 from app.delivery.conditional import Validators
 from app.delivery.sendfile import span_body
+from app.domain.access import Action, scope_of
+from app.domain.errors import NotAllowed
 from app.domain.media_type import OPAQUE
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import current_caller, current_scope, current_services, note_upload
+from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
 
 blueprint = Blueprint("delivery", __name__)
@@ -35,15 +38,25 @@ has no origin to load the film from."""
 @blueprint.get("/media/<upload_id>")
 def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
-    video = note_upload(current_services().library.get(current_scope(), parse_upload_id(upload_id)))
+    is_download = bool(request.query_string) and "download" in request.args
+    caller = current_caller()
+    scope = scope_of(caller, Action.DOWNLOAD) if is_download else current_scope()
+    video = note_upload(current_services().library.get(scope, parse_upload_id(upload_id)))
+    if not caller.can_download:
+        _require_player_needs(video)
     content_type = video.content_type
     validators = _validators(video, content_type)
-    is_download = bool(request.query_string) and "download" in request.args
     headers = _file_headers(
         video.filename, validators, can_play=content_type != OPAQUE, is_download=is_download
     )
     stored = Stored(video.known_length, content_type, validators, headers)
     return answer(stored, lambda spans, headers: _send(video, spans, headers))
+
+
+def _require_player_needs(video: Upload) -> None:
+    (playback,) = current_services().media.library.playbacks([video])
+    if not plays_original(video, playback):
+        raise NotAllowed("This video is only to be watched.")
 
 
 def _validators(video: Upload, content_type: str) -> Validators:

@@ -51,8 +51,10 @@ class Action(StrEnum):
 
     VISIT = "visit"
     """What everybody may see: sign-in, health, the page's own files."""
+    BROWSE = "browse"
+    """Find videos, and what is known about them."""
     WATCH = "watch"
-    """Videos, and what is known about uploads."""
+    """Play videos that the caller knows of."""
     DOWNLOAD = "download"
     """The files of videos."""
     FOLLOW = "follow"
@@ -94,6 +96,7 @@ _ALL, _OWN, _LISTED = Reach.ALL, Reach.OWN, Reach.LISTED
 
 REACH: Mapping[Action, Mapping[Role, Reach]] = MappingProxyType(
     {
+        Action.BROWSE: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL),
         Action.WATCH: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL, guest=_LISTED),
         Action.DOWNLOAD: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL, guest=_LISTED),
         Action.FOLLOW: _row(viewer=_ALL, uploader=_ALL, editor=_ALL, manager=_ALL, sender=_OWN),
@@ -281,6 +284,8 @@ def scope_of(caller: Caller, action: Action) -> Scope:
 @lru_cache(maxsize=1024)
 def _scope_in_projects(caller: Caller, action: Action) -> Scope:
     reaches = {project: reach_of(action, role) for project, role in caller.roles.items()}
+    if action is Action.DOWNLOAD and not caller.can_download:
+        raise _refusal(caller)
     reach = reaches.pop(caller.project, Reach.NONE)
     if reach is Reach.NONE and not any(other is not Reach.NONE for other in reaches.values()):
         raise _refusal(caller)

@@ -16,12 +16,18 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "api_openapi.show_yaml",
         "api_server.show",
         "resumable.options",
+        "shared.show",
+        "shared.visit",
+        "shared.film",
+        "shared.state",
     ),
-    Action.WATCH: (
+    Action.BROWSE: (
         "pages.index",
         "pages.watch",
         "api_videos.index",
         "api_videos.show",
+    ),
+    Action.WATCH: (
         "playback.play",
         "playback.master",
         "playback.playlist",
@@ -64,6 +70,11 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "api_videos.delete",
         "api_videos.order_rendition",
         "api_videos.remove_rendition",
+    ),
+    Action.SHARE: (
+        "api_share_links.index",
+        "api_share_links.create",
+        "api_share_links.revoke",
     ),
     Action.AUDIT: ("api_audit.index", "api_audit.export", "audit.index"),
     Action.MANAGE: (

@@ -113,7 +113,7 @@ def member(body: dict[str, Any], *names: str, kind: type[T], default: Any = _REQ
             continue
         if kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)  # JSON has one kind of number: 3.0 is 3.
-        if not isinstance(value, kind) or isinstance(value, bool):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise InvalidRequest(f"The member {name} must be {_KIND_NAMES[kind]}.")
         return value
     if default is _REQUIRED:
@@ -121,4 +121,9 @@ def member(body: dict[str, Any], *names: str, kind: type[T], default: Any = _REQ
     return default  # type: ignore[no-any-return]
 
 
-_KIND_NAMES: dict[type, str] = {str: "a string", int: "a whole number"}
+_KIND_NAMES: dict[type, str] = {
+    str: "a string",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list",
+}

@@ -1,4 +1,7 @@
-"""The JSON shapes of uploads and videos; each is made here and nowhere else."""
+"""The JSON shapes of uploads and videos; each is made here and nowhere else.
+
+`root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.moments import instant
 from app.domain.playback import PlaybackState, Problem
 from app.domain.ranges import RangeSet
-from app.domain.upload import Upload
+from app.domain.upload import Upload, UploadId
 from app.media.browsers import plays_audio
 from app.media.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.media.library import PlaybackView
@@ -53,7 +56,7 @@ def chunk_document(upload: Upload) -> dict[str, Any]:
         "state": upload.state.value,
     }
     if upload.state is UploadState.COMPLETE:
-        document["media"] = f"/media/{upload.id}"
+        document["media"] = media_path(upload.id)
     if upload.sha256:
         document["sha256"] = upload.sha256
     return document
@@ -64,16 +67,19 @@ def video_document(
     playback: PlaybackView,
     renditions: Sequence[RenditionView] | None = None,
     texts: Sequence[TextFile] = (),
+    *,
+    root: str = "",
 ) -> dict[str, Any]:
     """A published file; `inline` says whether a browser may play it in place.
 
     Lists leave out `renditions` and `texts`, the files of subtitles beside it: each would cost as
     much again.
     """
-    known = playback_document(playback)
-    known["subtitles"] += [_subtitles_beside(video, text) for text in texts]
+    media = media_path(video.id, root)
+    known = playback_document(playback, root)
+    known["subtitles"] += [_subtitles_beside(media, text) for text in texts]
     if renditions is not None:
-        known["renditions"] = [rendition_document(video, view) for view in renditions]
+        known["renditions"] = [rendition_document(video, view, root) for view in renditions]
     return {
         "id": video.id,
         "filename": video.filename,
@@ -81,44 +87,49 @@ def video_document(
         "content_type": video.content_type,
         "inline": video.is_playable,
         "published": instant(video.published_at or video.active_at),
-        "media": f"/media/{video.id}",
+        "media": media,
         "sha256": video.sha256,
         "playback": known,
     }
 
 
-def rendition_document(video: Upload, view: RenditionView) -> dict[str, Any]:
+def media_path(upload_id: UploadId, root: str = "") -> str:
+    """Where the bytes of a video are, and below which what is made of it is."""
+    return f"{root}/media/{upload_id}"
+
+
+def rendition_document(video: Upload, view: RenditionView, root: str = "") -> dict[str, Any]:
     """Another quality of a film; `mp4` is for downloads."""
     is_ready = view.state == "ready"
     return {
         "height": view.quality,
         "state": view.state,
         "progress": view.progress,
-        "mp4": f"/media/{video.id}/renditions/{view.quality}.mp4" if is_ready else None,
+        "mp4": f"{media_path(video.id, root)}/renditions/{view.quality}.mp4" if is_ready else None,
         "problem": _problem(view.problem),
     }
 
 
-def playback_document(view: PlaybackView) -> dict[str, Any]:
+def playback_document(view: PlaybackView, root: str = "") -> dict[str, Any]:
     """How a video can be played, and what is known about it. Times are seconds."""
-    facts = view.facts
+    facts, media = view.facts, media_path(view.upload_id, root)
     known = {} if facts is None else facts.to_json()
     return {
         "state": view.state.value,
         "duration": known.get("duration"),
         "width": known.get("width"),
         "height": known.get("height"),
-        "poster": _made(view, "poster.jpg"),
+        "poster": _made(view, media, "poster.jpg"),
         "rotation": known.get("rotation"),
         "frame_rate": known.get("frame_rate"),
         "hdr": known.get("hdr"),
         "container": known.get("container"),
         "tracks": known.get("tracks", []),
         "chapters": known.get("chapters", []),
-        "thumbnails": _made(view, "thumbs.vtt"),
-        "waveform": _made(view, "waveform.json"),
-        "subtitles": _subtitles(view),
-        "playable": _playable(view),
+        "thumbnails": _made(view, media, "thumbs.vtt"),
+        "waveform": _made(view, media, "waveform.json"),
+        "subtitles": _subtitles(view, media),
+        "playable": _playable(view, media),
         "progress": view.progress,
         "problem": _problem(view.problem),
     }
@@ -131,32 +142,38 @@ def _problem(problem: Problem | None) -> dict[str, str] | None:
 _PLAYS = frozenset({PlaybackState.PLAYABLE, PlaybackState.READY})
 
 
-def _made(view: PlaybackView, name: str, url: str | None = None) -> str | None:
-    return f"/media/{view.upload_id}/{url or name}" if name in view.made else None
+def _made(view: PlaybackView, media: str, name: str, url: str | None = None) -> str | None:
+    return f"{media}/{url or name}" if name in view.made else None
 
 
-def _subtitles(view: PlaybackView) -> list[dict[str, Any]]:
+def _subtitles(view: PlaybackView, media: str) -> list[dict[str, Any]]:
     tracks = view.facts.of_kind("text") if view.facts else []
     return [
         {"language": track.language, "title": track.title, "url": url}
         for number, track in enumerate(tracks, start=1)
-        if (url := _made(view, f"subs-{number}.vtt"))
+        if (url := _made(view, media, f"subs-{number}.vtt"))
     ]
 
 
-def _subtitles_beside(video: Upload, text: TextFile) -> dict[str, Any]:
-    url = f"/media/{video.id}/subs-{text.id}.vtt"
+def _subtitles_beside(media: str, text: TextFile) -> dict[str, Any]:
+    url = f"{media}/subs-{text.id}.vtt"
     return {"language": text.language, "title": None, "url": url}
 
 
-def _playable(view: PlaybackView) -> dict[str, Any] | None:
+def _playable(view: PlaybackView, media: str) -> dict[str, Any] | None:
     """Where a player finds the film besides its original: as one MP4 file, and in segments."""
-    mp4 = _made(view, PLAY_FILE, "play.mp4")
-    hls = _made(view, MANIFEST, "hls/master.m3u8")
+    mp4 = _made(view, media, PLAY_FILE, "play.mp4")
+    hls = _made(view, media, MANIFEST, "hls/master.m3u8")
     if mp4 is None and hls is None and view.state not in _PLAYS:
         return None
     needs_hls = mp4 is None or _is_sound_only_in_segments(view)
     return {"from": "hls" if hls and needs_hls else "original", "mp4": mp4, "hls": hls}
+
+
+def plays_original(video: Upload, view: PlaybackView) -> bool:
+    """Whether players get the file as it was uploaded, for want of anything else."""
+    may_play = view.state in {PlaybackState.WAITING, *_PLAYS}
+    return video.is_playable and may_play and view.made.isdisjoint({PLAY_FILE, MANIFEST})
 
 
 def _is_sound_only_in_segments(view: PlaybackView) -> bool:
@@ -168,7 +185,7 @@ def _is_sound_only_in_segments(view: PlaybackView) -> bool:
 def _result(upload: Upload) -> dict[str, Any]:
     if upload.state is not UploadState.COMPLETE:
         return {}
-    return {"media": f"/media/{upload.id}", "sha256": upload.sha256}
+    return {"media": media_path(upload.id), "sha256": upload.sha256}
 
 
 def _pairs(ranges: RangeSet) -> list[list[int]]:

@@ -12,10 +12,12 @@ from app.identity.audit import AuditLog
 from app.identity.callers import Callers
 from app.identity.invitations import Invitations
 from app.identity.keys import ApiKeys
+from app.identity.link_passwords import LinkPasswords
 from app.identity.mail import Mail
 from app.identity.passwords import Passwords
 from app.identity.projects import Projects
 from app.identity.sessions import Sessions
+from app.identity.share_links import ShareLinks
 from app.identity.sign_in import SignIn
 from app.identity.signing import Signing
 from app.records.engine import Database
@@ -26,6 +28,7 @@ from app.records.identity.keys import KeyRecords
 from app.records.identity.people import PeopleRecords
 from app.records.identity.projects import ProjectRecords
 from app.records.identity.sessions import SessionRecords
+from app.records.identity.share_links import ShareLinkRecords
 
 SECRET = "link-secret"
 """The file in the data folder with what the cookies and tickets of links are signed with."""
@@ -55,6 +58,7 @@ class IdentityServices:
     sessions: Sessions
     sign_in: SignIn
     mail: Mail
+    share_links: ShareLinks
     signing: Signing
     audit: AuditLog
 
@@ -73,8 +77,13 @@ class IdentityServices:
         people, passwords = PeopleRecords(database), Passwords()
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
         signing = Signing(data_dir / SECRET)
+        attempts = AttemptRecords(database)
+        link_passwords = LinkPasswords(passwords, attempts, clock=clock)
+        share_links = ShareLinks(
+            ShareLinkRecords(database), signing, link_passwords, clock=clock, new_id=new_id
+        )
         return cls(
-            callers=Callers(keys, sessions, is_open=options.is_open),
+            callers=Callers(keys, sessions, share_links, is_open=options.is_open),
             keys=keys,
             people=people,
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
@@ -88,13 +97,14 @@ class IdentityServices:
             sessions=sessions,
             sign_in=SignIn(
                 people,
-                AttemptRecords(database),
+                attempts,
                 passwords,
                 signing=signing,
                 clock=clock,
                 has_passwords=options.has_passwords,
             ),
             mail=options.mail,
+            share_links=share_links,
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
 from app.domain.upload import Upload
-from app.http.documents import playback_document
+from app.http.documents import media_path, playback_document
 from app.media.library import PlaybackView
 
 STATE_WORDS = {
@@ -47,10 +47,10 @@ class VideoView:
     problem: str | None
 
 
-def view_of(video: Upload, playback: PlaybackView) -> VideoView:
-    """What the templates need of a video."""
+def view_of(video: Upload, playback: PlaybackView, root: str = "") -> VideoView:
+    """What the templates need of a video; its URLs begin with `root`, perhaps a guest's ticket."""
     published = video.published_at
-    known = playback_document(playback)
+    known, media = playback_document(playback, root), media_path(video.id, root)
     return VideoView(
         id=video.id,
         filename=video.filename,
@@ -58,14 +58,14 @@ def view_of(video: Upload, playback: PlaybackView) -> VideoView:
         content_type=video.content_type,
         inline=video.is_playable,
         arriving=_is_arriving(video),
-        media=f"/media/{video.id}",
+        media=media,
         published=published.isoformat() if published else "",
         published_text=date_text(published) if published else "",
         sha256=video.sha256,
         state=playback.state.value,
         state_text=STATE_WORDS.get(playback.state, ""),
         watchable=_is_watchable(video, playback.state),
-        source=_source(video, playback.state, known["playable"]),
+        source=_source(video, playback.state, known["playable"], media),
         poster=known["poster"],
         duration=known["duration"],
         width=known["width"],
@@ -85,13 +85,13 @@ def _is_arriving(video: Upload) -> bool:
 
 
 def _source(
-    video: Upload, state: PlaybackState, playable: dict[str, str | None] | None
+    video: Upload, state: PlaybackState, playable: dict[str, str | None] | None, media: str
 ) -> str | None:
     """Until the server has looked at a file, the browser may well play it as it is."""
     if playable is not None:
         return playable["mp4"]
     may_play = video.is_playable and state is PlaybackState.WAITING and not _is_arriving(video)
-    return f"/media/{video.id}" if may_play else None
+    return media if may_play else None
 
 
 def date_text(moment: datetime) -> str:

@@ -71,9 +71,21 @@ def new_key(world: AccessWorld, _rule: Rule, _sender: str) -> str:
     return world.key(Role.VIEWER)[0].removeprefix("key:")
 
 
+def new_link(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+    """The id of a share link."""
+    return world.share_link().id
+
+
+def new_code(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+    """What the URL of a share link's page ends in."""
+    return world.share_link().code
+
+
 THINGS: Mapping[str, Make] = {
     "upload_id": new_upload,
     "key_id": new_key,
+    "link_id": new_link,
+    "code": new_code,
     "project_id": lambda _world, _rule, _sender: FIRST_PROJECT,
 }
 """How to make what a part of a URL names, in the first project, by a sender."""
@@ -97,6 +109,9 @@ def senders(world: AccessWorld) -> list[Sender]:
     found.append(Sender(name="revoked key", is_known=False, headers=headers))
     _, headers = world.key(Role.MANAGER, lifetime=timedelta(microseconds=1))
     found.append(Sender(name="expired key", is_known=False, headers=headers))
+    found.append(Sender(name="guest", role=Role.GUEST, prefix=world.ticket()))
+    revoked = world.ticket(is_revoked=True)
+    found.append(Sender(name="guest of a revoked link", is_known=False, prefix=revoked))
     return found
 
 
@@ -134,6 +149,8 @@ def test_every_caller_reaches_what_the_table_says_and_nothing_else(
     wrong = []
     for rule, method in requests_of(world):
         for sender in senders:
+            if sender.prefix and rule.rule == "/":
+                continue  # A prefix alone is no URL below a link.
             for made_by in senders_of(rule, sender):
                 expected = expected_of(rule, method, sender, is_own=made_by == sender.sender)
                 url = url_of(world, rule, made_by)
@@ -157,7 +174,7 @@ def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set
     if action is Action.VISIT:
         return set()
     if not sender.is_known:
-        return {401}
+        return {404 if sender.prefix else 401}
     if action not in REACH:
         return set() if is_admitted(action, sender) else {403, 404}
     names_a_thing = bool(rule.arguments & THINGS.keys())

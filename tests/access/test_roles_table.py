@@ -8,7 +8,8 @@ from app.domain.access import MEMBERS, REACH, Action, Reach, Role, reach_of
 from tests.architecture.sources import ROOT
 
 WORDS = {
-    Action.WATCH: "watch videos, and see what is known about them",
+    Action.BROWSE: "find videos, and see what is known about them",
+    Action.WATCH: "watch videos",
     Action.DOWNLOAD: "download files",
     Action.FOLLOW: "follow uploads on their way",
     Action.SEND: "begin, continue and cancel uploads",

@@ -14,6 +14,8 @@ from sqlalchemy import insert
 from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
 from app.factory import create_app
+from app.identity.share_links import ShareTerms
+from app.records.identity.share_links import ShareLink
 from app.records.identity.tables import projects
 from app.services import Services, build_services
 from app.settings import Settings
@@ -87,6 +89,19 @@ class AccessWorld:
         if is_revoked:
             keys.revoke(project, key.id)
         return f"key:{key.id}", {"Authorization": f"Bearer {secret}"}
+
+    def share_link(self) -> ShareLink:
+        """A link to a new video of the first project."""
+        links = self.services.identity.share_links
+        terms = ShareTerms(can_download=True)
+        return links.make([self.video()], terms, created_by="somebody")
+
+    def ticket(self, *, is_revoked: bool = False) -> str:
+        """What the URLs of the media of a new link begin with."""
+        links, link = self.services.identity.share_links, self.share_link()
+        if is_revoked:
+            links.revoke(link.project_id, link.id)
+        return f"/t/{links.ticket(link, 0)}"
 
     def _add_project(self, project_id: str, name: str) -> None:
         values = {"id": project_id, "name": name, "created_at": datetime.now(UTC), "used_bytes": 0}

@@ -19,6 +19,7 @@ VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 RENDITION = "/api/videos/{upload_id}/renditions/{height}"
 MEDIA = "/media/{upload_id}"
 ARCHIVE = "/media/archive"
+SHARE_LINKS, SHARE_LINK = "/api/share-links", "/api/share-links/{link_id}"
 
 PROJECTS, PROJECT = "/api/projects", "/api/projects/{project_id}"
 TEAM, MEMBER = f"{PROJECT}/members", f"{PROJECT}/members/{{person_id}}"
@@ -92,6 +93,7 @@ def hold_conversation(app: Flask) -> Conversation:
     _send_batches(conversation)
     _fetch(conversation)
     _fetch_archives(conversation)
+    _share(conversation)
     _order_renditions(conversation, app)
     _delete(conversation)
     _manage_projects(conversation, app)
@@ -207,6 +209,21 @@ def _fetch_archives(conversation: Conversation) -> None:
     conversation.ask("post", ARCHIVE, data=b"x" * 70_000)
 
 
+def _share(conversation: Conversation) -> None:
+    videos = conversation.ask("get", VIDEOS, query_string="limit=2")["videos"]
+    ids = [video["id"] for video in videos]
+    link = conversation.ask("post", SHARE_LINKS, json={"videos": ids, "expires": 60})
+    conversation.ask("post", SHARE_LINKS, json={"videos": [UNKNOWN]})
+    conversation.ask("post", SHARE_LINKS, json={"videos": []})
+    conversation.ask("post", SHARE_LINKS, json={"videos": ids, "name": "x" * 70_000})
+    conversation.ask("post", SHARE_LINKS, json={"videos": ids}, headers=FOREIGN)
+    conversation.ask("get", SHARE_LINKS)
+    within = {"link_id": link["id"]}
+    conversation.ask("delete", SHARE_LINK, within=within, headers=FOREIGN)
+    for _ in range(2):
+        conversation.ask("delete", SHARE_LINK, within=within)
+
+
 def _order_renditions(conversation: Conversation, app: Flask) -> None:
     video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
     folder = offer_renditions(app, video)
@@ -228,6 +245,7 @@ def _delete(conversation: Conversation) -> None:
     for path in (VIDEO, MEDIA):
         conversation.ask("get", path, video)
     conversation.ask("patch", VIDEO, video, json=NEW_NAME)
+    conversation.ask("post", SHARE_LINKS, json={"videos": [video]})
     conversation.ask("post", RENDITION, video)
     conversation.ask("delete", RENDITION, video)
     conversation.ask("head", MEDIA, video)

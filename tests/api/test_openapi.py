@@ -39,6 +39,7 @@ from tests.live_server import Server
 DESCRIBED_BLUEPRINTS = {
     "api_uploads",
     "api_videos",
+    "api_share_links",
     "api_server",
     "api_projects",
     "api_keys",
@@ -76,7 +77,9 @@ PROBLEMS = [
 
 WITH_EXAMPLES = [name for name, schema in SCHEMAS.items() if "examples" in schema]
 
-PATH_PARAMETERS = dict.fromkeys(("upload_id", "project_id", "person_id", "key_id"), "0" * 32)
+PATH_PARAMETERS = dict.fromkeys(
+    ("upload_id", "project_id", "person_id", "key_id", "link_id"), "0" * 32
+)
 
 CHECKS = [
     checks.status_code_conformance,
@@ -202,7 +205,9 @@ def test_a_real_answer_is_as_described(
             assert answer.json()["code"] in codes
 
 
-@pytest.mark.parametrize("name", ["Upload", "Video", "BatchReceipt", "Server", "Ready", "Status"])
+@pytest.mark.parametrize(
+    "name", ["Upload", "Video", "BatchReceipt", "Server", "Ready", "Status", "ShareLink"]
+)
 def test_a_real_answer_has_no_undescribed_member(conversation: Conversation, name: str) -> None:
     given: set[str] = set()
     for answer in conversation.all():

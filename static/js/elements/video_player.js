@@ -36,7 +36,7 @@ export class VideoPlayer extends HTMLElement {
   #kept = 0;
   #hasWaveform = false;
 
-  /** Shows a video, `{ id, filename, media, inline, isArriving }`; `autoplay` if somebody has just asked to watch it. */
+  /** Shows a video, `{ id, filename, media, inline, isArriving, stateUrl }`; `autoplay` if somebody has just asked to watch it. */
   async show(video, { autoplay = false } = {}) {
     this.#parts = partsOf(this);
     this.#film = new Film(video);
@@ -79,7 +79,7 @@ export class VideoPlayer extends HTMLElement {
     this.#video.addEventListener("timeupdate", () => this.#isTimeToKeep && this.#keepPosition());
     for (const event of ["pause", "seeked", "ended"]) this.#video.addEventListener(event, () => this.#keepPosition());
     this.#video.addEventListener("playing", () => this.#recover());
-    this.#parts.renditions.show(this.#film, signal);
+    this.#parts.renditions?.show(this.#film, signal);
     window.addEventListener("pagehide", () => this.#keepPosition(), { signal });
     this.#parts.again.addEventListener("click", () => {
       this.#recover();

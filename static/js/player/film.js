@@ -1,6 +1,6 @@
 /** A video as the server knows it, followed while its state changes. */
 
-import { uploadState, video as videoState } from "../uploads/api.js";
+import { uploadState, video as videoState, videoAt } from "../uploads/api.js";
 import { coveredBytes } from "../uploads/chunk_plan.js";
 import { sleep } from "../uploads/retry.js";
 import { isChanging, UNKNOWN_PLAYBACK } from "./playback.js";
@@ -16,15 +16,17 @@ const IDLE_PAUSE = 30_000;
 /** Emits `change`, and `arrived` once an upload is complete. */
 export class Film extends EventTarget {
   #id;
+  #stateUrl;
   #state;
   #isKnown = false;
   #pause = PAUSE;
   #wake = () => {};
 
-  /** `isArriving` says that the upload is not complete yet. */
-  constructor({ id, media, inline, filename, isArriving = false }) {
+  /** `isArriving` says that the upload is not complete yet; `stateUrl` is where a guest finds out about the video. */
+  constructor({ id, media, inline, filename, isArriving = false, stateUrl = null }) {
     super();
     this.#id = id;
+    this.#stateUrl = stateUrl;
     this.#state = { id, media, inline, filename, isArriving, share: 0, length: 0, playback: UNKNOWN_PLAYBACK };
   }
 
@@ -54,6 +56,11 @@ export class Film extends EventTarget {
     }
   }
 
+  /** Resolves when a guest has URLs that work again; those of others always do. */
+  async renew(signal) {
+    if (this.#stateUrl) await this.#load(signal);
+  }
+
   /** Looks again at once, because something was asked for. */
   refresh() {
     this.#pause = PAUSE;
@@ -61,7 +68,7 @@ export class Film extends EventTarget {
   }
 
   async #load(signal) {
-    const next = this.#state.isArriving ? await this.#loadUpload(signal) : await videoState(this.#id, signal);
+    const next = this.#state.isArriving ? await this.#loadUpload(signal) : await this.#loadVideo(signal);
     const state = { ...this.#state, ...next, playback: { ...UNKNOWN_PLAYBACK, ...next.playback } };
     const hasArrived = this.#state.isArriving && !state.isArriving;
     const hasChanged = !this.#isKnown || JSON.stringify(state) !== JSON.stringify(this.#state);
@@ -71,6 +78,10 @@ export class Film extends EventTarget {
     this.#isKnown = true;
     if (hasChanged) this.dispatchEvent(new Event("change"));
     if (hasArrived) this.dispatchEvent(new Event("arrived"));
+  }
+
+  #loadVideo(signal) {
+    return this.#stateUrl ? videoAt(this.#stateUrl, signal) : videoState(this.#id, signal);
   }
 
   /** The upload until it is complete, and from then on the video of the same id. */

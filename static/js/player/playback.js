@@ -81,6 +81,15 @@ export function wayToPlay({ playback, media, inline, isArriving }, { quality = O
   return inline && !isArriving && PLAYED_AS_IT_IS.has(playback.state) ? { kind: "file", url: media } : null;
 }
 
+/** Whether two URLs are of the same file, perhaps with another ticket: those of guests expire. */
+export function isSameFile(url, other) {
+  return withoutTicket(url) === withoutTicket(other);
+}
+
+function withoutTicket(url) {
+  return url?.replace(/^\/t\/[^/]+/, "");
+}
+
 /** Whether it is worth opening the player, as far as a list of videos tells. */
 export function canBeWatched({ inline, playback }) {
   const state = playback?.state;

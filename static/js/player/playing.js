@@ -2,7 +2,7 @@
 
 import { FileSource, playsHls } from "./file_source.js";
 import { HlsSource } from "./hls_source.js";
-import { hasOriginal, isAudioOnly, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
+import { hasOriginal, isAudioOnly, isSameFile, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
 
 /** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
@@ -35,7 +35,7 @@ export class Playing extends EventTarget {
     super();
     this.#video = video;
     this.#film = film;
-    video.addEventListener("error", () => video.error && this.#source && this.#replaceOriginal());
+    video.addEventListener("error", () => video.error && this.#source && this.#renewOr(() => this.#replaceOriginal()));
     video.addEventListener("loadeddata", () => this.#isWithoutPicture && this.#replaceOriginal());
   }
 
@@ -67,9 +67,19 @@ export class Playing extends EventTarget {
     this.#follow({ position });
   }
 
-  /** Goes on by HLS once only that has sound, or a picture, that browsers play. */
+  /**
+   * Goes on by HLS once only that has sound, or a picture, that browsers play; and with a guest's new URLs while the
+   * film is paused, which nobody notices.
+   */
   improve() {
-    if (this.#way?.kind === "file" && wayToPlay(this.#film.state, this.#wanted)?.kind === "hls") this.#follow();
+    const isForHls = this.#way?.kind === "file" && wayToPlay(this.#film.state, this.#wanted)?.kind === "hls";
+    if (isForHls || (this.#hasMoved && this.#video.paused)) this.#follow();
+  }
+
+  /** Whether the film is found under another URL now. */
+  get #hasMoved() {
+    const next = wayToPlay(this.#film.state, this.#wanted);
+    return this.#way !== null && next !== null && next.url !== this.#way.url && isSameFile(next.url, this.#way.url);
   }
 
   /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the film plays. */
@@ -167,7 +177,7 @@ export class Playing extends EventTarget {
   /** Where a quality ends, the original takes over, or else the next part that can be made. */
   #goOnAfter({ reason, end, hasRoom }) {
     const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#film.state.playback) && !this.#isOriginalUndecodable;
-    if (reason !== "unmakeable") this.#fail(reason);
+    if (reason !== "unmakeable") this.#renewOr(() => this.#fail(reason));
     else if (isReplaceable) {
       this.#fail("unmakeable", hasRoom ? GOES_ON : NO_ROOM);
       this.#want({ quality: ORIGINAL });
@@ -179,6 +189,13 @@ export class Playing extends EventTarget {
       this.#way = null;
       this.#follow({ position: end + WELL_WITHIN });
     }
+  }
+
+  /** Goes on with new URLs if those that a guest had have expired; otherwise it has failed. */
+  async #renewOr(fail) {
+    await this.#film.renew(this.#superseded.signal).catch(() => {});
+    if (this.#hasMoved) this.retry();
+    else fail();
   }
 
   get #isOriginal() {

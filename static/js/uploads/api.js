@@ -71,6 +71,11 @@ export function video(id, signal) {
   return request(videoPath(id), { signal });
 }
 
+/** The same at a URL for guests. */
+export function videoAt(url, signal) {
+  return request(url, { signal });
+}
+
 /** Renames a video; resolves to it. */
 export function renameVideo(id, filename, signal) {
   return request(videoPath(id), { method: "PATCH", json: { filename }, signal });
