@@ -9,8 +9,10 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from app.domain.access import Role
 from app.domain.lifecycle import UploadState
 from app.identity.mail import Mail
+from app.identity.openid import Joining, OpenIdClient
 from app.identity.services import IdentityOptions, IdentityServices
 from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
@@ -169,9 +171,28 @@ def _identity(settings: Settings, database: Database) -> IdentityServices:
         is_open=settings.is_open,
         audit_kept=timedelta(seconds=settings.audit_seconds),
         has_passwords=settings.passwords,
+        has_passkeys=settings.passkeys,
+        openid=_openid_client(settings),
+        joining=Joining(
+            domains=settings.oidc_domains,
+            groups=settings.oidc_groups,
+            role=Role(settings.oidc_role),
+        ),
         mail=Mail(settings.smtp_url, settings.mail_from),
     )
     return IdentityServices.build(database, settings.data_dir, options, clock=_now, new_id=_new_id)
+
+
+def _openid_client(settings: Settings) -> OpenIdClient | None:
+    if not settings.oidc_issuer:
+        return None
+    return OpenIdClient(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        name=settings.oidc_name,
+        asks_groups=bool(settings.oidc_groups),
+    )
 
 
 def _media(

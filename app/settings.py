@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from app.domain.access import MEMBERS
 from app.domain.policy import RenditionPolicy, UploadPolicy
 from app.domain.ranges import MAX_BYTES
+from app.setting_values import (
+    IPNetwork,
+    domains,
+    extensions,
+    host_names,
+    internal_location,
+    is_local,
+    issuer,
+    mail_url,
+    networks,
+    origins,
+    secret,
+    words,
+)
 
 PREFIX = "SLUICE_"
-
-IPNetwork = IPv4Network | IPv6Network
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years, so that subtracting it always gives a valid date."""
 
 
 STAGING = Path("/tmp/sluice")
-
-_LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
-
-_HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
-
 
 LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
 """What a browser on this machine calls it; [::1] counts as localhost."""
@@ -94,50 +99,10 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def _extensions(text: str) -> frozenset[str]:
-    words = (word.strip().lower().removeprefix(".") for word in text.split(","))
-    return frozenset(word for word in words if word)
-
-
-def _origins(text: str) -> frozenset[str]:
-    words = text.lower().split(",")  # As browsers write them.
-    origins = frozenset(word.strip().rstrip("/") for word in words if word.strip())
-    for origin in origins - {"*"}:
-        parts = urlsplit(origin)
-        if not parts.scheme or not parts.netloc or parts.path or parts.query:
-            raise ValueError(f"{origin!r} is not an origin, as in https://example.org")
-    return origins
-
-
-def _host_names(text: str) -> frozenset[str]:
-    names = frozenset(word.strip() for word in text.lower().split(",") if word.strip())
-    for name in names:
-        if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a host name, as in videos.example")
-    return names
-
-
 def _switch(text: str) -> bool:
     if text not in {"0", "1"}:
         raise ValueError("must be 0 or 1")
     return text == "1"
-
-
-def _smtp_url(text: str) -> str:
-    parts = urlsplit(text)
-    if text and not (parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0):
-        raise ValueError("is not a URL such as smtps://name:password@mail.example")
-    return text
-
-
-def _networks(text: str) -> tuple[IPNetwork, ...]:
-    return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
-
-
-def _internal_location(text: str) -> str:
-    if text and not _LOCATION.fullmatch(text):
-        raise ValueError("must be a path such as /protected/")
-    return text
 
 
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
@@ -179,7 +144,7 @@ class Settings:
     chunk_bytes: int = _option(_positive, "20971520", "Largest chunk that the page sends.")
     max_upload_bytes: int = _option(_file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
-        _extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
+        extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
     )
     workers: int = field(
         default_factory=lambda: int(_cores()),
@@ -246,8 +211,34 @@ class Settings:
     passwords: bool = _option(
         _switch, "1", "Whether people sign in with passwords; `0` leaves the other ways."
     )
+    passkeys: bool = _option(_switch, "1", "Whether people sign in with passkeys.")
+    oidc_issuer: str = _option(
+        issuer,
+        "",
+        "OpenID provider at which people sign in too, as in `https://login.example.org`; empty "
+        "for none.",
+    )
+    oidc_client_id: str = _option(secret, "", "What the provider calls this server.")
+    oidc_client_secret: str = _option(secret, "", "The secret that the provider has given it.")
+    oidc_name: str = _option(
+        str, "single sign-on", "What people call the provider: `Sign in with ...` is on the button."
+    )
+    oidc_domains: frozenset[str] = _option(
+        domains,
+        "",
+        "Whoever has a verified e-mail address in one of these domains may join through the "
+        "provider; empty for none.",
+    )
+    oidc_groups: frozenset[str] = _option(
+        words,
+        "",
+        "Whoever is in one of these groups of the provider may join through it; empty for none.",
+    )
+    oidc_role: str = _option(
+        _one_of(*MEMBERS), "uploader", "Role in the first project of people who join so."
+    )
     smtp_url: str = _option(
-        _smtp_url,
+        mail_url,
         "",
         "Server that sends mail with invitations and links for new passwords, as in "
         "`smtps://name:password@mail.example`; `smtp://` changes to TLS where it is offered. Empty "
@@ -260,19 +251,19 @@ class Settings:
         _seconds, "31536000", "How long entries of the audit log are kept."
     )
     cors_origins: frozenset[str] = _option(
-        _origins,
+        origins,
         "",
         "Origins of other sites whose pages may upload here, as in `https://a.example`; `*` for "
         "all, empty for none.",
     )
     allowed_hosts: frozenset[str] = _option(
-        _host_names,
+        host_names,
         "",
         "Host names to answer to, as in `videos.example`; `.example` for it and all below it. "
         "Empty for any; without accounts, and on this machine alone, for the machine's own.",
     )
     trusted_proxies: tuple[IPNetwork, ...] = _option(
-        _networks,
+        networks,
         "127.0.0.1,::1",
         "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
     )
@@ -283,7 +274,7 @@ class Settings:
         "unknown proxy is in between.",
     )
     accel_redirect: str = _option(
-        _internal_location,
+        internal_location,
         "",
         "Internal location of an nginx in front that sends the library's files, as in "
         "`/protected/`; empty to send them from here.",
@@ -317,12 +308,7 @@ class Settings:
     @property
     def is_local(self) -> bool:
         """Whether only this machine reaches the address."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return is_local(self.host)
 
     @property
     def names(self) -> frozenset[str]:
@@ -370,6 +356,8 @@ def from_env(environ: Mapping[str, str]) -> Settings:
             values[item.name] = item.metadata["parse"](environ[variable])
         except ValueError as error:
             complaints.append(f"{variable}={environ[variable]!r}: {error}")
+    if values.get("oidc_issuer") and not values.get("oidc_client_id"):
+        complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")
     if complaints:
         raise SettingsError("These settings cannot be used:\n  " + "\n  ".join(complaints))
     return Settings(**values)

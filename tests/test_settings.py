@@ -56,6 +56,14 @@ BAD = [
     ("SLUICE_MIN_BYTES_PER_SECOND", "-1"),
     ("SLUICE_MIN_BYTES_PER_SECOND", "nan"),
     ("SLUICE_RENDITIONS", "on"),
+    ("SLUICE_PASSKEYS", "yes"),
+    ("SLUICE_OIDC_ISSUER", "http://login.example"),
+    ("SLUICE_OIDC_ISSUER", "login.example"),
+    ("SLUICE_OIDC_ISSUER", "https://login.example?a"),
+    ("SLUICE_OIDC_CLIENT_SECRET", "ü"),
+    ("SLUICE_OIDC_DOMAINS", "@example.org"),
+    ("SLUICE_OIDC_DOMAINS", ".example.org"),
+    ("SLUICE_OIDC_ROLE", "guest"),
     ("SLUICE_MEDIA_CACHE_BYTES", "-1"),
     ("SLUICE_ACCEL_REDIRECT", "/"),
     ("SLUICE_ACCEL_REDIRECT", "protected/"),
@@ -163,3 +171,11 @@ def test_there_are_as_many_workers_as_cores_and_two_at_least() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Settings().port = 1  # type: ignore[misc]
+
+
+def test_a_provider_needs_a_client_id() -> None:
+    environ = {"SLUICE_OIDC_ISSUER": "https://login.example"}
+    with pytest.raises(SettingsError, match="SLUICE_OIDC_CLIENT_ID"):
+        from_env(environ)
+    settings = from_env({**environ, "SLUICE_OIDC_CLIENT_ID": "sluice"})
+    assert (settings.oidc_issuer, settings.oidc_client_id) == ("https://login.example", "sluice")

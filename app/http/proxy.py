@@ -12,7 +12,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.http.context import current_services
 from app.ingest.gunicorn_socket.connection import drain_or_close
-from app.settings import IPNetwork
+from app.setting_values import IPNetwork
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
-from app.domain.access import Role
 from app.domain.errors import InvalidField, SignInRefused
 from app.domain.names import MAX_NAME_CHARACTERS
 from app.identity.accounts import clean_email
-from app.identity.openid_provider import ProviderIdentity
+from app.identity.openid import Joining, ProviderIdentity
 from app.records.identity.invitations import Invitation, InvitationRecords
 from app.records.identity.people import PeopleRecords, Person
 from app.records.identity.provider_accounts import ProviderAccount, ProviderAccountRecords
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
-    """Whom the operator lets in without an invitation, and the role they get.
-
-    `domains` are those of e-mail addresses, `groups` those that the provider tells of; either is
-    enough. Without any, nobody joins so.
-    """
-
-    domains: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-    role: Role = Role.UPLOADER
-
-    def admits(self, identity: ProviderIdentity) -> bool:
-        """Whether it lets this person in, whose e-mail address is verified."""
-        domain = identity.email.rpartition("@")[2]
-        return domain in self.domains or bool(identity.groups & self.groups)
 
 
 class OpenIdAccounts:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hmac import compare_digest
 from threading import Lock
 from typing import Any
@@ -28,6 +27,7 @@ from joserfc.jws import JWSRegistry
 
 from app.domain.errors import ProviderUnreachable, SignInRefused
 from app.identity.bounded_http import bound, get_json
+from app.identity.openid import OpenIdClient, ProviderIdentity
 from app.identity.recent import Recent
 from app.identity.single_use import SingleUse
 
@@ -51,29 +51,6 @@ _PURPOSE = "openid"
 _SECRET_BYTES = 32
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIdClient:
-    """What the operator has agreed with the provider; `name` is what people call it."""
-
-    issuer: str
-    client_id: str
-    client_secret: str
-    name: str
-    asks_groups: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderIdentity:
-    """Somebody as the provider knows them. `subject` stays; all else may change."""
-
-    issuer: str
-    subject: str
-    email: str = ""
-    is_email_verified: bool = False
-    name: str = ""
-    groups: frozenset[str] = frozenset()
 
 
 class OpenIdProvider:

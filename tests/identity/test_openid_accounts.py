@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import SignInRefused
-from app.identity.openid_accounts import Joining, OpenIdAccounts
-from app.identity.openid_provider import ProviderIdentity
+from app.identity.openid import Joining, ProviderIdentity
+from app.identity.openid_accounts import OpenIdAccounts
 from app.records.identity.invitations import Invitation, InvitationRecords, Purpose
 from app.records.identity.people import roles_of
 from app.records.identity.provider_accounts import ProviderAccountRecords

@@ -11,7 +11,8 @@ import pytest
 import requests
 
 from app.domain.errors import ProviderUnreachable, SignInRefused
-from app.identity.openid_provider import OpenIdClient, OpenIdProvider, ProviderIdentity
+from app.identity.openid import OpenIdClient, ProviderIdentity
+from app.identity.openid_provider import OpenIdProvider
 from app.identity.signing import Signing
 from app.identity.single_use import SingleUse
 from app.records.identity.spent_tokens import SpentTokens

@@ -1,0 +1,102 @@
+"""Parses the values of settings that are more than a number or a word; raises `ValueError`."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+
+IPNetwork = IPv4Network | IPv6Network
+
+_LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
+
+_HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
+
+
+def extensions(text: str) -> frozenset[str]:
+    """File name extensions, separated by commas, without their dots."""
+    words = (word.strip().lower().removeprefix(".") for word in text.split(","))
+    return frozenset(word for word in words if word)
+
+
+def origins(text: str) -> frozenset[str]:
+    """Origins, as in "https://a.example, https://b.example", or "*"."""
+    words = text.lower().split(",")  # As browsers write them.
+    origins = frozenset(word.strip().rstrip("/") for word in words if word.strip())
+    for origin in origins - {"*"}:
+        parts = urlsplit(origin)
+        if not parts.scheme or not parts.netloc or parts.path or parts.query:
+            raise ValueError(f"{origin!r} is not an origin, as in https://example.org")
+    return origins
+
+
+def host_names(text: str) -> frozenset[str]:
+    """Host names, as in "videos.example, .example"."""
+    names = frozenset(word.strip() for word in text.lower().split(",") if word.strip())
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a host name, as in videos.example")
+    return names
+
+
+def domains(text: str) -> frozenset[str]:
+    """Domains of e-mail addresses, as in "example.org, example.com"."""
+    found = host_names(text)
+    if any(name.startswith(".") for name in found):
+        raise ValueError("a domain does not begin with a dot, as in example.org")
+    return found
+
+
+def mail_url(text: str) -> str:
+    """The URL of a mail server, or nothing."""
+    parts = urlsplit(text)
+    if text and not (parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0):
+        raise ValueError("is not a URL such as smtps://name:password@mail.example")
+    return text
+
+
+def networks(text: str) -> tuple[IPNetwork, ...]:
+    """Addresses and networks, as in "127.0.0.1, 10.0.0.0/8"."""
+    return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
+
+
+def internal_location(text: str) -> str:
+    """A path of nginx that ends in a slash, or nothing."""
+    if text and not _LOCATION.fullmatch(text):
+        raise ValueError("must be a path such as /protected/")
+    return text
+
+
+def issuer(text: str) -> str:
+    """The URL by which an OpenID provider calls itself, or nothing.
+
+    Whoever could change what it says could be anybody here, so it must be HTTPS, except on this
+    machine.
+    """
+    parts = urlsplit(text)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local(parts.hostname or ""))
+    if text and not (is_safe and parts.hostname and not parts.query and not parts.fragment):
+        raise ValueError("is not a URL such as https://login.example.org")
+    return text
+
+
+def secret(text: str) -> str:
+    """A secret of an OAuth client (RFC 6749, appendix A.2)."""
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError("must be printable ASCII characters")
+    return text
+
+
+def words(text: str) -> frozenset[str]:
+    """Words separated by commas; capitals count."""
+    return frozenset(word.strip() for word in text.split(",") if word.strip())
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
