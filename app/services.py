@@ -13,6 +13,7 @@ from app.domain.access import Role
 from app.domain.lifecycle import UploadState
 from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
+from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityOptions, IdentityServices
 from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
@@ -21,6 +22,7 @@ from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.uploads import Listener, UploadRecords, no_listener
+from app.request.minute_counts import MinuteCounts
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Store
 from app.storage.local import LocalStore
@@ -36,6 +38,10 @@ from app.uploads.service import UploadService
 
 BOOT_MARKER = "boot"
 """A file in every data folder that a server has used."""
+
+REQUESTS_PER_MINUTE = 6000
+NEW_UPLOADS_PER_MINUTE = 1200
+"""Defaults with accounts. Sixteen chunks of a fast client in parallel stay far below."""
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -56,6 +62,7 @@ class Services:
     media: MediaServices
     identity: IdentityServices
     quotas: ProjectQuotas
+    request_rate: RequestRate
     records: UploadRecords
     database: Database
 
@@ -74,26 +81,18 @@ class Services:
 def build_services(settings: Settings, on_upload: Listener = no_listener) -> Services:
     """All services for `settings`; `on_upload` is called with each step of an upload."""
     policy = settings.policy
-    limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     database = _database(settings)
     waker = Waker(settings.data_dir)
     quotas = ProjectQuotas(database)
-    observers = [quotas.observe, _sender_limits(settings).observe]
+    counts = MinuteCounts(settings.data_dir / "minute-counts")
+    observers = [quotas.observe, _sender_limits(settings, counts).observe]
     records = UploadRecords(database, _and_wake(waker, on_upload), observers)
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
     uploads = UploadService(
         records, store, completion=completion, policy=policy, clock=_now, new_id=_new_id
     )
-    chunks = Chunks(
-        records,
-        store.staging,
-        completion=completion,
-        policy=policy,
-        quotas=quotas,
-        limits=limits,
-        clock=_now,
-    )
+    chunks = _chunks(settings, records, store, completion, quotas)
     library = VideoLibrary(
         records,
         store.library,
@@ -113,15 +112,41 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         media=_media(settings, database, records, store),
         identity=_identity(settings, database),
         quotas=quotas,
+        request_rate=_request_rate(settings, counts),
         records=records,
         database=database,
     )
 
 
-def _sender_limits(settings: Settings) -> SenderLimits:
+def _request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:
+    limit = settings.per_minute(settings.requests_per_minute, REQUESTS_PER_MINUTE)
+    return RequestRate(counts, per_minute=limit)
+
+
+def _sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
     return SenderLimits(
+        counts,
+        per_minute=settings.per_minute(settings.new_uploads_per_minute, NEW_UPLOADS_PER_MINUTE),
         max_uploads=settings.max_uploads_per_sender,
         max_reserved_bytes=settings.max_reserved_bytes_per_sender,
+    )
+
+
+def _chunks(
+    settings: Settings,
+    records: UploadRecords,
+    store: Store,
+    completion: Completion,
+    quotas: ProjectQuotas,
+) -> Chunks:
+    return Chunks(
+        records,
+        store.staging,
+        completion=completion,
+        policy=settings.policy,
+        quotas=quotas,
+        limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
+        clock=_now,
     )
 
 

@@ -70,6 +70,10 @@ def _count(text: str) -> int:
     return value
 
 
+def _count_or_none(text: str) -> int | None:
+    return _count(text) if text else None
+
+
 def _rate(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
@@ -188,6 +192,18 @@ class Settings:
         "Bytes that may be missing of all unfinished uploads of one person, key or visitor of a "
         "link together; 0 for any number. Without accounts there is no limit.",
     )
+    requests_per_minute: int | None = _option(
+        _count_or_none,
+        "",
+        "Requests that one person, key, visitor of a link or unknown address may send in a minute; "
+        "0 for any number. Empty for 6000 with accounts, and any number without.",
+    )
+    new_uploads_per_minute: int | None = _option(
+        _count_or_none,
+        "",
+        "Uploads that one of them may begin in a minute, apart from files that are sent whole in "
+        "one request. Empty for 1200 with accounts, and any number without.",
+    )
     sweep_seconds: float = _option(
         _seconds,
         "60",
@@ -304,6 +320,12 @@ class Settings:
     def is_open(self) -> bool:
         """Whether whoever reaches the server may do everything."""
         return self.access == "open" or (self.access == "auto" and self.is_local)
+
+    def per_minute(self, chosen: int | None, with_accounts: int) -> int:
+        """A limit on what one caller does, 0 for none: as chosen, or the default of the mode."""
+        if chosen is not None:
+            return chosen
+        return 0 if self.is_open else with_accounts
 
     @property
     def is_local(self) -> bool:

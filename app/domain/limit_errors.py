@@ -68,3 +68,10 @@ def over_quota(length: int, *, left: int, quota: int) -> QuotaExceeded | LargerT
         )
     error.members = {"left": left, "quota": quota}
     return error
+
+
+def too_many(what: str, limit: int, *, wait_seconds: int) -> TooManyRequests:
+    """The error for a caller that has done something more often than `limit` times a minute."""
+    error = TooManyRequests(f"At most {limit} {what} a minute; go on in {wait_seconds} seconds.")
+    error.retry_after_seconds = wait_seconds
+    return error

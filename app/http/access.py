@@ -7,7 +7,7 @@ from dataclasses import replace
 from flask import Request, g
 
 from app.domain.access import NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
-from app.domain.errors import UploadError
+from app.domain.errors import NotSignedIn, UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http import session_cookie
 from app.http.access_rules import RULES
@@ -24,12 +24,15 @@ PROJECT_ID = "project_id"
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""
 
+UNCOUNTED = frozenset({"static", "health.alive", "health.ready"})
+"""Endpoints that anybody may ask as often as they like."""
+
 
 def admit(request: Request, under_way: UnderWay) -> None:
-    """Note the caller and the scope of a request; raises `NotSignedIn` or `NotAllowed`.
+    """Note who sends a request; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
     A URL without a rule is refused: `RULES` must name every one. What a request sends, it sends
-    as long as it would be let in again: see `UnderWay`.
+    as long as it would be let in again: see `UnderWay`. A refused sign-in counts for its address.
     """
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
@@ -43,7 +46,14 @@ def admit(request: Request, under_way: UnderWay) -> None:
             caller = _in_project(identity, caller, chosen, action)
         return caller, scope_of(caller, action)
 
-    g.caller, g.scope = _visitor(identity.callers, sent) if action is Action.VISIT else find()
+    rate = current_services().request_rate
+    try:
+        g.caller, g.scope = _visitor(identity.callers, sent) if action is Action.VISIT else find()
+    except NotSignedIn:
+        rate.check(None, sent.address)
+        raise
+    if request.endpoint not in UNCOUNTED:
+        rate.check(g.caller, sent.address)
     is_sending = action is Action.SEND and request.method not in SAFE_METHODS
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])

@@ -24,6 +24,7 @@ def application(
     extensions: frozenset[str] = frozenset(),
     renditions: str = "ondemand",
     access: str = "open",
+    requests_per_minute: int | None = None,
 ) -> Iterator[Flask]:
     """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
@@ -34,6 +35,7 @@ def application(
         allowed_extensions=extensions,
         renditions=renditions,
         access=access,
+        requests_per_minute=requests_per_minute,
     )
     services = build_services(settings)
     with closing(services.database):

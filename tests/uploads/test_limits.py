@@ -13,9 +13,8 @@ import pytest
 from app.domain.access import Scope
 from app.domain.errors import NoRoom
 from app.domain.lifecycle import UploadState
-from app.domain.limit_errors import TooManyUploads, TooMuchReserved
+from app.domain.limit_errors import TooManyRequests, TooManyUploads, TooMuchReserved
 from app.domain.upload import Upload
-from app.records.identity.sender_limits import SenderLimits
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, body, pattern
@@ -33,7 +32,7 @@ def create(world: World, scope: Scope, length: int | None) -> Upload:
 @pytest.fixture
 def limited(tmp_path: Path) -> World:
     """Three uploads and 1000 bytes for each sender."""
-    return World(tmp_path, limits=SenderLimits(max_uploads=3, max_reserved_bytes=1000))
+    return World(tmp_path, limits={"max_uploads": 3, "max_reserved_bytes": 1000})
 
 
 def test_a_sender_has_so_many_uploads_at_once_and_a_finished_one_makes_room(limited: World) -> None:
@@ -71,6 +70,19 @@ def test_a_length_told_later_counts_as_reserved(limited: World) -> None:
 def test_whoever_is_everybody_has_no_limits(limited: World) -> None:
     for _ in range(5):
         create(limited, ME, 900)
+
+
+def test_a_sender_begins_so_many_uploads_a_minute(tmp_path: Path) -> None:
+    world = World(tmp_path, limits={"per_minute": 2})
+    create(world, ANN, 10)
+    create(world, ANN, 10)
+    world.later(seconds=20)
+    with pytest.raises(TooManyRequests, match="40 seconds") as refusal:
+        create(world, ANN, 10)
+    assert refusal.value.retry_after_seconds == 40
+    create(world, BOB, 10)
+    world.later(seconds=40)
+    create(world, ANN, 10)
 
 
 @pytest.fixture

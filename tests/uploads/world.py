@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.uploads import UploadRecords
+from app.request.minute_counts import MinuteCounts
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
@@ -35,7 +36,7 @@ ME = Scope("me")
 OTHERS = Scope("others")
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
-NO_LIMITS = SenderLimits(max_uploads=0, max_reserved_bytes=0)
+NO_LIMITS = {"per_minute": 0, "max_uploads": 0, "max_reserved_bytes": 0}
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
 
@@ -57,7 +58,7 @@ class World:
         max_length: int = MAX_LENGTH,
         expiry: timedelta = EXPIRY,
         reservation: timedelta | None = None,
-        limits: SenderLimits = NO_LIMITS,
+        limits: Mapping[str, int] = NO_LIMITS,
         checkpoints: Checkpoints | None = None,
         counted_gap: timedelta = COUNTED_GAP,
     ) -> None:
@@ -74,7 +75,9 @@ class World:
             opened.append(database)
         self.database = database
         self.quotas = ProjectQuotas(database)
-        self.records = UploadRecords(database, observers=[self.quotas.observe, limits.observe])
+        counts = MinuteCounts(folder / "minute-counts", self._seconds)
+        of_senders = SenderLimits(counts, **{**NO_LIMITS, **limits})
+        self.records = UploadRecords(database, observers=[self.quotas.observe, of_senders.observe])
         self.store = store or LocalStore(
             self.staging, self.videos, Durability.NONE, checkpoints=checkpoints
         )
@@ -93,6 +96,9 @@ class World:
             let_group_read=self.store.library.let_group_read,
         )
         self.housekeeping = self.new_housekeeping(self.new_idle_clock())
+
+    def _seconds(self) -> float:
+        return self.now.timestamp()
 
     def _new_service(self) -> UploadService:
         return UploadService(

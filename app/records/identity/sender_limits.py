@@ -1,4 +1,4 @@
-"""What one sender may have on its way: so many uploads, and so many bytes.
+"""What one sender may have on its way: so many uploads, so many bytes, so many new ones a minute.
 
 Uploads without a sender have no such limits: where nobody signs in, everybody is one. Of those who
 use an upload link each visitor is a sender.
@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from app.domain.lifecycle import UploadState
-from app.domain.limit_errors import TooManyUploads, TooMuchReserved
+from app.domain.limit_errors import TooManyUploads, TooMuchReserved, too_many
 from app.domain.numbers import bytes_in_words
 from app.domain.upload import Upload
 from app.records.tables import HAS_SENDER, uploads
+from app.request.minute_counts import MinuteCounts
 
 
 class SenderLimits:
@@ -24,21 +25,33 @@ class SenderLimits:
     changed in the same transaction before, keeps two uploads of one sender apart.
     """
 
-    def __init__(self, *, max_uploads: int, max_reserved_bytes: int) -> None:
+    def __init__(
+        self, counts: MinuteCounts, *, per_minute: int, max_uploads: int, max_reserved_bytes: int
+    ) -> None:
+        self._counts = counts
+        self._per_minute = per_minute
         self._max_uploads = max_uploads
         self._max_reserved_bytes = max_reserved_bytes
 
     def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
-        """Raise `TooManyUploads` or `TooMuchReserved` for an upload that is one too many."""
+        """Raise `TooManyRequests`, `TooManyUploads` or `TooMuchReserved` for one too many."""
         if after is None or not after.sender or after.state is not UploadState.RECEIVING:
             return
-        if before is None and self._max_uploads:
+        if before is None:
+            self._check_rate(after.sender)
             self._check_count(connection, after.sender)
         is_longer = before is None or before.length is None
         if is_longer and after.length and self._max_reserved_bytes:
             self._check_bytes(connection, after)
 
+    def _check_rate(self, sender: str) -> None:
+        # A name of its own: requests of the sender are counted under the sender's.
+        if self._per_minute and self._counts.add(f"new {sender}") > self._per_minute:
+            raise too_many("new uploads", self._per_minute, wait_seconds=self._counts.seconds_left)
+
     def _check_count(self, connection: Connection, sender: str) -> None:
+        if not self._max_uploads:
+            return
         count = connection.execute(_of(sender, func.count())).scalar_one()
         if count > self._max_uploads:
             raise TooManyUploads(
