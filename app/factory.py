@@ -14,6 +14,7 @@ from app.api import keys as api_keys
 from app.api import openapi as api_openapi
 from app.api import projects as api_projects
 from app.api import server as api_server
+from app.api import session as api_session
 from app.api import share_links as api_share_links
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
@@ -27,9 +28,9 @@ from app.http.under_way import UnderWay
 from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
 from app.monitoring.requests import RequestMonitor
+from app.pages import account, invitations, people, shared, sign_in
 from app.pages import audit as audit_page
 from app.pages import blueprint as pages
-from app.pages import shared
 from app.protocols import batch
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
 from app.protocols.ietf import blueprint as ietf
@@ -67,6 +68,8 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     for module in (api_uploads, api_videos, api_share_links, api_projects, api_keys):
         app.register_blueprint(module.blueprint)
     for module in (api_server, api_openapi):
+        app.register_blueprint(module.blueprint)
+    for module in (sign_in, invitations, account, people, api_session):
         app.register_blueprint(module.blueprint)
     for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
         app.register_blueprint(blueprint)

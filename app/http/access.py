@@ -9,7 +9,7 @@ from flask import Request, g
 from app.domain.access import NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
 from app.domain.errors import NotSignedIn, UploadError
 from app.domain.project_errors import EntryNotFound
-from app.http import session_cookie
+from app.http import origins, session_cookie
 from app.http.access_rules import RULES
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
@@ -69,11 +69,13 @@ def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
 
 
 def _credentials_of(request: Request) -> Credentials:
+    """A session counts on our own pages alone: those of other origins are not the person's."""
     environ = request.environ
+    is_ours = not origins.is_from_other_site(request)
     return Credentials(
         authorization=environ.get("HTTP_AUTHORIZATION", ""),
         link=environ.get(LINK_KEY),
-        session=session_cookie.value_in(environ),
+        session=session_cookie.value_in(environ) if is_ours else "",
         cookies=environ.get("HTTP_COOKIE", ""),
         address=environ.get("REMOTE_ADDR", ""),
     )

@@ -50,6 +50,8 @@ EXPOSED = ", ".join(
 )
 """Every header of ours that a script may need; browsers hide all others."""
 
+REFUSED = "This server takes no requests from pages of other sites."
+
 PREFLIGHT_SECONDS = 86_400
 """How long a browser may remember a preflight; Chromium caps it at two hours."""
 
@@ -85,16 +87,26 @@ def refuse_other_sites(request: Request, allowed: frozenset[str]) -> None:
     Without this, any page could upload or delete here through its visitor's browser. A proxy may
     have changed `Host`, so "same-origin" counts more than the names.
     """
+    if is_from_other_site(request) and _allowed_origin(request, allowed) is None:
+        raise Forbidden(REFUSED)
+
+
+def require_own_page(request: Request) -> None:
+    """Refuse such a request from any other origin, allowed or not: people sign in on our pages."""
+    if is_from_other_site(request):
+        raise Forbidden(REFUSED)
+
+
+def is_from_other_site(request: Request) -> bool:
+    """Whether the request may change something, and a page of another origin sends it."""
     environ = request.environ
     if request.method in SAFE_METHODS and OVERRIDE not in environ:
-        return
+        return False
     relation = environ.get("HTTP_SEC_FETCH_SITE")
-    is_foreign = relation == "cross-site"
-    if relation not in {"same-origin", "none", "cross-site"}:
-        origin = environ.get("HTTP_ORIGIN")
-        is_foreign = origin is not None and origin.lower().partition("://")[2] != _own_host(request)
-    if is_foreign and _allowed_origin(request, allowed) is None:
-        raise Forbidden("This server takes no requests from pages of other sites.")
+    if relation in {"same-origin", "none", "cross-site"}:
+        return bool(relation == "cross-site")
+    origin = environ.get("HTTP_ORIGIN")
+    return origin is not None and origin.lower().partition("://")[2] != _own_host(request)
 
 
 def _own_host(request: Request) -> str | None:

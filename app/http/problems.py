@@ -10,11 +10,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flask import Flask, Response, jsonify, render_template, request
+from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
+from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError
 
-from app.domain.errors import NotSignedIn, StorageFailed, UploadError
+from app.domain.errors import InvalidField, NotSignedIn, StorageFailed, UploadError
 from app.http.context import PROBLEM_KEY
+from app.http.mounts import LINK_KEY
 
 MAX_ACCEPT_CHARACTERS = 2000
 """Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB
@@ -120,9 +122,19 @@ def report(error: UploadError) -> None:
         log.error("%s", error)  # No traceback: the message has the disk's own error.
 
 
-def _upload_error(error: UploadError) -> Response:
+def _upload_error(error: UploadError) -> Response | BaseResponse:
     report(error)
-    return answer(Problem.of(error))
+    if type(error) is NotSignedIn and _is_visit():
+        target = f"{request.script_root}{request.full_path}".rstrip("?")
+        return redirect(url_for("sign_in.show", next=target), 303)
+    field = error.field if isinstance(error, InvalidField) else ""
+    return answer(Problem.of(error), {"field": field} if field else None)
+
+
+def _is_visit() -> bool:
+    """Whether a person opens a page of ours, and none below a link for strangers."""
+    is_page = request.method in {"GET", "HEAD"} and LINK_KEY not in request.environ
+    return is_page and "HTTP_AUTHORIZATION" not in request.environ and prefers_html()
 
 
 def _challenge() -> str:

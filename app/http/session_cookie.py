@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Request, Response
+from flask import Request
+from werkzeug import Response
 from werkzeug.http import parse_cookie
 
-from app.http.context import current_services
+from app.domain.access import Caller, CallerKind
+from app.domain.audit import AuditAction
+from app.http.audited import audited
+from app.http.context import current_caller, current_services
 from app.records.identity.people import Person
 
 NAME = "sluice"
 SECURE_PREFIX = "__Host-"
+
+DEVICE = "sluice-device"
+"""Says that a person has signed in with this browser before; see `app/identity/sign_in.py`."""
 
 MAX_AGE_SECONDS = 400 * 24 * 3600
 """As long as browsers allow. The server ends a session that is not used much earlier."""
@@ -30,15 +37,18 @@ def value_in(environ: dict[str, Any], name: str = NAME) -> str:
 
 
 def begin_session(request: Request, response: Response, person: Person, *, method: str) -> Response:
-    """The response, with the cookie of a new session; that which the browser had has ended."""
-    environ = request.environ
-    cookie = current_services().identity.sessions.begin(
+    """The response, with the cookies of a new session; that which the browser had has ended."""
+    environ, identity = request.environ, current_services().identity
+    cookie = identity.sessions.begin(
         person,
         method,
         address=environ.get("REMOTE_ADDR", ""),
         agent=environ.get("HTTP_USER_AGENT", ""),
         replaces=value_in(environ),
     )
+    caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
+    audited(AuditAction.SESSION_BEGAN, f"person:{person.id}", caller=caller, method=method)
+    set_cookie(request, response, identity.sign_in.remember(person), DEVICE)
     return set_cookie(request, response, cookie)
 
 
@@ -46,6 +56,7 @@ def end_session(request: Request, response: Response) -> Response:
     """The response, with the session of the browser ended and its cookie removed."""
     if cookie := value_in(request.environ):
         current_services().identity.sessions.end(cookie)
+        audited(AuditAction.SESSION_ENDED, current_caller().actor)
     return set_cookie(request, response, "")
 
 

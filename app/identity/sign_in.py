@@ -58,7 +58,7 @@ class SignIn:
         """
         if not self.has_passwords:
             raise NotAllowed("Signing in with a password is turned off.")
-        email = email.strip().lower()[:MAX_EMAIL_CHARACTERS]
+        email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = self._people.find_by_email(email)
         known = self._known_device(person, device)
         own = {f"device:{known}": OF_DEVICE} if known else {f"account:{email}": OF_ACCOUNT}

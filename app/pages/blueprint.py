@@ -8,7 +8,7 @@ from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.context import current_scope, current_services
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
-from app.pages.video_view import view_of
+from app.pages.video_view import date_text, view_of
 
 LIBRARY_PAGE_SIZE = 50
 """Videos a page shows; more follow on request."""
@@ -19,6 +19,7 @@ SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 blueprint = Blueprint("pages", __name__)
 blueprint.context_processor(lambda: {"style_nonce": style_nonce})
 blueprint.after_request(allow_styles_with_nonce)
+blueprint.add_app_template_filter(date_text, "date")
 
 
 @blueprint.get("/")

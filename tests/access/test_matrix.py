@@ -31,8 +31,11 @@ EXAMPLES: Mapping[str, str] = {
     "number": "1",
     "text_id": "0" * 32,
     "key": "k",
+    "code": "x" * 32,
+    "digest": "0" * 64,
     "ending": "csv",
     "person_id": "0" * 32,
+    "session_id": "0" * 32,
 }
 """Parts of URLs that name nothing of a project."""
 
@@ -56,6 +59,9 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
 
 SAME_FOR_ALL = {("tus.one", "GET"), ("tus.one", "POST"), ("tus.one", "PUT")}
 """They look nothing up: tus has no such methods, and a browser is sent to the video's own URL."""
+
+SIGNS_OUT = {"sign_in.sign_out", "api_session.end"}
+"""Everybody may, and is nobody afterwards."""
 
 Make = Callable[[AccessWorld, Rule, str], str]
 
@@ -103,6 +109,13 @@ def senders(world: AccessWorld) -> list[Sender]:
     for role in MEMBERS:
         sender, headers = world.key(role)
         found.append(Sender(name=f"{role} key", role=role, sender=sender, headers=headers))
+        sender, headers = world.person(role)
+        person = Sender(name=f"{role}", role=role, is_person=True, sender=sender, headers=headers)
+        found.append(person)
+    _, headers = world.person(Role.MANAGER, project=OTHER_PROJECT, is_admin=True)
+    found.append(Sender(name="administrator", is_person=True, is_admin=True, headers=headers))
+    _, headers = world.person(Role.MANAGER, is_blocked=True)
+    found.append(Sender(name="blocked person", is_known=False, headers=headers))
     _, headers = world.key(Role.MANAGER, project=OTHER_PROJECT)
     found.append(Sender(name="manager of another project", headers=headers))
     _, headers = world.key(Role.MANAGER, is_revoked=True)
@@ -118,6 +131,8 @@ def senders(world: AccessWorld) -> list[Sender]:
 def requests_of(world: AccessWorld) -> Iterator[tuple[Rule, str]]:
     """Every route with each of its methods."""
     for rule in world.app.url_map.iter_rules():
+        if rule.endpoint in SIGNS_OUT:
+            continue
         for method in sorted((rule.methods or set()) - {"OPTIONS", "HEAD"}):
             yield rule, method
 
@@ -179,6 +194,8 @@ def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set
         return set() if is_admitted(action, sender) else {403, 404}
     names_a_thing = bool(rule.arguments & THINGS.keys())
     names_a_thing = names_a_thing and (rule.endpoint, method) not in SAME_FOR_ALL
+    if sender.is_admin and action is Action.MANAGE:  # Administrators manage every project.
+        return set()
     if sender.role is None:  # A manager, but of another project.
         return {404} if names_a_thing else set()
     return _refusals(reach_of(action, sender.role), names_a_thing=names_a_thing, is_own=is_own)

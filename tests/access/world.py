@@ -16,7 +16,7 @@ from app.domain.upload import Upload
 from app.factory import create_app
 from app.identity.share_links import ShareTerms
 from app.records.identity.share_links import ShareLink
-from app.records.identity.tables import projects
+from app.records.identity.tables import members, projects
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
@@ -102,6 +102,26 @@ class AccessWorld:
         if is_revoked:
             links.revoke(link.project_id, link.id)
         return f"/t/{links.ticket(link, 0)}"
+
+    def person(
+        self,
+        role: Role,
+        *,
+        project: str = FIRST_PROJECT,
+        is_admin: bool = False,
+        is_blocked: bool = False,
+    ) -> tuple[str, dict[str, str]]:
+        """The sender of requests of a new person who is signed in, and their headers."""
+        identity = self.services.identity
+        name = f"{role}-{len(identity.people.all())}"
+        person = identity.accounts.add(f"{name}@example.org", is_admin=is_admin)
+        values = {"project_id": project, "person_id": person.id, "role": role}
+        with self.services.database.write() as connection:
+            connection.execute(insert(members).values(**values, added_at=datetime.now(UTC)))
+        if is_blocked:
+            identity.accounts.block(person)
+        cookie = identity.sessions.begin(person, "password", address="", agent="")
+        return f"person:{person.id}", {"Cookie": f"sluice={cookie}"}
 
     def _add_project(self, project_id: str, name: str) -> None:
         values = {"id": project_id, "name": name, "created_at": datetime.now(UTC), "used_bytes": 0}

@@ -1,0 +1,49 @@
+"""/api/session: who am I, sign in, sign out."""
+
+from __future__ import annotations
+
+from flask import Blueprint, jsonify, request
+from werkzeug import Response
+
+from app.domain.access import CallerKind
+from app.http.bodies import json_object, member
+from app.http.context import current_caller
+from app.http.origins import require_own_page
+from app.http.session_cookie import end_session
+from app.http.signing_in import person_with, signed_in
+
+blueprint = Blueprint("api_session", __name__, url_prefix="/api/session")
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.get("")
+def show() -> Response:
+    """Who sends the request, and its role in each project."""
+    caller = current_caller()
+    projects = [{"id": project, "role": role} for project, role in caller.roles.items()]
+    response = jsonify(
+        {
+            "kind": caller.kind,
+            "signed_in": caller.kind is not CallerKind.NOBODY,
+            "name": caller.name,
+            "is_admin": caller.is_admin,
+            "project": caller.project or None,
+            "projects": projects,
+        }
+    )
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@blueprint.post("")
+def begin() -> Response:
+    """Sign in with e-mail address and password."""
+    body = json_object()
+    person = person_with(member(body, "email", kind=str), member(body, "password", kind=str))
+    return signed_in(Response(status=204), person, method="password")
+
+
+@blueprint.delete("")
+def end() -> Response:
+    """Sign out."""
+    return end_session(request, Response(status=204))

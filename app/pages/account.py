@@ -1,0 +1,112 @@
+"""A person's own account: name, address, password, sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.domain.audit import AuditAction
+from app.domain.errors import InvalidField, NotSignedIn
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_services
+from app.http.origins import require_own_page
+from app.identity.passwords import MIN_CHARACTERS
+from app.pages.user_agent import device_words
+from app.records.identity.people import Person
+
+blueprint = Blueprint("account", __name__, url_prefix="/account")
+blueprint.before_request(lambda: require_own_page(request))
+blueprint.add_app_template_filter(device_words, "device")
+
+DONE = {
+    "name": "Your name and address are saved.",
+    "password": "Your password is changed. All other sessions have ended.",
+    "session": "The session has ended.",
+    "sessions": "You are signed out everywhere else.",
+}
+
+
+@blueprint.get("")
+def show() -> Response:
+    """The account."""
+    return _page(_me(), {})
+
+
+@blueprint.post("/name")
+def rename() -> Response:
+    """Change name and e-mail address."""
+    person, fields = _me(), form_fields()
+    name, email = fields.get("name", ""), fields.get("email", "")
+    try:
+        changed = current_services().identity.accounts.rename(person, name=name, email=email)
+    except InvalidField as error:
+        return _page(person, fields, error)
+    audited(
+        AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email, was=person.email
+    )
+    return _done("name")
+
+
+@blueprint.post("/password")
+def change_password() -> Response:
+    """Change the password, for whoever knows the old one."""
+    person, fields = _me(), form_fields()
+    identity = current_services().identity
+    try:
+        if person.password_hash is not None:
+            identity.sign_in.confirm(person, fields.get("old_password", ""))
+        identity.accounts.change_password(
+            person, fields.get("password", ""), session_id=current_caller().session
+        )
+    except InvalidField as error:
+        return _page(person, fields, error)
+    audited(AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
+    return _done("password")
+
+
+@blueprint.post("/sessions/<session_id>/end")
+def end_session(session_id: str) -> Response:
+    """End a session of one's own."""
+    current_services().identity.sessions.end_one(_me().id, session_id)
+    audited(AuditAction.SESSION_ENDED, current_caller().actor)
+    return _done("session")
+
+
+@blueprint.post("/sessions/end-others")
+def end_other_sessions() -> Response:
+    """End all sessions but this one."""
+    caller = current_caller()
+    count = current_services().identity.sessions.end_others(caller.id, but=caller.session)
+    audited(AuditAction.SESSION_ENDED, caller.actor, count=count)
+    return _done("sessions")
+
+
+def _me() -> Person:
+    person = current_services().identity.people.find(current_caller().id)
+    if person is None:
+        raise NotSignedIn("Your account was removed.")
+    return person
+
+
+def _done(what: str) -> Response:
+    return redirect(url_for("account.show", done=what), 303)
+
+
+def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None = None) -> Response:
+    identity = current_services().identity
+    page = render_template(
+        "account/account.html",
+        person=person,
+        fields=fields,
+        problems={error.field: str(error)} if error else {},
+        done=DONE.get(request.args.get("done", "")),
+        sessions=identity.sessions.of_person(person.id),
+        has_passwords=identity.sign_in.has_passwords,
+        min_characters=MIN_CHARACTERS,
+    )
+    response = make_response(page, error.status_hint if error else 200)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,89 @@
+"""Pages of links that work once: to set up the server, to join it, to choose a new password."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.domain.access import Caller, CallerKind
+from app.domain.audit import AuditAction
+from app.domain.errors import InvalidField
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_services
+from app.http.origins import require_own_page
+from app.http.signing_in import signed_in
+from app.identity.passwords import MIN_CHARACTERS
+from app.records.identity.invitations import Invitation, Purpose
+from app.records.identity.people import Person
+
+blueprint = Blueprint("invitations", __name__)
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.route("/set-up/<code>", methods=["GET", "POST"])
+def set_up(code: str) -> Response:
+    """Make the first administrator."""
+    return _answer(code, Purpose.SET_UP)
+
+
+@blueprint.route("/join/<code>", methods=["GET", "POST"])
+def join(code: str) -> Response:
+    """Make an account."""
+    return _answer(code, Purpose.JOIN)
+
+
+@blueprint.route("/reset/<code>", methods=["GET", "POST"])
+def reset(code: str) -> Response:
+    """Choose another password."""
+    return _answer(code, Purpose.RESET)
+
+
+def _answer(code: str, purpose: Purpose) -> Response:
+    invitation = current_services().identity.invitations.find(code, purpose)
+    if request.method != "POST":
+        return _page(invitation, {})
+    fields = form_fields()
+    try:
+        person = _accept(code, purpose, fields)
+    except InvalidField as error:
+        return _page(invitation, fields, error)
+    return signed_in(redirect(url_for("pages.index"), 303), person, method="link")
+
+
+def _accept(code: str, purpose: Purpose, fields: Mapping[str, str]) -> Person:
+    invitations = current_services().identity.invitations
+    name, password = fields.get("name", ""), fields.get("password", "")
+    if purpose is Purpose.RESET:
+        person = invitations.choose_password(code, password)
+    elif purpose is Purpose.JOIN:
+        person = invitations.join(code, name=name, password=password)
+    else:
+        email = fields.get("email", "")
+        person = invitations.set_up(code, email=email, name=name, password=password)
+    is_known = purpose is Purpose.RESET
+    action = AuditAction.PASSWORD_CHANGED if is_known else AuditAction.PERSON_ADDED
+    caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
+    audited(action, f"person:{person.id}", caller=caller, email=person.email, by="link")
+    return person
+
+
+def _page(
+    invitation: Invitation, fields: Mapping[str, str], error: InvalidField | None = None
+) -> Response:
+    people = current_services().identity.people
+    person = people.find(invitation.person_id) if invitation.person_id else None
+    page = render_template(
+        f"account/{invitation.purpose}.html",
+        invitation=invitation,
+        person=person,
+        fields=fields,
+        problems={error.field: str(error)} if error else {},
+        min_characters=MIN_CHARACTERS,
+    )
+    response = make_response(page, error.status_hint if error else 200)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Referrer-Policy"] = "no-referrer"  # The URL is a secret.
+    return response

@@ -1,0 +1,143 @@
+"""Everybody with an account, for administrators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.domain.access import FIRST_PROJECT, MEMBERS, Role
+from app.domain.audit import AuditAction
+from app.domain.errors import InvalidField, LastAdministrator, UploadError
+from app.domain.project_errors import EntryNotFound
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_services
+from app.http.origins import require_own_page
+from app.records.identity.people import Person
+
+blueprint = Blueprint("people", __name__, url_prefix="/people")
+blueprint.before_request(lambda: require_own_page(request))
+
+NO_ROLE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """A link that is shown this one time; `was_mailed` says whether it has also been sent."""
+
+    person: str
+    url: str
+    was_mailed: bool
+
+
+@blueprint.get("")
+def index() -> Response:
+    """The list, with what can be done."""
+    return _page()
+
+
+@blueprint.post("/invitations")
+def invite() -> Response:
+    """Make a link by which somebody joins, and send it if there is mail."""
+    fields = form_fields()
+    role = fields.get("role", NO_ROLE)
+    try:
+        code = current_services().identity.invitations.to_join(
+            fields.get("email", ""),
+            project_id=FIRST_PROJECT if role else None,
+            role=_role(role),
+        )
+    except InvalidField as error:
+        return _page(fields=fields, problems={error.field: str(error)}, status=error.status_hint)
+    email = fields["email"].strip().lower()
+    audited(AuditAction.INVITATION_MADE, email=email, role=role, project=FIRST_PROJECT)
+    url = url_for("invitations.join", code=code, _external=True)
+    text = (
+        f"You are invited to Sluice. Open this link within a week to make your account:\n\n{url}\n"
+    )
+    return _page(link=_sent(email, "An invitation to Sluice", text, url))
+
+
+@blueprint.post("/invitations/<digest>/withdraw")
+def withdraw(digest: str) -> Response:
+    """Let an invitation work no longer."""
+    if current_services().identity.invitations.withdraw(digest):
+        audited(AuditAction.INVITATION_REMOVED)
+    return redirect(url_for("people.index"), 303)
+
+
+@blueprint.post("/<person_id>/reset-link")
+def make_reset_link(person_id: str) -> Response:
+    """Make a link by which a person chooses another password, and send it if there is mail."""
+    person = _person(person_id)
+    code = current_services().identity.invitations.to_reset(person)
+    audited(AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
+    url = url_for("invitations.reset", code=code, _external=True)
+    text = f"Open this link within a day to choose a new password for Sluice:\n\n{url}\n"
+    return _page(link=_sent(person.email, "A new password for Sluice", text, url))
+
+
+@blueprint.post("/<person_id>")
+def change(person_id: str) -> Response:
+    """Block a person or not, let them administer the server or not."""
+    person, accounts = _person(person_id), current_services().identity.accounts
+    changes = {
+        "block": lambda: accounts.block(person),
+        "unblock": lambda: accounts.unblock(person),
+        "make_admin": lambda: accounts.set_admin(person, is_admin=True),
+        "make_member": lambda: accounts.set_admin(person, is_admin=False),
+    }
+    wanted = form_fields().get("change", "")
+    if wanted not in changes:
+        raise InvalidField("The change is not one that this page makes.", field="change")
+    try:
+        changes[wanted]()
+    except LastAdministrator as error:
+        return _page(error=error, status=error.status_hint)
+    audited(AuditAction.PERSON_CHANGED, f"person:{person.id}", email=person.email, change=wanted)
+    return redirect(url_for("people.index"), 303)
+
+
+def _person(person_id: str) -> Person:
+    person = current_services().identity.people.find(person_id)
+    if person is None:
+        raise EntryNotFound("There is no such person.")
+    return person
+
+
+def _role(text: str) -> Role | None:
+    if text == NO_ROLE:
+        return None
+    if text not in set(MEMBERS):
+        raise InvalidField("There is no such role.", field="role")
+    return Role(text)
+
+
+def _sent(to: str, subject: str, text: str, url: str) -> NewLink:
+    return NewLink(to, url, current_services().identity.mail.send(to, subject=subject, text=text))
+
+
+def _page(
+    *,
+    link: NewLink | None = None,
+    error: UploadError | None = None,
+    status: int = 200,
+    **values: Any,
+) -> Response:
+    identity = current_services().identity
+    page = render_template(
+        "account/people.html",
+        people=identity.people.all(),
+        invitations=identity.invitations.waiting(),
+        roles=MEMBERS,
+        link=link,
+        error=error,
+        has_mail=identity.mail.is_on,
+        **{"fields": {}, "problems": {}, **values},
+    )
+    response = make_response(page, status)
+    response.headers["Cache-Control"] = "no-store"
+    return response

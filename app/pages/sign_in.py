@@ -1,0 +1,61 @@
+"""Signing in and out."""
+
+from __future__ import annotations
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.domain.access import CallerKind
+from app.domain.errors import NotAllowed, TooManyAttempts, UploadError, WrongCredentials
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_services
+from app.http.origins import require_own_page
+from app.http.session_cookie import end_session
+from app.http.signing_in import next_page, person_with, signed_in
+
+blueprint = Blueprint("sign_in", __name__)
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.get("/sign-in")
+def show() -> Response:
+    """The form, for whoever is not signed in; `next` is the path where that person goes then."""
+    target = next_page(request.args.get("next", ""))
+    if current_caller().kind is not CallerKind.NOBODY:
+        return redirect(target, 303)
+    return _page(target)
+
+
+@blueprint.post("/sign-in")
+def sign_in() -> Response:
+    """Begin a session; what is wrong is shown above the form."""
+    fields = form_fields()
+    target, email = next_page(fields.get("next", "")), fields.get("email", "")
+    try:
+        person = person_with(email, fields.get("password", ""))
+    except (WrongCredentials, TooManyAttempts, NotAllowed) as error:
+        return _page(target, email, error)
+    return signed_in(redirect(target, 303), person, method="password")
+
+
+@blueprint.post("/sign-out")
+def sign_out() -> Response:
+    """End the session."""
+    return end_session(request, redirect(url_for("sign_in.show"), 303))
+
+
+def _page(target: str, email: str = "", error: UploadError | None = None) -> Response:
+    identity = current_services().identity
+    page = render_template(
+        "account/sign_in.html",
+        target=target,
+        email=email,
+        error=error,
+        has_passwords=identity.sign_in.has_passwords,
+        is_set_up=identity.people.has_administrator(),
+    )
+    response = make_response(page, error.status_hint if error else 200)
+    response.headers["Cache-Control"] = "no-store"
+    if error and error.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(error.retry_after_seconds)
+    return response

@@ -1,0 +1,164 @@
+"""The pages where people get their accounts, change them, and administrators look after them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from werkzeug.test import TestResponse
+
+from app.domain.access import Role
+from app.records.identity.people import Person
+from tests.pages.house import OTHER_PASSWORD, PASSWORD, Browser, House
+
+
+@pytest.fixture(scope="module")
+def ann(house: House) -> Person:
+    """The first administrator, by the link that the server has printed."""
+    code = house.identity.invitations.to_set_up()
+    browser = house.browser()
+    assert "Set up this server" in browser.get(f"/set-up/{code}").text
+    fields = {"name": "Ann", "email": "ann@example.org", "password": PASSWORD}
+    answer = browser.post(f"/set-up/{code}", fields)
+    assert (answer.status_code, answer.location) == (303, "/")
+    assert browser.who()["is_admin"]
+    assert browser.post(f"/set-up/{code}", fields).status_code == 410
+    (person,) = house.identity.people.all()
+    return person
+
+
+@pytest.fixture(scope="module")
+def admin(house: House, ann: Person) -> Browser:
+    return house.browser_of(ann)
+
+
+def link_in(answer: TestResponse) -> str:
+    """The path of the link that the page shows this one time."""
+    assert answer.status_code == 200
+    found = re.search(r'value="http://localhost(/(?:join|reset)/[\w-]+)"', answer.text)
+    assert found
+    return found[1]
+
+
+def test_the_problems_of_a_form_are_beside_its_fields(house: House, admin: Browser) -> None:
+    link = link_in(admin.post("/people/invitations", {"email": "carl@example.org", "role": ""}))
+    answer = house.browser().post(link, {"name": "Carl", "password": "password12"})
+    assert answer.status_code == 400
+    assert 'aria-describedby="field-password-problem field-password-hint"' in answer.text
+    assert 'value="Carl"' in answer.text
+    assert "password12" not in answer.text
+
+
+def test_an_invitation_makes_a_member_who_can_sign_in(house: House, admin: Browser) -> None:
+    answer = admin.post("/people/invitations", {"email": "Bob@example.org", "role": "viewer"})
+    link, browser = link_in(answer), house.browser()
+    assert "bob@example.org" in admin.get("/people").text
+    assert "bob@example.org" in browser.get(link).text
+    assert browser.post(link, {"name": "Bob", "password": OTHER_PASSWORD}).status_code == 303
+    assert browser.who()["projects"] == [{"id": "local", "role": Role.VIEWER}]
+    assert browser.get(link).status_code == 410
+    assert house.browser().sign_in("bob@example.org", OTHER_PASSWORD).status_code == 303
+    again = admin.post("/people/invitations", {"email": "bob@example.org", "role": "viewer"})
+    assert (again.status_code, "has an account already" in again.text) == (400, True)
+
+
+def test_a_reset_link_gives_a_new_password_and_ends_all_sessions(
+    house: House, admin: Browser
+) -> None:
+    dora = house.person("dora@example.org")
+    before = house.browser_of(dora)
+    link, browser = link_in(admin.post(f"/people/{dora.id}/reset-link")), house.browser()
+    assert browser.post(link, {"password": OTHER_PASSWORD}).status_code == 303
+    assert (browser.who()["name"], before.who()["signed_in"]) == ("dora", False)
+    assert house.browser().sign_in(dora.email, PASSWORD).status_code == 401
+    assert house.browser().sign_in(dora.email, OTHER_PASSWORD).status_code == 303
+
+
+def test_who_is_blocked_is_signed_out_until_unblocked(house: House, admin: Browser) -> None:
+    eve = house.person("eve@example.org")
+    browser = house.browser_of(eve)
+    assert admin.post(f"/people/{eve.id}", {"change": "block"}).status_code == 303
+    assert browser.get("/").status_code == 303
+    assert house.browser().sign_in(eve.email).status_code == 403
+    admin.post(f"/people/{eve.id}", {"change": "unblock"})
+    assert house.browser().sign_in(eve.email).status_code == 303
+
+
+def test_the_last_administrator_cannot_be_blocked(
+    house: House, admin: Browser, ann: Person
+) -> None:
+    answer = admin.post(f"/people/{ann.id}", {"change": "block"})
+    assert (answer.status_code, "needs an administrator" in answer.text) == (409, True)
+    assert admin.get("/people").status_code == 200
+
+
+def test_only_administrators_see_people(house: House, admin: Browser) -> None:
+    manager = house.person("fred@example.org", Role.MANAGER)
+    browser = house.browser_of(manager)
+    assert browser.get("/people").status_code == 403
+    assert browser.post(f"/people/{manager.id}", {"change": "make_admin"}).status_code == 403
+    assert "/people" not in browser.get("/").text
+    assert "/people" in admin.get("/").text
+    admin.post(f"/people/{manager.id}", {"change": "make_admin"})
+    assert browser.get("/people").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "status"),
+    [
+        ("/people/unknown", {"change": "block"}, 404),
+        ("/people/{ann}", {"change": "explode"}, 400),
+        ("/people/{ann}", {}, 400),
+        ("/people/invitations", {"email": "x", "role": "viewer"}, 400),
+        ("/people/invitations", {"email": "gina@example.org", "role": "guest"}, 400),
+    ],
+)
+def test_what_the_page_does_not_offer_is_refused(
+    admin: Browser, ann: Person, url: str, fields: dict[str, str], status: int
+) -> None:
+    assert admin.post(url.format(ann=ann.id), fields).status_code == status
+
+
+def test_an_invitation_can_be_withdrawn(house: House, admin: Browser) -> None:
+    link = link_in(admin.post("/people/invitations", {"email": "hal@example.org", "role": ""}))
+    found = re.search(r"/people/invitations/(\w{64})/withdraw", admin.get("/people").text)
+    assert found
+    admin.post(f"/people/invitations/{found[1]}/withdraw")
+    assert house.browser().get(link).status_code == 410
+
+
+def test_people_change_their_name_address_and_password(house: House) -> None:
+    ivy = house.person("ivy@example.org")
+    browser, other = house.browser_of(ivy), house.browser_of(ivy)
+    answer = browser.post("/account/name", {"name": "Ivy", "email": "ivy@new.example"})
+    assert (answer.status_code, answer.location) == (303, "/account?done=name")
+    assert "are saved" in browser.get(answer.location).text
+    fields = {"old_password": "wrong", "password": OTHER_PASSWORD}
+    assert "not your password" in browser.post("/account/password", fields).text
+    fields["old_password"] = PASSWORD
+    assert browser.post("/account/password", fields).status_code == 303
+    assert [browser.who()["signed_in"], other.who()["signed_in"]] == [True, False]
+    assert house.browser().sign_in("ivy@new.example", OTHER_PASSWORD).status_code == 303
+
+
+def test_people_see_and_end_their_sessions(house: House, ann: Person) -> None:
+    jo = house.person("jo@example.org")
+    here, there = house.browser_of(jo), house.browser_of(jo)
+    page = here.get("/account").text
+    assert page.count("Firefox on Linux") >= 2
+    assert page.count("this one") == 1
+    (other,) = re.findall(r"/account/sessions/(\w{32})/end", page)
+    assert house.browser_of(ann).post(f"/account/sessions/{other}/end").status_code == 303
+    assert there.who()["signed_in"], "nobody ends the sessions of others"
+    here.post(f"/account/sessions/{other}/end")
+    assert [here.who()["signed_in"], there.who()["signed_in"]] == [True, False]
+
+
+def test_what_people_enter_is_text_and_no_markup(house: House, admin: Browser) -> None:
+    mal = house.person("mal@example.org")
+    browser = house.browser_of(mal)
+    name = "<img src=x onerror=alert(1)>\"'"
+    browser.post("/account/name", {"name": name, "email": mal.email})
+    for page in (browser.get("/account"), browser.get("/"), admin.get("/people")):
+        assert "<img src=x" not in page.text
+        assert "&lt;img src=x" in page.text
