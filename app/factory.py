@@ -16,6 +16,7 @@ from app.api import projects as api_projects
 from app.api import server as api_server
 from app.api import session as api_session
 from app.api import share_links as api_share_links
+from app.api import upload_links as api_upload_links
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
 from app.delivery import archive, playback
@@ -28,7 +29,7 @@ from app.http.under_way import UnderWay
 from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
 from app.monitoring.requests import RequestMonitor
-from app.pages import account, invitations, people, shared, sign_in
+from app.pages import account, invitations, people, shared, sign_in, upload_link
 from app.pages import audit as audit_page
 from app.pages import blueprint as pages
 from app.protocols import batch
@@ -59,7 +60,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, shared, audit_page, api_audit):
+    for module in (pages, shared, upload_link, audit_page, api_audit):
         app.register_blueprint(module.blueprint)
     for module in (delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
@@ -67,7 +68,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(module.blueprint)
     for module in (api_uploads, api_videos, api_share_links, api_projects, api_keys):
         app.register_blueprint(module.blueprint)
-    for module in (api_server, api_openapi):
+    for module in (api_upload_links, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
     for module in (sign_in, invitations, account, people, api_session):
         app.register_blueprint(module.blueprint)

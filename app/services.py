@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.domain.access import Role
 from app.domain.lifecycle import UploadState
+from app.identity.link_limits import LinkLimits
 from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.request_rate import RequestRate
@@ -21,6 +22,7 @@ from app.media.waking import Waker
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
+from app.records.identity.upload_links import UploadLinkRecords
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts
 from app.settings import Settings
@@ -83,16 +85,17 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     policy = settings.policy
     database = _database(settings)
     waker = Waker(settings.data_dir)
+    links = LinkLimits(UploadLinkRecords(database), _now)
     quotas = ProjectQuotas(database)
     counts = MinuteCounts(settings.data_dir / "minute-counts")
-    observers = [quotas.observe, _sender_limits(settings, counts).observe]
+    observers = [links.observe, quotas.observe, _sender_limits(settings, counts).observe]
     records = UploadRecords(database, _and_wake(waker, on_upload), observers)
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
     uploads = UploadService(
         records, store, completion=completion, policy=policy, clock=_now, new_id=_new_id
     )
-    chunks = _chunks(settings, records, store, completion, quotas)
+    chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
     library = VideoLibrary(
         records,
         store.library,
@@ -105,7 +108,9 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         uploads=uploads,
         chunks=chunks,
         client_uploads=ClientUploads(uploads, chunks, library),
-        whole_files=_whole_files(settings, records, store, completion, quotas),
+        whole_files=_whole_files(
+            settings, records, store, completion=completion, quotas=quotas, links=links
+        ),
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
@@ -136,8 +141,10 @@ def _chunks(
     settings: Settings,
     records: UploadRecords,
     store: Store,
+    *,
     completion: Completion,
     quotas: ProjectQuotas,
+    links: LinkLimits,
 ) -> Chunks:
     return Chunks(
         records,
@@ -147,6 +154,7 @@ def _chunks(
         quotas=quotas,
         limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
         clock=_now,
+        allowance=links.allowance,
     )
 
 
@@ -154,8 +162,10 @@ def _whole_files(
     settings: Settings,
     records: UploadRecords,
     store: Store,
+    *,
     completion: Completion,
     quotas: ProjectQuotas,
+    links: LinkLimits,
 ) -> WholeFiles:
     return WholeFiles(
         records,
@@ -166,6 +176,7 @@ def _whole_files(
         limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
         clock=_now,
         new_id=_new_id,
+        allowance=links.allowance,
     )
 
 

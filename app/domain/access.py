@@ -183,7 +183,8 @@ class Scope:
     Without a project they are all of the server.
     `reach` is that in `project`, `others` those in further projects, whose uploads can be reached
     by their ids only. `own` is what the records of the caller's own uploads begin with, and
-    `seen` are the projects in which the caller may know about all uploads.
+    `seen` are the projects in which the caller may know about all uploads. Unless it `may_delete`,
+    it can cancel uploads but not delete the videos they have become.
     """
 
     project: str | None
@@ -193,6 +194,7 @@ class Scope:
     seen: frozenset[str] = frozenset()
     listed: frozenset[str] = frozenset()
     own: str = ""
+    may_delete: bool = True
 
     @property
     def is_private(self) -> bool:
@@ -295,7 +297,17 @@ def _scope_in_projects(caller: Caller, action: Action) -> Scope:
         if reach_of(Action.WATCH, role) is Reach.ALL
     }
     own = caller.sender.removesuffix(f":{caller.visitor}") if caller.visitor else caller.sender
-    return Scope(caller.project, caller.sender, reach, reaches, frozenset(sees), caller.videos, own)
+    changes = {reach_of(Action.CHANGE, role) for role in caller.roles.values()}
+    return Scope(
+        caller.project,
+        caller.sender,
+        reach,
+        reaches,
+        frozenset(sees),
+        caller.videos,
+        own,
+        may_delete=changes != {Reach.NONE},
+    )
 
 
 def _refusal(caller: Caller) -> NotSignedIn | NotAllowed:

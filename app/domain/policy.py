@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge, TypeNotAllowed
@@ -18,6 +19,10 @@ MAX_KEY_CHARACTERS = 200
 
 UNNAMED = "unnamed"
 """Name for unnamed files."""
+
+Allowance = Callable[[str, str], int | None]
+"""Called with a sender and a file name, before bytes are taken whose number is not known yet: how
+many there may be, None for any. Raises what refuses them."""
 
 _CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
 
@@ -41,14 +46,20 @@ class UploadPolicy:
     max_length: int
     allowed_extensions: frozenset[str] = frozenset()
 
+    def within(self, length: int | None) -> UploadPolicy:
+        """The limits for a sender who may send only files of up to `length` bytes."""
+        if length is None or length >= self.max_length:
+            return self
+        return replace(self, max_length=length)
+
     def check_length(self, length: int) -> int:
         """`length` in bytes; `TooLarge` beyond the limit, `InvalidRequest` below zero."""
         if length < 0:
             raise InvalidRequest("The size of the file is negative.")
         if length > self.max_length:
             raise TooLarge(
-                f"The file has {length} bytes; this server takes files of up to "
-                f"{self.max_length} bytes."
+                f"The file has {length} bytes; files of up to {self.max_length} bytes are taken "
+                "here."
             )
         return length
 
@@ -66,6 +77,10 @@ class UploadPolicy:
         if extension not in self.allowed_extensions:
             allowed = ", ".join(sorted(self.allowed_extensions))
             raise TypeNotAllowed(f"This server takes only files of these types: {allowed}.")
+
+
+def no_allowance(_sender: str, _filename: str) -> None:
+    """An `Allowance` where senders have no limits of their own."""
 
 
 def clean_filename(filename: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flask import Request, g
+from werkzeug.exceptions import NotFound
 
 from app.domain.access import NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
 from app.domain.errors import NotSignedIn, UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http import origins, session_cookie
-from app.http.access_rules import RULES
+from app.http.access_rules import BELOW_LINKS, RULES
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
 from app.http.under_way import UnderWay
@@ -37,6 +38,8 @@ def admit(request: Request, under_way: UnderWay) -> None:
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
     action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
+    if LINK_KEY in request.environ and RULES[request.endpoint] is Action.VISIT:
+        _require_below_links(request.endpoint)
     identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
 
@@ -66,6 +69,12 @@ def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
     except UploadError:
         caller = NOBODY
     return caller, scope_of(caller, Action.VISIT)
+
+
+def _require_below_links(endpoint: str) -> None:
+    """A link leads to uploads or videos, and not to the pages of people."""
+    if endpoint not in BELOW_LINKS:
+        raise NotFound
 
 
 def _credentials_of(request: Request) -> Credentials:

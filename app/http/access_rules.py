@@ -20,6 +20,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "shared.visit",
         "shared.film",
         "shared.state",
+        "upload_link.page",
         "sign_in.show",
         "sign_in.sign_in",
         "sign_in.sign_out",
@@ -91,6 +92,11 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "api_share_links.index",
         "api_share_links.create",
         "api_share_links.revoke",
+        "api_upload_links.index",
+        "api_upload_links.create",
+        "api_upload_links.show",
+        "api_upload_links.change",
+        "api_upload_links.close",
     ),
     Action.AUDIT: ("api_audit.index", "api_audit.export", "audit.index"),
     Action.MANAGE: (
@@ -123,3 +129,6 @@ RULES: Mapping[str, Action] = MappingProxyType(
     {endpoint: action for action, endpoints in _ENDPOINTS.items() for endpoint in endpoints}
 )
 """The action of each endpoint, as Flask names them."""
+
+BELOW_LINKS = frozenset({"static", "health.alive", "api_server.show", "resumable.options"})
+"""What everybody may see that is also found below a link; nothing else of it is."""

@@ -59,6 +59,11 @@ def is_forwarded(environ: dict[str, Any]) -> bool:
     return _FIXED_KEY in environ and "HTTP_X_FORWARDED_FOR" in environ
 
 
+def absolute_url(endpoint: str, **values: str) -> str:
+    """The URL of an endpoint for people to pass on: whole, as far as the request shows it."""
+    return url_for(endpoint, **values, _external=_is_absolute_possible())
+
+
 def location_of(endpoint: str, upload_id: str) -> str:
     """The URL of an upload at an endpoint for a `Location`, whole or as a path.
 
@@ -66,8 +71,12 @@ def location_of(endpoint: str, upload_id: str) -> str:
     prefix that a trusted proxy sends; the absolute URL also uses its scheme and host. Where these
     cannot be part of a URL, the result is a path.
     """
-    is_possible = request.host != "" and request.scheme in {"http", "https"}
-    return url_for(endpoint, upload_id=upload_id, _external=is_possible and _is_wanted())
+    is_whole = _is_absolute_possible() and _is_wanted()
+    return url_for(endpoint, upload_id=upload_id, _external=is_whole)
+
+
+def _is_absolute_possible() -> bool:
+    return request.host != "" and request.scheme in {"http", "https"}
 
 
 def _is_wanted() -> bool:

@@ -11,6 +11,7 @@ from app.domain.errors import NotSignedIn
 from app.identity.keys import ApiKeys
 from app.identity.sessions import Sessions
 from app.identity.share_links import ShareLinks
+from app.identity.upload_links import UploadLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +33,30 @@ class Callers:
     """Asks each kind of caller in turn."""
 
     def __init__(
-        self, keys: ApiKeys, sessions: Sessions, share_links: ShareLinks, *, is_open: bool
+        self,
+        keys: ApiKeys,
+        sessions: Sessions,
+        share_links: ShareLinks,
+        upload_links: UploadLinks,
+        *,
+        is_open: bool,
     ) -> None:
         self._keys = keys
         self._sessions = sessions
         self._share_links = share_links
+        self._upload_links = upload_links
         self._is_open = is_open
 
     def find(self, sent: Credentials) -> Caller:
         """Who sends the request, perhaps `NOBODY`; raises `NotSignedIn` for what does not work.
 
         Without accounts everybody is `LOCAL`, whatever they send. Who comes by a link is its guest
-        also then; raises `LinkNotFound` if that does not work.
+        also then; raises `LinkNotFound` or `LinkClosed` if that does not work.
         """
         if sent.link is not None and sent.link[0] == "t":
             return self._share_links.guest(sent.link[1])
+        if sent.link is not None:
+            return self._upload_links.caller(sent.link[1], cookies=sent.cookies)
         if self._is_open:
             return LOCAL
         if sent.authorization:

@@ -24,6 +24,7 @@ from app.identity.share_links import ShareLinks
 from app.identity.sign_in import SignIn
 from app.identity.signing import Signing
 from app.identity.single_use import SingleUse
+from app.identity.upload_links import UploadLinks
 from app.records.engine import Database
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.audit import AuditRecords
@@ -36,6 +37,7 @@ from app.records.identity.provider_accounts import ProviderAccountRecords
 from app.records.identity.sessions import SessionRecords
 from app.records.identity.share_links import ShareLinkRecords
 from app.records.identity.spent_tokens import SpentTokens
+from app.records.identity.upload_links import UploadLinkRecords
 
 if TYPE_CHECKING:
     from app.identity.openid_provider import OpenIdProvider
@@ -85,6 +87,7 @@ class IdentityServices:
     share_links: ShareLinks
     signing: Signing
     audit: AuditLog
+    upload_links: UploadLinks
 
     @classmethod
     def build(
@@ -100,6 +103,7 @@ class IdentityServices:
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people, passwords = PeopleRecords(database), Passwords()
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
+        upload_links = UploadLinks(UploadLinkRecords(database), clock=clock, new_id=new_id)
         signing = Signing(data_dir / SECRET)
         attempts = AttemptRecords(database)
         link_passwords = LinkPasswords(passwords, attempts, clock=clock)
@@ -108,7 +112,7 @@ class IdentityServices:
         )
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
         return cls(
-            callers=Callers(keys, sessions, share_links, is_open=options.is_open),
+            callers=Callers(keys, sessions, share_links, upload_links, is_open=options.is_open),
             keys=keys,
             people=people,
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
@@ -134,6 +138,7 @@ class IdentityServices:
             share_links=share_links,
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
+            upload_links=upload_links,
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
@@ -28,6 +29,8 @@ _UNSAFE = (
 )
 _ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # dumps() makes an encoder for each call.
+_LINK_CODE = re.compile(r"(?<=/[stu]/)[^/]+")
+
 _TEXT_ESCAPES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "\n\t"}
 
 
@@ -92,11 +95,10 @@ class AccessLogger(Logger):  # type: ignore[misc]
             self.error_log.setLevel(logging.WARNING)  # terminal.py announces start and stop.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        """Write one line for a request, without its query, which may hold private values.
+        """Write one line for a request, without its query and codes of links: they are secrets.
 
         `received` and `sent` are the bytes of the bodies actually transferred.
         """
-        path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "level": "info",
@@ -105,7 +107,7 @@ class AccessLogger(Logger):  # type: ignore[misc]
             "upload_id": environ.get("sluice.upload_id"),
             "client": environ.get("REMOTE_ADDR"),
             "method": environ.get("REQUEST_METHOD"),
-            "path": path.decode("utf-8", "backslashreplace"),
+            "path": _path(environ),
             "status": getattr(resp, "status_code", None),
             "received": environ.get("sluice.received", 0),
             "sent": _sent_bytes(resp, environ),
@@ -114,6 +116,18 @@ class AccessLogger(Logger):  # type: ignore[misc]
         # One write per line, so that lines of several processes do not mix.
         sys.stdout.write(self._print(entry) + "\n")
         sys.stdout.flush()
+
+
+def without_codes(path: str) -> str:
+    """The path of a request without the code of a link: whoever reads the log cannot use it."""
+    return _LINK_CODE.sub("***", path)
+
+
+def _path(environ: dict[str, Any]) -> str:
+    path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
+    text = path.decode("utf-8", "backslashreplace")
+    kind, _ = environ.get("sluice.link") or ("", "")
+    return f"/{kind}/***{text}" if kind else without_codes(text)
 
 
 def _sent_bytes(resp: Any, environ: dict[str, Any]) -> int | None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.workers.gthread import ThreadWorker
 
 from app.request.slots import SAFE_METHODS, Slots, holding
+from app.server.access_log import without_codes
 from app.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
 from app.server.request_threads import RequestThreads
 from app.settings import from_env
@@ -122,7 +123,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             if not _is_of_client(error):
                 raise
             # gunicorn would log a traceback, and answer some TLS errors in mid-answer.
-            self.log.info("Client left its answer: %s %s (%r)", req.method, req.path, error)
+            path = without_codes(req.path)
+            self.log.info("Client left its answer: %s %s (%r)", req.method, path, error)
             return False
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:

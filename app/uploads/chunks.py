@@ -17,7 +17,7 @@ from app.domain.errors import (
     WriterSuperseded,
 )
 from app.domain.lifecycle import UploadState
-from app.domain.policy import UploadPolicy, check_chunk
+from app.domain.policy import Allowance, UploadPolicy, check_chunk, no_allowance
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
@@ -86,6 +86,7 @@ class Chunks:
         quotas: ProjectQuotas,
         limits: BodyLimits,
         clock: Callable[[], datetime],
+        allowance: Allowance = no_allowance,
     ) -> None:
         self._records = records
         self._staging = staging
@@ -94,6 +95,7 @@ class Chunks:
         self._quotas = quotas
         self._limits = limits
         self._clock = clock
+        self._allowance = allowance
 
     def append(self, upload: Upload, start: int, source: BodySource) -> Upload:
         """Write all of `source` from `start` on; returns the upload afterwards.
@@ -191,14 +193,20 @@ class Chunks:
             limit = self._largest(upload) + 1 if upload.length is None else upload.length
             return ByteRange(start, max(start, limit))
         chunk = ByteRange(start, start + length)
-        self._policy.check_length(chunk.end)
+        self._policy_of(upload).check_length(chunk.end)
         if upload.length is None:
             self._quotas.check_growth(upload, chunk.end)
         return chunk
 
     def _largest(self, upload: Upload) -> int:
         """How long an upload may become whose client has not told its length."""
-        return self._quotas.largest(upload, self._policy.max_length)
+        return self._quotas.largest(upload, self._policy_of(upload).max_length)
+
+    def _policy_of(self, upload: Upload) -> UploadPolicy:
+        """The limits of its sender too, unless its length was compared with them already."""
+        if upload.length is not None or not upload.sender:
+            return self._policy
+        return self._policy.within(self._allowance(upload.sender, upload.filename))
 
     def _check_type(self, upload: Upload) -> None:
         """Raise `TypeNotAllowed` before anything of a forbidden type is written.
@@ -261,7 +269,7 @@ class Chunks:
             arrival.check_offset(upload)
             gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
             upload, end = self._write_gaps(upload, arrival, gaps, writer)
-            self._policy.check_length(end)
+            self._policy_of(upload).check_length(end)
             if upload.length is None:
                 self._quotas.check_growth(upload, end)
             writer.finish(arrival.source)

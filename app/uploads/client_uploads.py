@@ -9,7 +9,13 @@ import time
 from dataclasses import dataclass
 
 from app.domain.access import Scope
-from app.domain.errors import UploadComplete, UploadConflict, UploadGone, UploadNotFound
+from app.domain.errors import (
+    NotAllowed,
+    UploadComplete,
+    UploadConflict,
+    UploadGone,
+    UploadNotFound,
+)
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
@@ -113,10 +119,15 @@ class ClientUploads:
         return upload, upload.received.covers(chunk.span)
 
     def remove(self, scope: Scope, upload: Upload) -> Upload:
-        """Cancel the upload, or delete the video it has become; what it was."""
+        """Cancel the upload, or delete the video it has become; what it was.
+
+        Raises `NotAllowed` for a video that its sender may not delete.
+        """
         try:
             return self._uploads.cancel(scope, upload.id)
-        except UploadComplete:
+        except UploadComplete as error:
+            if not scope.may_delete:
+                raise NotAllowed("The file has arrived: you may not delete it.") from error
             return self._library.delete(scope, upload.id)
 
     def _find(self, scope: Scope, chunk: Chunk) -> Upload | None:

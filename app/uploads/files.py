@@ -13,7 +13,7 @@ from io import RawIOBase
 from app.domain.access import Scope
 from app.domain.errors import BodyStalled, UploadError, UploadGone
 from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import UploadPolicy
+from app.domain.policy import Allowance, UploadPolicy, no_allowance
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
@@ -79,6 +79,7 @@ class WholeFiles:
         limits: BodyLimits,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        allowance: Allowance = no_allowance,
     ) -> None:
         self._records = records
         self._store = store
@@ -88,6 +89,7 @@ class WholeFiles:
         self._limits = limits
         self._clock = clock
         self._new_id = new_id
+        self._allowance = allowance
         # With cached_property, two threads could create one each (Python 3.12).
         self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
@@ -99,15 +101,16 @@ class WholeFiles:
         Raises what `Chunks.append` raises, and leaves nothing behind.
         """
         filename = self._policy.check_filename(filename)
-        self._policy.check_length(source.remaining or 0)
+        policy = self._policy.within(self._allowance(scope.sender, filename))
+        policy.check_length(source.remaining or 0)
         self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
         try:
             if room:
-                self._store.staging.reserve(upload_id, min(room, self._policy.max_length))
-            limit = self._policy.max_length + 1 if source.remaining is None else source.remaining
+                self._store.staging.reserve(upload_id, min(room, policy.max_length))
+            limit = policy.max_length + 1 if source.remaining is None else source.remaining
             length = self._store.staging.receive(upload_id, source, limit, self._limits)
-            self._policy.check_length(length)
+            policy.check_length(length)
             self._check_quota(scope.target(), length)
             source.finish()
         except BaseException:

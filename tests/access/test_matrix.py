@@ -77,14 +77,16 @@ def new_key(world: AccessWorld, _rule: Rule, _sender: str) -> str:
     return world.key(Role.VIEWER)[0].removeprefix("key:")
 
 
-def new_link(world: AccessWorld, _rule: Rule, _sender: str) -> str:
-    """The id of a share link."""
-    return world.share_link().id
+def new_link(world: AccessWorld, rule: Rule, _sender: str) -> str:
+    """The id of a link."""
+    is_for_uploads = rule.endpoint.startswith("api_upload_links.")
+    return (world.upload_link() if is_for_uploads else world.share_link()).id
 
 
-def new_code(world: AccessWorld, _rule: Rule, _sender: str) -> str:
-    """What the URL of a share link's page ends in."""
-    return world.share_link().code
+def new_code(world: AccessWorld, rule: Rule, _sender: str) -> str:
+    """What the URL of a link's page ends in."""
+    is_for_uploads = rule.endpoint.startswith("upload_link.")
+    return (world.upload_link() if is_for_uploads else world.share_link()).code
 
 
 THINGS: Mapping[str, Make] = {
@@ -124,7 +126,14 @@ def senders(world: AccessWorld) -> list[Sender]:
     found.append(Sender(name="expired key", is_known=False, headers=headers))
     found.append(Sender(name="guest", role=Role.GUEST, prefix=world.ticket()))
     revoked = world.ticket(is_revoked=True)
-    found.append(Sender(name="guest of a revoked link", is_known=False, prefix=revoked))
+    found.append(
+        Sender(name="guest of a revoked link", is_known=False, refusal=404, prefix=revoked)
+    )
+    link, closed = world.upload_link(), world.upload_link(is_closed=True)
+    prefix, sender = f"/u/{link.code}", f"upload_link:{link.id}:somebody"
+    found.append(Sender(name="upload link", role=Role.SENDER, prefix=prefix, sender=sender))
+    prefix = f"/u/{closed.code}"
+    found.append(Sender(name="closed upload link", is_known=False, refusal=410, prefix=prefix))
     return found
 
 
@@ -189,7 +198,8 @@ def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set
     if action is Action.VISIT:
         return set()
     if not sender.is_known:
-        return {404 if sender.prefix else 401}
+        # Resumable.js goes on after 410: it gets 400.
+        return {400 if "resumablejs" in rule.endpoint and sender.refusal == 410 else sender.refusal}
     if action not in REACH:
         return set() if is_admitted(action, sender) else {403, 404}
     names_a_thing = bool(rule.arguments & THINGS.keys())

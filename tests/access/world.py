@@ -15,8 +15,10 @@ from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
 from app.factory import create_app
 from app.identity.share_links import ShareTerms
+from app.identity.upload_links import LinkTerms
 from app.records.identity.share_links import ShareLink
 from app.records.identity.tables import members, projects
+from app.records.identity.upload_links import UploadLink
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
@@ -31,12 +33,14 @@ class Sender:
     """One kind of caller, as its requests show it.
 
     `role` is the one in the project whose things are asked for; without it, whoever this is must
-    find nothing there. `is_known` says whether the server takes what it shows for valid.
+    find nothing there. `is_known` says whether the server takes what it shows for valid, and
+    `refusal` what it answers otherwise.
     """
 
     name: str
     role: Role | None = None
     is_known: bool = True
+    refusal: int = 401
     is_person: bool = False
     is_admin: bool = False
     prefix: str = ""
@@ -122,6 +126,12 @@ class AccessWorld:
             identity.accounts.block(person)
         cookie = identity.sessions.begin(person, "password", address="", agent="")
         return f"person:{person.id}", {"Cookie": f"sluice={cookie}"}
+
+    def upload_link(self, project: str = FIRST_PROJECT, *, is_closed: bool = False) -> UploadLink:
+        """A new link for uploads."""
+        links = self.services.identity.upload_links
+        link = links.make(project, LinkTerms(), created_by=BY_SOMEBODY)
+        return links.close(link) if is_closed else link
 
     def _add_project(self, project_id: str, name: str) -> None:
         values = {"id": project_id, "name": name, "created_at": datetime.now(UTC), "used_bytes": 0}

@@ -83,7 +83,7 @@ def test_refused_files_say_why_and_the_others_arrive(
     expect_all_stored(page, 12)
     refused = page.row(tmp_path / "mixed" / "notes.txt")
     expect(refused).to_contain_class("dz-error")
-    expect(refused).to_contain_text("does not accept files of this type")
+    expect(refused).to_contain_text("Files of this type are not accepted")
     expect(page.totals).to_contain_text("1 file failed")
     assert digests_of(server) == files
 

@@ -42,7 +42,7 @@ def test_a_file_that_is_too_large_is_refused_before_anything_is_sent(
     page.choose(films.middle, films.small)
     row = page.row(films.middle)
     expect(row).to_contain_class("dz-error")
-    expect(row).to_contain_text("too large. The limit on this server is 1 MB.")
+    expect(row).to_contain_text("too large. The limit here is 1 MB.")
     expect(page.button("Try again: middle.mp4")).to_be_hidden()
     page.wait_for_success(films.small)
     sent = [request for request in page.requests if request.startswith("POST")]

@@ -6,7 +6,7 @@ unknown dialect. Such a chunk is refused: stored as a file, it would silently be
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, jsonify, redirect, request
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.domain.upload import Upload
@@ -41,7 +41,7 @@ def upload() -> BaseResponse:
     """Store a chunk, or whole files."""
     uploads = receive_chunk(*DIALECTS)
     if request.mimetype == FORM_TYPE and prefers_html():
-        return redirect(f"/?uploaded={len(uploads)}", 303)
+        return redirect(url_for("pages.index", uploaded=len(uploads)), 303)
     return _answer(uploads)
 
 

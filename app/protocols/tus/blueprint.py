@@ -10,6 +10,7 @@ from flask import Blueprint, Response, redirect, request
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.domain.access import EVERYTHING
 from app.domain.errors import (
     DigestMismatch,
     InvalidRequest,
@@ -164,7 +165,7 @@ def _take_first_bytes(upload: Upload) -> Upload:
             _check_type()
         return current_services().chunks.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        audit_removal(current_services().client_uploads.remove(current_scope(), upload))
+        audit_removal(current_services().client_uploads.remove(EVERYTHING, upload))
         raise
 
 

@@ -186,6 +186,16 @@ upload_links = Table(
 """`files` and `bytes` count what was sent through it, and what is on its way. The code is kept as
 it is: whoever manages the project may look at the link again."""
 
+link_senders = Table(
+    "link_senders",
+    metadata,
+    Column("link_id", ID, ForeignKey("upload_links.id", ondelete="CASCADE"), primary_key=True),
+    Column("visitor", ID, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+"""What the visitors of upload links say they are called."""
+
 share_links = Table(
     "share_links",
     metadata,

@@ -56,7 +56,7 @@ export class UploadPanel extends HTMLElement {
   #addRow(upload) {
     if (!this.queue.has(upload)) return;
     const row = new UploadRow();
-    row.show(upload, { limit: this.limit, connection: this.connection });
+    row.show(upload, { limit: this.limit, connection: this.connection, arrived: this.dataset.arrived });
     this.#rows.set(upload, row);
     this.intake.show(upload, row);
     this.#groups.append(row);

@@ -14,9 +14,12 @@ const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pa
 export class UploadRow extends HTMLElement {
   #parts = null;
 
-  /** Gives the row its upload; `limit` is the largest upload in bytes, `connection` says whether bytes get through. */
-  show(upload, { limit, connection }) {
-    Object.assign(this, { upload, limit, connection });
+  /**
+   * Gives the row its upload; `limit` is the largest upload in bytes, `connection` says whether bytes get through.
+   * Who may not see the library is told `arrived` instead of where the video is.
+   */
+  show(upload, { limit, connection, arrived }) {
+    Object.assign(this, { upload, limit, connection, arrived });
     this.className = "upload-row dz-preview dz-file-preview";
     this.setAttribute("role", "listitem");
     this.textContent = upload.name;
@@ -79,7 +82,7 @@ export class UploadRow extends HTMLElement {
   }
 
   #renderCompletion(open, cancel) {
-    open.hidden = false;
+    open.hidden = Boolean(this.arrived);
     open.href = `/watch/${this.upload.id}`;
     open.setAttribute("aria-label", `Open ${this.#parts.name.textContent}`);
     cancel.title = "Remove from this list";
@@ -98,8 +101,12 @@ export class UploadRow extends HTMLElement {
       case "waiting": return [safe, wordsForWaiting(upload.problem)];
       case "paused": return [safe, "paused"];
       case "failed": return [wordsForProblem(upload.problem, { limit: this.limit })];
-      default: return [size, upload.wasCompleteBefore ? "already in the library" : "in the library"];
+      default: return [size, this.arrived ?? this.#place];
     }
+  }
+
+  get #place() {
+    return this.upload.wasCompleteBefore ? "already in the library" : "in the library";
   }
 
   #sendingWords() {

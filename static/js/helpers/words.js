@@ -3,16 +3,18 @@
 import { formatBytes } from "./format.js";
 
 const WORDS = {
-  too_large: ({ limit }) => `This file is too large. The limit on this server is ${formatBytes(limit)}.`,
+  too_large: ({ limit }) => `This file is too large. The limit here is ${formatBytes(limit)}.`,
   no_room: () => "The server does not have enough space for this file. Try again once space has been freed.",
   quota_exceeded: ({ detail }) => detail,
   larger_than_quota: ({ detail }) => detail,
   too_much_reserved: ({ detail }) => detail,
+  link_full: () => "This link does not have enough space left for this file. Ask whoever sent it to you for another.",
+  link_closed: () => "This link has been closed. What has arrived is safe; ask whoever sent it to you for another.",
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
   upload_conflict: () => "The server has different contents for this upload. Cancel it and choose the file again.",
   chunk_mismatch: () => "What the server received does not match this file. Has the file changed since you chose it?",
-  type_not_allowed: () => "This server does not accept files of this type.",
+  type_not_allowed: () => "Files of this type are not accepted here.",
   malformed_request: () => "The server did not understand this page. Reload the page and try again.",
   file_unreadable: () =>
     "This file can no longer be read: it may have been changed, moved or removed. Choose it again.",

@@ -4,11 +4,13 @@ import { connectionLost, Problem, problemOfAnswer } from "./problem.js";
 
 /** These requests are answered within seconds; a connection that died during a sleep never answers. */
 const ANSWER_TIMEOUT = 30_000;
+/** What the paths of this page begin with: on the page of an upload link, that of the link. */
+const ROOT = globalThis.document?.documentElement.dataset.root ?? "";
 
 async function request(path, { method = "GET", json, signal } = {}) {
   const timeout = AbortSignal.timeout(ANSWER_TIMEOUT);
   try {
-    const response = await fetch(path, {
+    const response = await fetch(ROOT + path, {
       method,
       cache: "no-store",
       headers: { Accept: "application/json", ...(json && { "Content-Type": "application/json" }) },

@@ -88,7 +88,7 @@ export class Upload {
 
   /** Whether trying again can help. */
   get isWorthRetrying() {
-    const hopeless = new Set(["too_large", "type_not_allowed", "file_unreadable"]);
+    const hopeless = new Set(["too_large", "type_not_allowed", "link_closed", "file_unreadable"]);
     return this.#state === "failed" && this.problem instanceof Problem && !hopeless.has(this.problem.code);
   }
 }

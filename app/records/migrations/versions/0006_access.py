@@ -37,7 +37,7 @@ def downgrade() -> None:
     """Drop them: afterwards whoever reaches the server may do everything again."""
     for name in (
         *("webhook_deliveries", "webhook_events", "webhooks", "audit"),
-        *("shared_videos", "share_links", "upload_links"),
+        *("shared_videos", "share_links", "link_senders", "upload_links"),
         *("spent_tokens", "provider_accounts", "passkeys", "attempts", "invitations", "sessions"),
         *("api_keys", "members", "people", "projects"),
     ):
@@ -227,6 +227,18 @@ def _create_upload_links() -> None:
         sa.Column("closed_at", sa.BigInteger),
     )
     op.create_index("upload_links_of_project", "upload_links", ["project_id"])
+    op.create_table(
+        "link_senders",
+        sa.Column(
+            "link_id",
+            sa.String(32),
+            sa.ForeignKey("upload_links.id", ondelete="CASCADE"),
+            primary_key=True,
+        ),
+        sa.Column("visitor", sa.String(32), primary_key=True),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
 
 
 def _create_share_links() -> None:

@@ -1,0 +1,57 @@
+"""/api/upload-links: links through which strangers send files, made and closed by members."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify
+
+from app.http.bodies import json_object
+from app.http.context import current_caller, current_scope, current_services
+from app.http.upload_links import link_document, terms_in
+from app.identity.upload_links import LinkTerms
+from app.records.identity.upload_links import UploadLink
+
+blueprint = Blueprint("api_upload_links", __name__, url_prefix="/api/upload-links")
+
+
+@blueprint.get("")
+def index() -> Response:
+    """All upload links of the project, the newest first."""
+    links = current_services().identity.upload_links.of_project(current_scope().target())
+    return jsonify({"upload_links": [link_document(link) for link in links]})
+
+
+@blueprint.post("")
+def create() -> tuple[Response, int]:
+    """Make a link."""
+    links = current_services().identity.upload_links
+    link = links.make(
+        current_scope().target(),
+        terms_in(json_object(), LinkTerms()),
+        created_by=current_caller().sender,
+    )
+    return jsonify(link_document(link)), 201
+
+
+@blueprint.get("/<link_id>")
+def show(link_id: str) -> Response:
+    """One link."""
+    return jsonify(link_document(_link(link_id)))
+
+
+@blueprint.patch("/<link_id>")
+def change(link_id: str) -> Response:
+    """Change what is named of its terms; what it has taken stays."""
+    links, link = current_services().identity.upload_links, _link(link_id)
+    return jsonify(link_document(links.change(link, terms_in(json_object(), links.terms(link)))))
+
+
+@blueprint.delete("/<link_id>")
+def close(link_id: str) -> tuple[str, int]:
+    """Close the link at once, also for requests under way."""
+    current_services().identity.upload_links.close(_link(link_id))
+    return "", 204
+
+
+def _link(link_id: str) -> UploadLink:
+    links = current_services().identity.upload_links
+    return links.get(current_scope().target(), link_id)

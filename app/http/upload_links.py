@@ -1,0 +1,100 @@
+"""The JSON of upload links, from clients and to them, for the API and the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from app.domain.errors import InvalidRequest
+from app.domain.moments import instant, optional_instant, parse_expiry
+from app.http.proxy import absolute_url
+from app.identity.upload_links import LinkTerms
+from app.records.identity.upload_links import UploadLink
+
+
+def link_url(link: UploadLink) -> str:
+    """The address that strangers get."""
+    return absolute_url("upload_link.page", code=link.code)
+
+
+def link_document(link: UploadLink) -> dict[str, Any]:
+    """A link for members, with what it has taken."""
+    return {
+        "id": link.id,
+        "url": link_url(link),
+        "name": link.name,
+        "message": link.message,
+        "state": link.state(datetime.now(UTC)).value,
+        "files": link.files,
+        "bytes": link.bytes,
+        "max_files": link.max_files,
+        "max_bytes": link.max_bytes,
+        "max_file_bytes": link.max_file_bytes,
+        "extensions": list(link.extensions),
+        "expires": optional_instant(link.expires_at),
+        "asks_name": link.asks_name,
+        "has_password": link.password_hash is not None,
+        "created": instant(link.created_at),
+    }
+
+
+def terms_in(body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
+    """The terms that a client has sent; those it does not name are `given`.
+
+    Raises `InvalidRequest`.
+    """
+    sent = {
+        "expires_at" if name == "expires" else name: parse(name, body[name])
+        for name, parse in _PARSERS.items()
+        if name in body
+    }
+    return replace(given, **sent)
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"The member {name} must be a string.")
+    return value.strip()
+
+
+def _number(name: str, value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number: 3.0 is 3.
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InvalidRequest(f"The member {name} must be a whole number, or null.")
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"The member {name} must be true or false.")
+    return value
+
+
+def _extensions(name: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise InvalidRequest(f"The member {name} must be a list of strings.")
+    found = [each.strip().lower().removeprefix(".") for each in value]
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def _expiry(_name: str, value: object) -> datetime | None:
+    return parse_expiry(value, datetime.now(UTC))
+
+
+_PARSERS: Mapping[str, Callable[[str, object], Any]] = {
+    "name": _text,
+    "message": _text,
+    "max_files": _number,
+    "max_bytes": _number,
+    "max_file_bytes": _number,
+    "extensions": _extensions,
+    "expires": _expiry,
+    "asks_name": _flag,
+}

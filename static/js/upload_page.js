@@ -1,0 +1,86 @@
+/** What every page that sends files does: it takes them in, shows how far they are, and goes on after a reload. */
+
+import "./elements/confirm_dialog.js";
+import "./elements/connection_notice.js";
+import "./elements/interrupted_panel.js";
+import "./elements/live_announcer.js";
+import "./elements/upload_drop.js";
+import "./elements/upload_panel.js";
+import { announceProgress } from "./helpers/announcements.js";
+import { isServerThere } from "./uploads/api.js";
+import { batchPost, chunkPost } from "./uploads/body_request.js";
+import { BundleSender } from "./uploads/bundle_sender.js";
+import { ChunkPace } from "./uploads/chunk_pace.js";
+import { ChunkSizes } from "./uploads/chunk_plan.js";
+import { ChunkSender } from "./uploads/chunk_sender.js";
+import { Connection } from "./uploads/connection.js";
+import { DropzoneIntake } from "./uploads/dropzone_intake.js";
+import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
+import { Slots } from "./uploads/slots.js";
+import { TabPresence } from "./uploads/tab_presence.js";
+import { UploadQueue } from "./uploads/upload_queue.js";
+import { UploadSteps } from "./uploads/upload_steps.js";
+
+/** Browsers open six connections to a host over HTTP/1.1; one stays free for the library and for cancelling. */
+const REQUESTS_AT_ONCE = 5;
+
+const find = (selector) => document.querySelector(selector);
+
+/** Connects the elements of the page; returns what the rest of it works with. */
+export function startUploads() {
+  const drop = find("upload-drop");
+  const { queue, intake, connection } = buildUploads(drop, (fingerprint) => interrupted.hasFile(fingerprint));
+  const presence = new TabPresence({ idsHere: () => queue.openIds });
+  const interrupted = new InterruptedUploads(queue, { idsElsewhere: () => presence.idsElsewhere() });
+  const confirm = (question) => find("confirm-dialog").ask(question);
+  const announce = (text) => find("live-announcer").say(text);
+  const panel = find("upload-panel");
+
+  panel.connect({ queue, intake, connection, confirm, limit: queue.maxUploadBytes });
+  panel.addEventListener("totals", ({ detail }) => drop.toggleAttribute("compact", detail.count > 0));
+  find("interrupted-panel").connect({ interrupted, confirm });
+  find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
+  connectIntake(drop, find("interrupted-panel"), intake);
+  announceProgress({ queue, panel, connection, announce });
+  queue.addEventListener("completed", ({ detail }) => interrupted.forget(detail.id));
+  queue.addEventListener("discard-failed", () => interrupted.refresh().catch(() => {}));
+  keepInterruptedFresh(interrupted);
+  warnBeforeLeaving(queue);
+  return { queue, interrupted, confirm, announce };
+}
+
+function buildUploads(drop, isInterrupted) {
+  const { uploadUrl, batchUrl } = drop.dataset;
+  const chunkBytes = Number(drop.dataset.chunkBytes);
+  const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
+  const connection = new Connection({ probe: isServerThere });
+  const slots = new Slots(REQUESTS_AT_ONCE);
+  const sizes = new ChunkSizes(chunkBytes);
+  const pace = new ChunkPace(sizes);
+  const chunks = new ChunkSender({ post: chunkPost({ url: uploadUrl }), slots, sizes, pace, connection });
+  const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots }), connection });
+  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
+  const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
+  const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
+  return { queue, intake, connection };
+}
+
+function connectIntake(drop, interruptedPanel, intake) {
+  drop.takeDropsOnPage((event) => intake.takeDrop(event));
+  for (const source of [drop, interruptedPanel]) {
+    source.addEventListener("files-chosen", ({ detail }) => intake.addFiles(detail));
+  }
+}
+
+function keepInterruptedFresh(interrupted) {
+  // The list is optional: without it, dropping the file again still finds its upload.
+  const refresh = () => interrupted.refresh().catch(() => {});
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
+  refresh();
+}
+
+function warnBeforeLeaving(queue) {
+  window.addEventListener("beforeunload", (event) => {
+    if (queue.isSending) event.preventDefault();
+  });
+}

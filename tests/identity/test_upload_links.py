@@ -1,0 +1,341 @@
+"""What strangers may do through an upload link, and what they may not."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from tests.api.application import application
+
+TUS = {"Tus-Resumable": "1.0.0"}
+HTML = {"Accept": "text/html"}
+
+MakeLink = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    with application(tmp_path_factory.mktemp("app")) as app:
+        yield app
+
+
+@pytest.fixture
+def member(app: Flask) -> FlaskClient:
+    """Whoever runs the server."""
+    return app.test_client()
+
+
+@pytest.fixture
+def stranger(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+@pytest.fixture
+def make_link(member: FlaskClient) -> MakeLink:
+    def make(**terms: object) -> dict[str, Any]:
+        answer = member.post("/api/upload-links", json=terms)
+        assert answer.status_code == 201, answer.json
+        link: dict[str, Any] = told(answer)
+        return {**link, "path": link["url"].removeprefix("http://localhost")}
+
+    return make
+
+
+def told(answer: TestResponse) -> Any:
+    """The JSON of an answer."""
+    return answer.json
+
+
+def send(client: FlaskClient, link: dict[str, Any], name: str, length: int) -> TestResponse:
+    """Send a whole file as curl does."""
+    file = (io.BytesIO(bytes(length)), name)
+    return client.post(f"{link['path']}/upload", data={"file": file})
+
+
+def create(client: FlaskClient, link: dict[str, Any], length: int, name: str = "") -> TestResponse:
+    """Create an upload as tus clients do."""
+    headers = {**TUS, "Upload-Length": str(length)}
+    if name:
+        headers["Upload-Metadata"] = f"filename {name}"
+    return client.post(f"{link['path']}/tus/", headers=headers)
+
+
+def counted(member: FlaskClient, link: dict[str, Any]) -> tuple[int, int]:
+    """The files and bytes that the link has taken."""
+    found = told(member.get(f"/api/upload-links/{link['id']}"))
+    return found["files"], found["bytes"]
+
+
+def code(answer: TestResponse) -> object:
+    return (answer.status_code, told(answer) and told(answer)["code"])
+
+
+# ---- members -------------------------------------------------------------------------------------
+
+
+def test_a_link_is_made_listed_changed_and_closed(member: FlaskClient, make_link: MakeLink) -> None:
+    link = make_link(name="Wedding", max_files=3, extensions=[".MP4", "mov"], expires=3600)
+    assert link["state"] == "open"
+    assert link["extensions"] == ["mp4", "mov"]
+    listed = told(member.get("/api/upload-links"))["upload_links"]
+    assert link["id"] in [each["id"] for each in listed]
+    path = f"/api/upload-links/{link['id']}"
+    changed = told(member.patch(path, json={"max_files": None, "message": "Thanks!"}))
+    assert (changed["max_files"], changed["message"], changed["name"]) == (
+        None,
+        "Thanks!",
+        "Wedding",
+    )
+    assert member.delete(path).status_code == 204
+    assert told(member.get(path))["state"] == "closed"
+    assert member.delete(path).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"max_files": 0},
+        {"max_bytes": -1},
+        {"max_bytes": 2**63},
+        {"max_file_bytes": "1"},
+        {"max_files": True},
+        {"extensions": "mp4"},
+        {"extensions": ["m p 4"]},
+        {"expires": "2001-01-01"},
+        {"asks_name": "yes"},
+        {"name": "x" * 201},
+        {"name": 7},
+    ],
+    ids=str,
+)
+def test_terms_that_cannot_be_are_refused(member: FlaskClient, terms: dict[str, object]) -> None:
+    assert member.post("/api/upload-links", json=terms).status_code == 400
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
+def test_files_and_bytes_are_counted_and_given_back(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_files=2, max_bytes=1000)
+    upload = create(stranger, link, 600)
+    assert counted(member, link) == (1, 600)
+    assert code(create(stranger, link, 401)) == (413, "link_full")
+    assert send(stranger, link, "a.mp4", 400).status_code == 200
+    assert counted(member, link) == (2, 1000)
+    assert code(create(stranger, link, 0)) == (413, "link_full")
+    assert stranger.delete(upload.headers["Location"], headers=TUS).status_code == 204
+    assert counted(member, link) == (1, 400)
+    assert create(stranger, link, 600).status_code == 201
+
+
+def test_a_deleted_video_was_still_sent(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link()
+    video = told(send(stranger, link, "a.mp4", 400))["id"]
+    assert member.delete(f"/api/videos/{video}").status_code == 204
+    assert counted(member, link) == (1, 400)
+
+
+def test_an_upload_counts_its_bytes_once_their_number_is_known(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_bytes=1000)
+    headers = {**TUS, "Upload-Defer-Length": "1"}
+    upload = stranger.post(f"{link['path']}/tus/", headers=headers).headers["Location"]
+    chunk = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    assert stranger.patch(upload, headers=chunk, data=bytes(1001)).status_code == 413
+    assert stranger.patch(upload, headers=chunk, data=bytes(1000)).status_code == 204
+    assert counted(member, link) == (1, 0)
+    end = {**chunk, "Upload-Offset": "1000", "Upload-Length": "1000"}
+    assert stranger.patch(upload, headers=end).status_code == 204
+    assert counted(member, link) == (1, 1000)
+
+
+def test_a_file_that_is_too_large_is_refused_before_its_bytes(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_file_bytes=100)
+    assert code(create(stranger, link, 101)) == (413, "too_large")
+    assert code(send(stranger, link, "a.mp4", 101)) == (413, "too_large")
+    assert send(stranger, link, "a.mp4", 100).status_code == 200
+    assert counted(member, link) == (1, 100)
+
+
+def test_only_files_of_its_types_are_taken(stranger: FlaskClient, make_link: MakeLink) -> None:
+    link = make_link(extensions=["mp4"])
+    assert code(create(stranger, link, 10, "YS5leGU=")) == (415, "type_not_allowed")
+    assert code(send(stranger, link, "a.exe", 10)) == (415, "type_not_allowed")
+    assert create(stranger, link, 10, "YS5tcDQ=").status_code == 201
+    assert send(stranger, link, "A.MP4", 10).status_code == 200
+
+
+def test_of_a_batch_the_files_that_fit_are_kept(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_files=2, extensions=["mp4"])
+    names = ["a.mp4", "b.mp4", "c.exe", "d.mp4"]
+    files = [(io.BytesIO(bytes(length + 1)), name) for length, name in enumerate(names)]
+    receipts = told(stranger.post(f"{link['path']}/batch", data={"file": files}))["files"]
+    outcomes = [receipt.get("error", {"code": "kept"})["code"] for receipt in receipts]
+    assert outcomes == ["kept", "kept", "type_not_allowed", "link_full"]
+    assert counted(member, link) == (2, 3)
+
+
+def test_the_bytes_of_parts_become_those_of_the_whole(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_bytes=1000, max_files=1)
+    parts = [part(stranger, link, 500), part(stranger, link, 500)]
+    assert counted(member, link) == (0, 1000)
+    headers = {**TUS, "Upload-Concat": "final;" + " ".join(parts)}
+    assert stranger.post(f"{link['path']}/tus/", headers=headers).status_code == 201
+    assert counted(member, link) == (1, 1000)
+
+
+def part(client: FlaskClient, link: dict[str, Any], length: int) -> str:
+    headers = {
+        **TUS,
+        "Upload-Length": str(length),
+        "Upload-Concat": "partial",
+        "Content-Type": "application/offset+octet-stream",
+    }
+    created = client.post(f"{link['path']}/tus/", headers=headers, data=bytes(length))
+    return created.headers["Location"]
+
+
+# ---- what strangers may not ----------------------------------------------------------------------
+
+
+def test_a_link_that_does_not_exist_is_not_found(stranger: FlaskClient) -> None:
+    for path in ("/u/" + "A" * 22, "/u/x", "/u/" + "A" * 22 + "/upload"):
+        assert code(stranger.post(path) if "upload" in path else stranger.get(path)) == (
+            404,
+            "link_not_found",
+        )
+
+
+def test_a_closed_link_is_gone(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link()
+    upload = create(stranger, link, 10).headers["Location"]
+    member.delete(f"/api/upload-links/{link['id']}")
+    for answer in (
+        stranger.get(link["path"]),
+        send(stranger, link, "a.mp4", 10),
+        stranger.patch(upload, headers={**TUS, "Upload-Offset": "0"}),
+    ):
+        assert code(answer) == (410, "link_closed")
+    page = stranger.get(link["path"], headers=HTML)
+    assert page.status_code == 410
+    assert "closed by the people who made it" in page.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/watch/ID"),
+        ("GET", "/api/videos"),
+        ("GET", "/api/videos/ID"),
+        ("DELETE", "/api/videos/ID"),
+        ("PATCH", "/api/videos/ID"),
+        ("GET", "/media/ID"),
+        ("GET", "/media/ID/poster.jpg"),
+        ("GET", "/status"),
+        ("GET", "/metrics"),
+        ("GET", "/api/upload-links"),
+        ("POST", "/api/upload-links"),
+        ("GET", "/api/keys"),
+        ("GET", "/account"),
+    ],
+)
+def test_a_link_leads_to_nothing_but_uploads(
+    stranger: FlaskClient, make_link: MakeLink, method: str, path: str
+) -> None:
+    link = make_link()
+    video = told(send(stranger, link, "a.mp4", 10))["id"]
+    answer = stranger.open(link["path"] + path.replace("ID", video), method=method, json={})
+    assert code(answer) == (403, "not_allowed")
+
+
+@pytest.mark.parametrize("path", ["/u/x", "/readyz", "/openapi.json", "/sign-in"])
+def test_pages_for_people_are_not_below_a_link(
+    stranger: FlaskClient, make_link: MakeLink, path: str
+) -> None:
+    assert stranger.get(make_link()["path"] + path).status_code == 404
+
+
+def test_nobody_deletes_a_file_that_has_arrived(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link()
+    video = told(send(stranger, link, "a.mp4", 10))["id"]
+    for answer in (
+        stranger.delete(f"{link['path']}/tus/{video}", headers=TUS),
+        stranger.delete(f"{link['path']}/filepond", data=video),
+    ):
+        assert code(answer) == (403, "not_allowed")
+    refused = stranger.delete(f"{link['path']}/fineuploader/{video}")
+    assert refused.status_code == 403
+    assert member.get(f"/api/videos/{video}").status_code == 200
+
+
+def test_visitors_find_only_their_own_uploads(
+    app: Flask, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link()
+    stranger.get(link["path"])
+    new = {"name": "a.mp4", "size": 100, "fingerprint": "same"}
+    first = told(stranger.post(f"{link['path']}/api/uploads", json=new))["id"]
+    again = stranger.post(f"{link['path']}/api/uploads", json=new)
+    assert (again.status_code, told(again)["id"]) == (200, first)
+    other = app.test_client()
+    other.get(link["path"])
+    assert told(other.post(f"{link['path']}/api/uploads", json=new))["id"] != first
+    listed = told(stranger.get(f"{link['path']}/api/uploads"))["uploads"]
+    assert [upload["id"] for upload in listed] == [first]
+    program = app.test_client()
+    assert told(program.get(f"{link['path']}/api/uploads"))["uploads"] == []
+    assert program.get(f"{link['path']}/api/uploads/{first}").status_code == 200
+
+
+def test_uploads_of_another_link_are_not_found(stranger: FlaskClient, make_link: MakeLink) -> None:
+    first, second = make_link(), make_link()
+    upload = told(stranger.post(f"{first['path']}/api/uploads", json={"name": "a", "size": 9}))[
+        "id"
+    ]
+    assert stranger.get(f"{second['path']}/api/uploads/{upload}").status_code == 404
+    assert stranger.delete(f"{second['path']}/api/uploads/{upload}").status_code == 404
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_link_takes(stranger: FlaskClient, make_link: MakeLink) -> None:
+    link = make_link(
+        name="Wedding", message="<Thanks>", max_files=3, max_bytes=2**30, extensions=["mp4"]
+    )
+    page = stranger.get(link["path"], headers=HTML)
+    for words in ("Wedding", "&lt;Thanks&gt;", "3 more files", "1 GB more in all", "Only mp4"):
+        assert words in page.text
+    assert page.headers["Referrer-Policy"] == "same-origin"
+    assert f"Path={link['path']}" in page.headers["Set-Cookie"]
+    assert "HttpOnly" in page.headers["Set-Cookie"]
+
+
+def test_files_are_sent_without_a_script(stranger: FlaskClient, make_link: MakeLink) -> None:
+    link = make_link()
+    file = (io.BytesIO(b"film"), "a.mp4")
+    answer = stranger.post(f"{link['path']}/upload", data={"file": file}, headers=HTML)
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == f"{link['path']}/?uploaded=1"
+    assert "your file has arrived" in stranger.get(answer.headers["Location"], headers=HTML).text
