@@ -3,7 +3,8 @@
 PYTHON := .venv/bin/python
 SOURCES = $(wildcard app client bench tests scripts wsgi.py)
 # Most tests wait for a server or a browser. The tests of a file share servers, so they run in one process.
-SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile
+# Files keep the order of tests/conftest.py.
+SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 TYPED = $(wildcard app client bench tests scripts/*.py wsgi.py)
 
 .DEFAULT_GOAL := help

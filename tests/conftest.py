@@ -20,6 +20,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("loaded machine", deadline=None)
 settings.load_profile("loaded machine")
 
+TESTS = Path(__file__).parent
+
+SLOW_FOLDERS = ("browser", "hostile", "e2e", "client", "media")
+"""They run first: otherwise one process would still be in a long file when the others have ended.
+And a folder runs in one go, so that its files share browsers, servers and films."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that `make` passes."""
@@ -27,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--long", action="store_true", dest="long_attacks", help="run tests/hostile at full length"
     )
     parser.addoption("--all-films", action="store_true", help="tests of playback play every film")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the slow folders first."""
+    ranks = {folder: rank for rank, folder in enumerate(SLOW_FOLDERS)}
+    items.sort(key=lambda item: ranks.get(item.path.relative_to(TESTS).parts[0], len(ranks)))
 
 
 @pytest.fixture
