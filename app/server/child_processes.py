@@ -63,7 +63,13 @@ class KeptRunning:
         self._process.wait()
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(self._command)
+        # Ctrl-C reaches every process of a terminal. Until the worker waits for it, Python would
+        # answer with a traceback.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process = subprocess.Popen(self._command)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._started_at = time.monotonic()
         self._restart_at: float | None = None
 

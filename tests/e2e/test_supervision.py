@@ -8,8 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from tests.live_server import ROOT, STOP_SECONDS, Server, command_of, free_port,
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
-
-StartServer = Callable[..., Server]
 
 HEAD = (
     b"POST /upload?dzuuid=half&dzchunkindex=0&dztotalfilesize=100000&dzchunksize=100000"
@@ -120,10 +117,7 @@ def test_a_worker_that_ends_is_logged_and_restarted(server: Server, name: str) -
     wait_until(lambda: workers() and first not in workers(), "another has its place")
 
 
-def test_a_second_server_on_one_data_folder_is_refused(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = start_server()
+def test_a_second_server_on_one_data_folder_is_refused(server: Server, tmp_path: Path) -> None:
     assert server.process is not None
     data = server.environment["SLUICE_DATA_DIR"]
     second = run_server(tmp_path, SLUICE_DATA_DIR=data)
@@ -134,8 +128,7 @@ def test_a_second_server_on_one_data_folder_is_refused(
     assert server.get("/readyz").ok
 
 
-def test_a_port_in_use_is_reported_in_one_line(start_server: StartServer, tmp_path: Path) -> None:
-    server = start_server()
+def test_a_port_in_use_is_reported_in_one_line(server: Server, tmp_path: Path) -> None:
     second = run_server(tmp_path, SLUICE_PORT=str(server.port))
     assert second.returncode == 2
     assert re.fullmatch(f"Port {server.port} is in use.*\n", second.stderr)
@@ -186,8 +179,7 @@ def test_a_person_at_a_terminal_is_greeted_and_told_goodbye(tmp_path: Path) -> N
         wait_until(lambda: " 200 GET /healthz " in terminal.text, "the request is logged")
         os.killpg(terminal.process.pid, signal.SIGINT)  # What Ctrl-C does.
         assert terminal.process.wait(STOP_SECONDS) == 0
-        time.sleep(0.1)
-        assert terminal.text.rstrip().endswith("Sluice has stopped.")
+        wait_until(lambda: terminal.text.rstrip().endswith("Sluice has stopped."), "it says so")
         assert "Traceback" not in terminal.text
         assert '"level"' not in terminal.text
     finally:
