@@ -31,8 +31,8 @@ ANY_NAME = {"SLUICE_HOST": "0.0.0.0", "SLUICE_ACCESS": "open"}
 """Options of a server that answers to any name: without accounts, one on this machine alone answers
 to the machine's own."""
 
-START_SECONDS = 60
-STOP_SECONDS = 60
+START_SECONDS = 120
+STOP_SECONDS = 120
 
 
 def free_port() -> int:
@@ -163,14 +163,14 @@ class Server:
         if self.process is None:
             return
         family = self.processes()
+        top, self.process = self.process, None
         if number == signal.SIGKILL:
-            os.killpg(self.process.pid, number)
+            os.killpg(top.pid, number)
         else:
-            self.process.send_signal(number)
-        self.process.wait(STOP_SECONDS)
+            top.send_signal(number)
+        top.wait(STOP_SECONDS)
         _, alive = psutil.wait_procs(family, STOP_SECONDS)
         assert not alive, f"still running after the server stopped: {alive}"
-        self.process = None
 
     def restart(self, number: int = signal.SIGTERM) -> None:
         """Stop and start again."""
@@ -205,6 +205,13 @@ class Server:
     def delete(self, path: str, **options: Any) -> requests.Response:
         """DELETE a path of this server."""
         return requests.delete(self.url + path, timeout=60, verify=self._verify, **options)
+
+    def empty(self) -> None:
+        """Delete all uploads and videos."""
+        for kind in ("uploads", "videos"):
+            while found := self.get(f"/api/{kind}").json()[kind]:
+                for item in found:
+                    self.delete(f"/api/{kind}/{item['id']}")
 
     def connect(self) -> socket.socket:
         """A raw connection."""

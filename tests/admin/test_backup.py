@@ -66,8 +66,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def server(shared: Server) -> Server:
     """A server of this file, without videos."""
-    for video in shared.get("/api/videos").json()["videos"]:
-        shared.delete(f"/api/videos/{video['id']}").raise_for_status()
+    shared.empty()
     return shared
 
 

@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, make_films
-from tests.browser.library_tools import NAMES, put
+from tests.browser.library_tools import NAMES, VIDEOS, fill_library, put
 from tests.browser.tools import BROWSER_FLAGS, find_browser, find_firefox, need_driver
 from tests.browser.upload_page import MIB, UploadPage
 from tests.live_server import Server, running_server
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="package")
@@ -71,11 +71,29 @@ def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def site(page_server: Server) -> Server:
     """The shared server, without uploads and videos."""
-    for kind in ("uploads", "videos"):
-        while found := page_server.get(f"/api/{kind}").json()[kind]:
-            for item in found:
-                page_server.delete(f"/api/{kind}/{item['id']}")
+    page_server.empty()
     return page_server
+
+
+@pytest.fixture(scope="package")
+def default_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("default")) as running:
+        yield running
+
+
+@pytest.fixture
+def default_site(default_server: Server) -> Server:
+    """A shared server with the default chunk size, without uploads and videos."""
+    default_server.empty()
+    return default_server
+
+
+@pytest.fixture(scope="package")
+def large_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with VIDEOS, of which it has only records; a test may delete the newest."""
+    with running_server(tmp_path_factory.mktemp("library")) as running:
+        fill_library(running, VIDEOS)
+        yield running
 
 
 @pytest.fixture

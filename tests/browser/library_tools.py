@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import requests
 from playwright.sync_api import Locator, expect
 
+from app.domain.access import FIRST_PROJECT
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange, RangeSet
+from app.domain.upload import Upload, UploadId
+from app.records.engine import Database
+from app.records.uploads import UploadRecords
 from tests.browser.upload_page import UploadPage
 from tests.live_server import Server
 
 NAMES = ["Clip 10.mp4", "été.mp4", "clip 2.mp4", "film.webm", "clip 1.mov"]
 """Of the videos of the fixture `clips`."""
+
+VIDEOS = 10_000
+"""In the fixture `large_library`: film 1.mp4 to film 10000.mp4, the newest last."""
 
 
 def put(server: Server, name: str, path: Path) -> str:
@@ -21,6 +31,31 @@ def put(server: Server, name: str, path: Path) -> str:
         answer = requests.post(f"{server.url}/upload", files=files, timeout=60)
     upload_id: str = answer.json()["id"]
     return upload_id
+
+
+def fill_library(server: Server, count: int) -> None:
+    """Add records of `count` videos, without their bytes."""
+    database = Database(f"sqlite:///{server.library.parent}/sluice.db", synced=False)
+    UploadRecords(database).add_all([video_record(number) for number in range(1, count + 1)])
+    database.close()
+
+
+def video_record(number: int) -> Upload:
+    moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
+    return Upload(
+        id=UploadId(f"{number:032}"),
+        owner=FIRST_PROJECT,
+        filename=f"film {number}.mp4",
+        length=number,
+        client_key=f"film-{number}",
+        fingerprint=None,
+        created_at=moment,
+        active_at=moment,
+        state=UploadState.COMPLETE,
+        received=RangeSet.of([ByteRange(0, number)]),
+        sha256="0" * 64,
+        published_at=moment,
+    )
 
 
 def expect_names(page: UploadPage, *names: str) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from app.domain.access import FIRST_PROJECT
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
-from app.records.engine import Database
-from app.records.uploads import UploadRecords
 from tests.browser.films import Films, sha256_of
-from tests.browser.library_tools import put
+from tests.browser.library_tools import VIDEOS, put
 from tests.browser.stored import videos_of
 from tests.browser.test_many_files import COUNT_FRAMES, FROZEN_SECONDS
 from tests.browser.upload_page import UploadPage
@@ -124,11 +117,9 @@ def test_a_library_of_many_pages_loads_more_as_one_scrolls(
 
 
 def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
-    start_server: Callable[..., Server], open_page: OpenPage
+    large_library: Server, open_page: OpenPage
 ) -> None:
-    server = start_server()
-    fill_library(server, 10_000)
-    page = open_page(server)
+    page = open_page(large_library)
     page.page.mouse.move(640, 500)
     page.page.evaluate(COUNT_FRAMES)
     page.wait_until(lambda: scroll(page) and page.videos.count() >= 1_500, "it is scrolled through")
@@ -137,37 +128,12 @@ def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
     assert elements < page.videos.count() + 3_000, "one for each, and those of the rows in sight"
     page.page.mouse.wheel(0, -50_000)
     numbers = page.videos.evaluate_all("(rows) => rows.map((row) => Number(row.dataset.id))")
-    assert numbers == list(range(10_000, 10_000 - len(numbers), -1))
+    assert numbers == list(range(VIDEOS, VIDEOS - len(numbers), -1))
     first = page.videos.first
     first.scroll_into_view_if_needed()
     first.get_by_role("button", name="Delete").click()
     page.confirm("Delete")
-    expect(page.videos.first).to_contain_text("film 9999.mp4")
-
-
-def fill_library(server: Server, count: int) -> None:
-    """Add records of `count` videos, without their bytes."""
-    database = Database(f"sqlite:///{server.library.parent}/sluice.db", synced=False)
-    UploadRecords(database).add_all([video_record(number) for number in range(1, count + 1)])
-    database.close()
-
-
-def video_record(number: int) -> Upload:
-    moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
-    return Upload(
-        id=UploadId(f"{number:032}"),
-        owner=FIRST_PROJECT,
-        filename=f"film {number}.mp4",
-        length=number,
-        client_key=f"film-{number}",
-        fingerprint=None,
-        created_at=moment,
-        active_at=moment,
-        state=UploadState.COMPLETE,
-        received=RangeSet.of([ByteRange(0, number)]),
-        sha256="0" * 64,
-        published_at=moment,
-    )
+    expect(page.videos.first).to_contain_text(f"film {VIDEOS - 1}.mp4")
 
 
 def scroll(page: UploadPage) -> bool:

@@ -33,21 +33,15 @@ OpenPage = Callable[..., UploadPage]
 
 
 @pytest.fixture
-def server(start_server: Callable[..., Server]) -> Server:
-    """A server with the default chunk size."""
-    return start_server(SLUICE_CHUNK_BYTES=str(CHUNK_BYTES))
-
-
-@pytest.fixture
-def line(server: Server) -> Iterator[BadLine]:
+def line(default_site: Server) -> Iterator[BadLine]:
     """A line to it, which outlives the page: that still asks for its library at the end."""
-    with bad_line(server.port) as line:
+    with bad_line(default_site.port) as line:
         yield line
 
 
 @pytest.fixture
-def page(server: Server, open_page: OpenPage) -> UploadPage:
-    return open_page(server)
+def page(default_site: Server, open_page: OpenPage) -> UploadPage:
+    return open_page(default_site)
 
 
 def test_speed_and_sent_bytes_are_shown_before_the_server_has_answered_and_safe_bytes_follow(
@@ -67,7 +61,8 @@ def test_speed_and_sent_bytes_are_shown_before_the_server_has_answered_and_safe_
     expect(page.page.get_by_text("Sent, not yet confirmed")).to_be_visible()
     page.throttle(4 * MIB)
     page.wait_for_progress(row, 10)
-    assert page.sent(row) >= page.progress(row)
+    safe = page.progress(row)
+    assert page.sent(row) >= safe
     page.throttle(-1)
     page.wait_for_success(films.middle)
     expect(page.page.get_by_text("Sent, not yet confirmed")).to_be_hidden()
@@ -91,11 +86,11 @@ def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one
 
 
 def test_a_broken_connection_costs_only_seconds(
-    server: Server, line: BadLine, open_page: OpenPage, films: Films, complaints: Complaints
+    default_site: Server, line: BadLine, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
     """What a line has carried of chunks that it then breaks is carried again."""
     complaints.allow_failed_requests()
-    page = open_page(replace(server, port=line.port))
+    page = open_page(replace(default_site, port=line.port))
     line.bytes_per_second = BYTES_PER_SECOND
     page.choose(films.middle)
     row = page.row(films.middle)
@@ -109,4 +104,4 @@ def test_a_broken_connection_costs_only_seconds(
     assert 0 < carried - films.middle.stat().st_size <= SECONDS_AT_STAKE * 3 * BYTES_PER_SECOND
     start, end = page.chunks[chunks]
     assert end - start <= FIRST_CHUNK_BYTES
-    assert digests_of(server) == {"middle.mp4": sha256_of(films.middle)}
+    assert digests_of(default_site) == {"middle.mp4": sha256_of(films.middle)}

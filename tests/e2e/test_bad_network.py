@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -19,10 +19,31 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
-from tests.live_server import Server
+from tests.live_server import Server, running_server
 from tests.waiting import wait_until, wait_until_read
 
 StartServer = Callable[..., Server]
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that these tests kill and restart; it runs many requests at once."""
+    options = {"SLUICE_WORKERS": "3", "SLUICE_THREADS": "32"}
+    with running_server(tmp_path_factory.mktemp("mortal"), **options) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that soon ends slow requests, and runs two at once."""
+    options = {
+        "SLUICE_BODY_IDLE_SECONDS": "1",
+        "SLUICE_MIN_BYTES_PER_SECOND": "100000",
+        "SLUICE_WORKERS": "1",
+        "SLUICE_THREADS": "2",
+    }
+    with running_server(tmp_path_factory.mktemp("impatient"), **options) as server:
+        yield server
 
 
 def received(server: Server, upload_id: str) -> int:
@@ -125,8 +146,8 @@ def test_a_request_fed_byte_by_byte_arrives(server: Server) -> None:
     assert stored_sha256(server, answer["id"]) == file.sha256
 
 
-def test_a_killed_worker_costs_at_most_a_chunk(start_server: StartServer) -> None:
-    server = start_server()
+def test_a_killed_worker_costs_at_most_a_chunk(mortal: Server) -> None:
+    server, count = mortal, len(mortal.web_workers())
     file = ChunkedFile(random_bytes(12_000_000, 27), 4_000_000)
     upload_id = create(server, file)
     send_chunk(server, file, 2)
@@ -137,7 +158,7 @@ def test_a_killed_worker_costs_at_most_a_chunk(start_server: StartServer) -> Non
             worker.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionError):
             read_response(connection)
-    wait_until(lambda: len(server.web_workers()) == 2, "new workers")
+    wait_until(lambda: len(server.web_workers()) == count, "new workers")
     document = server.get(f"/api/uploads/{upload_id}").json()
     assert [8_000_000, 12_000_000] in document["received"]
     for index in (0, 1):
@@ -148,9 +169,9 @@ def test_a_killed_worker_costs_at_most_a_chunk(start_server: StartServer) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restarted_server_resumes_where_it_stopped(
-    start_server: StartServer, number: signal.Signals
+    mortal: Server, number: signal.Signals
 ) -> None:
-    server = start_server()
+    server = mortal
     file = ChunkedFile(random_bytes(5_000_000, 28), 1_000_000)
     upload_id = create(server, file)
     for index in (4, 1):
@@ -198,8 +219,8 @@ def test_ctrl_c_stops_as_gracefully(start_server: StartServer) -> None:
     server.process = None
 
 
-def test_stalled_bodies_end_with_408_and_free_their_threads(start_server: StartServer) -> None:
-    server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_WORKERS="1", SLUICE_THREADS="2")
+def test_stalled_bodies_end_with_408_and_free_their_threads(impatient: Server) -> None:
+    server = impatient
     files = [ChunkedFile(random_bytes(2_000_000, seed), 2_000_000) for seed in range(4)]
     connections = [server.connect() for _ in files]
     for file, connection in zip(files, connections, strict=True):
@@ -213,8 +234,8 @@ def test_stalled_bodies_end_with_408_and_free_their_threads(start_server: StartS
         assert send_chunk(server, file, 0).json()["complete"] is True
 
 
-def test_a_body_below_the_minimum_rate_is_ended(start_server: StartServer) -> None:
-    server = start_server(SLUICE_MIN_BYTES_PER_SECOND="100000")
+def test_a_body_below_the_minimum_rate_is_ended(impatient: Server) -> None:
+    server = impatient
     file = ChunkedFile(random_bytes(2_000_000, 31), 2_000_000)
     request = chunk_request(server, file, 0)
     with server.connect() as connection:
@@ -232,8 +253,8 @@ def test_a_body_below_the_minimum_rate_is_ended(start_server: StartServer) -> No
     assert first == b"HTTP/1.1 408"
 
 
-def test_half_sent_headers_do_not_block_the_server(start_server: StartServer) -> None:
-    server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_WORKERS="1", SLUICE_THREADS="2")
+def test_half_sent_headers_do_not_block_the_server(impatient: Server) -> None:
+    server = impatient
     stalled = [server.connect() for _ in range(4)]
     for connection in stalled:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
@@ -243,8 +264,8 @@ def test_half_sent_headers_do_not_block_the_server(start_server: StartServer) ->
     assert server.get("/healthz").status_code == 200
 
 
-def test_64_chunks_at_once_never_find_the_database_locked(start_server: StartServer) -> None:
-    server = start_server(SLUICE_WORKERS="4", SLUICE_THREADS="32")
+def test_64_chunks_at_once_never_find_the_database_locked(mortal: Server) -> None:
+    server = mortal
     file = ChunkedFile(random_bytes(640_000, 32), 10_000)
     statuses: list[int] = []
     barrier = threading.Barrier(64)

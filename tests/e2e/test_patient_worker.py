@@ -21,16 +21,25 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from app.server.gunicorn_worker import PROMPT_SECONDS, PatientWorker
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server
+from tests.live_server import Server, running_server
+from tests.waiting import wait_until
 
 SLOW_CLIENTS = 40
 TURNS = 2
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = {"SLUICE_WORKERS": "1", "SLUICE_THREADS": str(TURNS)}
+    with running_server(tmp_path_factory.mktemp("narrow"), **options) as server:
+        yield server
+
+
 @pytest.fixture
-def narrow_server(start_server: Callable[..., Server]) -> Server:
-    """One process that runs two requests at once."""
-    return start_server(SLUICE_WORKERS="1", SLUICE_THREADS=str(TURNS))
+def narrow_server(running: Server) -> Server:
+    """One process that runs two requests at once; without uploads and videos."""
+    running.empty()
+    return running
 
 
 @contextmanager
@@ -93,13 +102,12 @@ def test_many_returning_clients_are_served_at_once(narrow_server: Server) -> Non
 
 def _await_uploads_under_way(server: Server, count: int) -> None:
     """Until every upload is recorded with what it has sent."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def are_under_way() -> bool:
         uploads = server.get("/api/uploads").json()["uploads"]
-        if sum(upload["offset"] == 50_000 for upload in uploads) >= count:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"not all of {count} uploads are under way")
+        return [upload["offset"] for upload in uploads].count(50_000) >= count
+
+    wait_until(are_under_way, f"all of {count} uploads are under way")
 
 
 def test_headers_that_never_end_lose_their_connection(
@@ -173,7 +181,7 @@ def test_headers_that_stop_halfway_log_no_traceback(start_server: Callable[..., 
     server = start_server(SLUICE_BODY_IDLE_SECONDS="1")
     with server.connect() as connection:
         connection.sendall(b"GET / HT")
-        time.sleep(3)
+        time.sleep(2)
         connection.sendall(b"TP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200 "), "30 s are for headers"
     assert "raceback" not in server.log
