@@ -10,7 +10,7 @@ from pathlib import Path
 TICK_SECONDS = 0.02
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
     """Poll until the condition holds; `what` describes it in the error."""
     deadline = time.monotonic() + seconds
     while not condition():

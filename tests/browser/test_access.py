@@ -28,7 +28,7 @@ def test_every_control_has_an_accessible_name(
 ) -> None:
     put_everything(site, films)
     page = open_page(site)
-    page.throttle(4 * MIB)
+    page.throttle(2 * MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
     assert nameless(page.page) == []
@@ -78,7 +78,7 @@ def test_files_are_uploaded_paused_and_deleted_by_keyboard_only(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:
     page = open_page(site)
-    page.throttle(4 * MIB)
+    page.throttle(2 * MIB)
     tab_to(page.page, "Choose files")
     with page.page.expect_file_chooser() as chooser:
         page.page.keyboard.press("Enter")
@@ -108,7 +108,7 @@ def test_the_focus_moves_on_when_its_element_is_removed(
     site.post("/api/uploads", json={"name": "a.mp4", "size": 1000})
     site.post("/api/uploads", json={"name": "b.mp4", "size": 1000})
     page = open_page(site)
-    page.throttle(4 * MIB)
+    page.throttle(2 * MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
     page.button("Pause all").press("Enter")
@@ -150,7 +150,7 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(
     upload_id = put_everything(site, films)
     phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     page = open_page(site, color_scheme=scheme, **phone)
-    page.throttle(4 * MIB)
+    page.throttle(2 * MIB)
     page.choose(films.middle, films.small)
     page.wait_for_progress(page.row(films.middle), 5)
     expect(page.waiting_rows).to_have_count(1)

@@ -15,7 +15,7 @@ from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 
-LINE = 5 * MIB
+LINE = 2 * MIB
 """Bytes per second: the film of 26 MB takes five seconds."""
 
 

@@ -73,7 +73,7 @@ def test_a_final_refusal_stops_only_the_chunks_of_its_file(
     other = tmp_path / "other.mp4"
     other.write_bytes(films.middle.read_bytes() + b"x")
     page = open_page(site)
-    page.throttle(5 * MIB)
+    page.throttle(2 * MIB)
     page.choose(films.middle, other)
     row = page.row(films.middle)
     page.wait_for_progress(row, 10)
@@ -125,7 +125,7 @@ def test_a_file_that_changes_while_it_is_sent_is_reported(
     changing = tmp_path / "changing.mp4"
     changing.write_bytes(films.middle.read_bytes())
     page = open_page(site)
-    page.throttle(5 * MIB)
+    page.throttle(2 * MIB)
     page.choose(changing)
     page.wait_for_progress(page.row(changing), 10)
     with changing.open("ab") as file:

@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Locator, Request, expect
 
 from tests.live_server import Server
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 """Far longer than any step takes, so that only a step that never happens fails."""
 
 MIB = 1024 * 1024

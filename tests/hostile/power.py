@@ -37,8 +37,9 @@ class PoweredDisk:
     device: str
 
     def image_after_power_cut(self, server: Server, target: Path) -> None:
-        """Copy the disk as it is now, with the server paused."""
-        for process in server.processes():
+        """Copy the disk as it is now, with the server paused, which then ends."""
+        paused = server.processes()
+        for process in paused:
             with suppress(psutil.NoSuchProcess):
                 process.suspend()
         written = -1
@@ -46,6 +47,9 @@ class PoweredDisk:
             written = self._written_sectors()
             time.sleep(QUIET_SECONDS)
             subprocess.run(["cp", "--sparse=always", self.image, target], check=True)
+        for process in paused:  # One that is paused would not end with its parent.
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def _written_sectors(self) -> int:
         text = Path("/sys/block", Path(self.device).name, "stat").read_text()

@@ -19,6 +19,7 @@ from tests.dropzone_client import random_bytes, read_response
 from tests.ietf_client import read_answer, request_bytes
 from tests.live_server import ANY_NAME, Server, running_server
 from tests.nginx import bare_nginx, deployed_nginx
+from tests.waiting import wait_until
 
 TUS = {"Tus-Resumable": "1.0.0", "Upload-Length": "5"}
 TOLD = {
@@ -351,11 +352,7 @@ def test_the_log_names_the_client_and_not_nginx(with_urls: Server, tmp_path: Pat
 
 def client_of(server: Server, request_id: str) -> str:
     """The client of a request, from the access log, which is written a moment later."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        lines = [json.loads(line) for line in server.log.splitlines() if request_id in line]
-        if lines:
-            client: str = lines[0]["client"]
-            return client
-        time.sleep(0.05)
-    raise AssertionError("the request was not logged")
+    wait_until(lambda: request_id in server.log, "the request is logged")
+    (line,) = (line for line in server.log.splitlines() if request_id in line)
+    client: str = json.loads(line)["client"]
+    return client
