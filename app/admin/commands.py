@@ -18,6 +18,7 @@ from app.admin.backup import Backup, FolderInUse
 from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
 from app.admin.printing import as_json, explained, limited, print_one, print_rows
+from app.admin.project_commands import keys, projects
 from app.admin.verify import Verification
 from app.domain.access import EVERYTHING
 from app.domain.lifecycle import IllegalTransition
@@ -30,7 +31,7 @@ videos = AppGroup("videos", help="Finished files.")
 
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
-    for command in (uploads, videos, jobs, verify, backup, sweep, disk_bench):
+    for command in (uploads, videos, jobs, projects, keys, verify, backup, sweep, disk_bench):
         app.cli.add_command(command)
 
 

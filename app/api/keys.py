@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
 from app.domain.access import MEMBERS, Role, parse_role
 from app.domain.audit import AuditAction
 from app.domain.errors import NotAllowed
-from app.domain.moments import instant, optional_instant, parse_expiry
+from app.domain.moments import parse_expiry
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
-from app.records.identity.keys import ApiKey
+from app.http.documents import key_document
 
 blueprint = Blueprint("api_keys", __name__, url_prefix="/api/keys")
 
@@ -56,16 +55,3 @@ def require_at_most_own(role: Role) -> None:
     own = current_caller().role
     if own is None or MEMBERS.index(role) > MEMBERS.index(own):
         raise NotAllowed("A key cannot have a higher role than yours.")
-
-
-def key_document(key: ApiKey) -> dict[str, Any]:
-    """What may be seen of a key: `hint` is its beginning."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "role": key.role,
-        "hint": key.hint,
-        "created": instant(key.created_at),
-        "expires": optional_instant(key.expires_at),
-        "used": optional_instant(key.used_at),
-    }

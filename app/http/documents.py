@@ -1,4 +1,4 @@
-"""The JSON shapes of uploads and videos; each is made here and nowhere else.
+"""The JSON shapes of uploads, videos and keys; each is made here and nowhere else.
 
 `root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`.
 """
@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.domain.lifecycle import UploadState
-from app.domain.moments import instant
+from app.domain.moments import instant, optional_instant
 from app.domain.playback import PlaybackState, Problem
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload, UploadId
@@ -19,6 +19,7 @@ from app.media.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.media.library import PlaybackView
 from app.media.renditions.offers import RenditionView
 from app.media.text_files import TextFile
+from app.records.identity.keys import ApiKey
 
 
 def upload_document(
@@ -190,3 +191,16 @@ def _result(upload: Upload) -> dict[str, Any]:
 
 def _pairs(ranges: RangeSet) -> list[list[int]]:
     return [[item.start, item.end] for item in ranges]
+
+
+def key_document(key: ApiKey) -> dict[str, Any]:
+    """What may be seen of a key: `hint` is its beginning."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "hint": key.hint,
+        "created": instant(key.created_at),
+        "expires": optional_instant(key.expires_at),
+        "used": optional_instant(key.used_at),
+    }

@@ -1,0 +1,107 @@
+"""`flask projects` and `flask keys`: what the pages do, for whoever has a shell on the server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from flask.cli import AppGroup
+
+from app.admin.printing import as_json, explained, print_one, print_rows
+from app.domain.access import FIRST_PROJECT, LOCAL, MEMBERS, Role
+from app.domain.errors import InvalidField
+from app.domain.moments import parse_expiry
+from app.http.context import current_services
+from app.http.documents import key_document
+
+projects = AppGroup("projects", help="Projects, which own uploads and videos.")
+keys = AppGroup("keys", help="API keys of programs.")
+
+CREATED_BY = "operator"
+
+in_project = click.option(
+    "--project", "project_id", default=FIRST_PROJECT, show_default=True, metavar="ID"
+)
+
+
+@projects.command("list")
+@as_json
+@explained
+def list_projects(is_json: bool) -> None:
+    """Show the projects, by name."""
+    rows = [
+        {"id": found.id, "name": found.name, "used_bytes": found.used_bytes}
+        for found in current_services().identity.projects.of(LOCAL)
+    ]
+    print_rows(
+        rows, lambda row: f"{row['id']:32}  {row['used_bytes']:>16}  {row['name']}", is_json=is_json
+    )
+
+
+@projects.command("add")
+@click.argument("name")
+@click.option("--manager", metavar="EMAIL", help="Who manages it; they need an account.")
+@as_json
+@explained
+def add_project(name: str, manager: str | None, is_json: bool) -> None:
+    """Make a project."""
+    person = None
+    if manager is not None:
+        person = current_services().identity.people.find_by_email(manager.strip().lower())
+        if person is None:
+            raise InvalidField(f"Nobody has the e-mail address {manager}.", field="manager")
+    made = current_services().identity.projects.make(
+        name, manager=None if person is None else person.id
+    )
+    print_one({"id": made.id, "name": made.name}, is_json=is_json)
+
+
+@keys.command("list")
+@in_project
+@as_json
+@explained
+def list_keys(project_id: str, is_json: bool) -> None:
+    """Show the keys of a project that were not revoked, the newest first."""
+    rows = [key_document(key) for key in current_services().identity.keys.of_project(project_id)]
+    print_rows(rows, _line, is_json=is_json)
+
+
+@keys.command("add")
+@in_project
+@click.option("--role", type=click.Choice([role.value for role in MEMBERS]), required=True)
+@click.option("--name", required=True, help="What the key is for.")
+@click.option("--expires", metavar="SECONDS|TIME", help="From now, or a time such as 2030-01-31.")
+@as_json
+@explained
+def add_key(project_id: str, role: str, name: str, expires: str | None, is_json: bool) -> None:
+    """Make a key and print it; it cannot be seen again."""
+    identity = current_services().identity
+    project = identity.projects.get(project_id)
+    number = float(expires) if expires and expires.replace(".", "", 1).isdecimal() else None
+    key, secret = identity.keys.make(
+        project.id,
+        name=name,
+        role=Role(role),
+        created_by=CREATED_BY,
+        expires_at=parse_expiry(number or expires, datetime.now(UTC)),
+    )
+    if is_json:
+        print_one({**key_document(key), "key": secret}, is_json=True)
+    else:
+        click.echo(secret)
+
+
+@keys.command("revoke")
+@click.argument("key_id", metavar="ID")
+@in_project
+@explained
+def revoke_key(key_id: str, project_id: str) -> None:
+    """End a key; what it is sending ends within seconds."""
+    current_services().identity.keys.revoke(project_id, key_id)
+    click.echo(f"revoked {key_id}")
+
+
+def _line(row: dict[str, Any]) -> str:
+    used = f"used {row['used']}" if row["used"] else "never used"
+    return f"{row['id']}  {row['role']:8}  {row['hint']}…  {used}  {row['name']}"

@@ -1,0 +1,59 @@
+"""`flask projects` and `flask keys`, run through Flask's own CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.admin.test_commands import Operator
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    made = Operator(tmp_path)
+    made.services.identity.accounts.add("ann@example.org")
+    yield made
+    made.services.database.close()
+
+
+def refused(operator: Operator, reason: str, *arguments: str) -> bool:
+    result = operator.run(*arguments)
+    return result.exit_code == 1 and reason in result.stderr
+
+
+def test_the_operator_makes_projects(operator: Operator) -> None:
+    made = operator.json("projects", "add", "News", "--manager", "Ann@example.org")
+    assert [row["name"] for row in operator.json("projects", "list")] == ["News", "Videos"]
+    (member,) = operator.services.identity.projects.members(made["id"])
+    assert (member.email, member.role) == ("ann@example.org", "manager")
+    assert refused(operator, "Nobody has", "projects", "add", "Film", "--manager", "b@c")
+    assert "News" in operator.run("projects", "list").stdout
+
+
+def test_the_operator_makes_and_revokes_keys(operator: Operator) -> None:
+    project = operator.json("projects", "add", "News")["id"]
+    given = ("--project", project, "--role", "uploader", "--name", "backup")
+    secret = operator.run("keys", "add", *given).stdout.strip()
+    keys = operator.services.identity.keys
+    caller = keys.caller(secret)
+    assert caller is not None
+    assert (caller.project, caller.role) == (project, "uploader")
+    (row,) = operator.json("keys", "list", "--project", project)
+    assert (row["id"], row["hint"]) == (caller.id, secret[:11])
+    assert row["used"] is not None
+    assert "backup" in operator.run("keys", "list", "--project", project).stdout
+    assert refused(operator, "no such key", "keys", "revoke", caller.id)
+    operator.run("keys", "revoke", caller.id, "--project", project)
+    assert keys.caller(secret) is None
+    assert operator.json("keys", "list", "--project", project) == []
+
+
+@pytest.mark.parametrize("expires", ["86400", "2099-12-31"])
+def test_a_key_of_the_operator_expires(operator: Operator, expires: str) -> None:
+    given = ("--role", "viewer", "--name", "tv")
+    made = operator.json("keys", "add", *given, "--expires", expires)
+    assert datetime.fromisoformat(made["expires"]) > datetime.now(UTC)
+    assert refused(operator, "to come", "keys", "add", *given, "--expires", "soon")
