@@ -57,6 +57,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def closed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with accounts that all tests share; each makes projects, people or keys there."""
+    with running_server(tmp_path_factory.mktemp("closed"), SLUICE_ACCESS="accounts") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def film(tmp_path_factory: pytest.TempPathFactory) -> FilmStore:
     """Films by name, as `tests.media.films` lists them, for all processes of this run."""
     base = tmp_path_factory.getbasetemp()

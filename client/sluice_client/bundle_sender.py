@@ -17,6 +17,7 @@ from sluice_client.errors import (
     ConnectionFailed,
     ContentMismatch,
     FileProblem,
+    KeyRefused,
     Refused,
     SluiceError,
     problem_of,
@@ -85,6 +86,8 @@ class BundleSender:
                 self._settle(bundle, self._post(bundle))
                 self._patience.progressed()
                 return
+            except KeyRefused:
+                raise
             except Refused as error:
                 if not error.retryable:
                     self._refused(bundle, error)

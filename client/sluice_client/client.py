@@ -109,6 +109,11 @@ class Client:
     def on_wait(self, listener: Callable[[str], None]) -> None:
         self._transport.on_wait = self._questions.on_wait = listener
 
+    def projects(self) -> list[dict[str, Any]]:
+        """The server's documents of the projects that the key may enter; `KeyRefused` without."""
+        projects: list[dict[str, Any]] = self._questions.json("GET", "/api/projects")["projects"]
+        return projects
+
     def server(self) -> ServerFacts:
         """What the server recommends and allows."""
         return self._server(self._questions)

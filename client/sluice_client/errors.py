@@ -2,6 +2,7 @@
 
     SluiceError                   1
     |-- Refused                   1   the server said no; has `status`, `code`, `retryable`
+    |   `-- KeyRefused            1   no API key, or one that does not work; ends all transfers
     |-- ConnectionFailed          3   no answer, or the connection broke
     |   `-- ServerUnreachable     3   given up; a transfer can be resumed
     |-- Interrupted               4   Ctrl-C or `Client.stop`; a transfer can be resumed
@@ -56,6 +57,14 @@ class Refused(SluiceError):
     def is_busy(self) -> bool:
         """Whether the server asks for less at once."""
         return self.status in {429, 503}
+
+
+class KeyRefused(Refused):
+    """The server wants an API key, or another one. Nothing else would get through either."""
+
+    def __init__(self, status: int, *, detail: str, **members: Any) -> None:
+        hint = "Run `sluice login` with another key, or set SLUICE_API_KEY."
+        super().__init__(status, detail=f"{detail} {hint}", **members)
 
 
 class ConnectionFailed(SluiceError):

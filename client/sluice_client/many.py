@@ -12,6 +12,7 @@ from sluice_client.crew import Crew
 from sluice_client.errors import (
     FileProblem,
     Interrupted,
+    KeyRefused,
     Refused,
     ServerUnreachable,
     SluiceError,
@@ -109,11 +110,11 @@ def _stored_before(
             return None
         context.transport.json("GET", f"/api/videos/{record.id}")
         return uploaded(server, file, record.id, record.sha256, sent=0)
+    except (ServerUnreachable, Interrupted, KeyRefused):
+        raise
     except Refused:
         context.store.forget(server, fingerprint)
         return None
-    except (ServerUnreachable, Interrupted):
-        raise
     except SluiceError as error:
         return error
 
@@ -136,7 +137,7 @@ def _one_by_one(
                 return
             try:
                 outcome: Uploaded | SluiceError = upload_file(context, file, listener)
-            except (Interrupted, ServerUnreachable):
+            except (Interrupted, ServerUnreachable, KeyRefused):
                 raise
             except SluiceError as error:
                 outcome = error

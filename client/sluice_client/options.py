@@ -60,11 +60,16 @@ def state_folder() -> Path:
     return folder / "sluice"
 
 
-def settings_file() -> Path:
-    """The settings file, read if it exists."""
+def config_folder() -> Path:
+    """Where settings and keys are, by the same specification."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     folder = Path(base) if base.startswith("/") else Path.home() / ".config"
-    return folder / "sluice" / "client.toml"
+    return folder / "sluice"
+
+
+def settings_file() -> Path:
+    """The settings file, read if it exists."""
+    return config_folder() / "client.toml"
 
 
 def _key(text: str) -> str:

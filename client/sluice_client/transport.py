@@ -17,7 +17,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
 
-from sluice_client.errors import ConnectionFailed, Refused, SluiceError, problem_of
+from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
 from sluice_client.options import Options
 from sluice_client.retry import Patience
 
@@ -215,7 +215,8 @@ def _raise_for_status(response: requests.Response) -> None:
         raise Refused(status, code="redirected", detail=detail, retryable=False)
     with _network_errors():
         problem = problem_of(_json(response), status)
-    raise Refused(status, retry_after=_retry_after(response.headers), **problem)
+    kind = KeyRefused if status == 401 else Refused
+    raise kind(status, retry_after=_retry_after(response.headers), **problem)
 
 
 def _json(response: requests.Response) -> Any:

@@ -1,4 +1,4 @@
-"""A server that asks who is there, and what tests put into its database."""
+"""What tests put into the database of a server with accounts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from app.identity.services import IdentityServices
 from app.services import build_services
 from app.settings import from_env
 from tests.live_server import Server
-
-ACCOUNTS = {"SLUICE_ACCESS": "accounts"}
 
 
 @contextmanager
@@ -26,6 +24,20 @@ def make_key(server: Server, role: Role = Role.EDITOR, project: str = FIRST_PROJ
     """A new key of a project."""
     with identity_of(server) as identity:
         return identity.keys.make(project, name="test", role=role, created_by="")[1]
+
+
+def make_project(server: Server) -> str:
+    """The id of a new project."""
+    with identity_of(server) as identity:
+        return identity.projects.make("Tests", manager=None).id
+
+
+def revoke(server: Server, key: str) -> None:
+    """End a key, as another process of the server would."""
+    with identity_of(server) as identity:
+        caller = identity.keys.caller(key)
+        assert caller is not None
+        identity.keys.revoke(caller.project, caller.id)
 
 
 def bearer(key: str) -> dict[str, str]:

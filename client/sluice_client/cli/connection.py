@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +15,12 @@ import click
 from sluice_client.cli.output import Notices, say
 from sluice_client.client import Client, server_in
 from sluice_client.options import load_options, settings_file
+from sluice_client.stored_keys import StoredKeys
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+KEY = "sluice_client.api_key"
+"""Where click's context has the value of --api-key, which is an option of every command."""
 
 SILENT_SECONDS = 2.0
 """A server that has neither answered nor refused for this long is mentioned."""
@@ -35,8 +39,18 @@ class Session:
         return self.client is not None and self.client.has_kept_bytes
 
 
+def _keep_key(context: click.Context, _option: click.Parameter, key: str | None) -> None:
+    context.meta[KEY] = key
+
+
+def given_key() -> str | None:
+    """The value of --api-key."""
+    key: str | None = click.get_current_context().meta.get(KEY)
+    return key
+
+
 def server_options(command: Command) -> Command:
-    """--server, --config and --json."""
+    """--server, --api-key, --config and --json."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."),
         click.option(
@@ -44,6 +58,13 @@ def server_options(command: Command) -> Command:
             metavar="FILE",
             type=click.Path(path_type=Path),
             help="Settings file (TOML).",
+        ),
+        click.option(
+            "--api-key",
+            metavar="KEY",
+            expose_value=False,
+            callback=_keep_key,
+            help="Key to send; others on this machine can see it. [SLUICE_API_KEY]",
         ),
         click.option("--server", metavar="URL", help="Address of the server. [SLUICE_URL]"),
     ):
@@ -72,17 +93,21 @@ def connected(
     *,
     address: str | None = None,
     as_json: bool = False,
+    key: str | None = None,
     **given: str | None,
 ) -> Iterator[Client]:
     """A client with the settings of the command, which says on standard error what it waits for.
 
-    If `address` is a URL and not just an id, it names the server.
+    If `address` is a URL and not just an id, it names the server. The API key is `key`, that of
+    the settings, or the one kept for the server, in this order.
     """
     file = config or settings_file()
     if config is not None and not config.is_file():
         raise click.UsageError(f"{config} is not a file.")
-    options = load_options(os.environ, file, server=server, **given)
+    options = load_options(os.environ, file, server=server, api_key=key or given_key(), **given)
     options = options.for_server(server_in(address or "") or options.server)
+    if not options.api_key:
+        options = replace(options, api_key=StoredKeys().load(options.server))
     session = click.get_current_context().ensure_object(Session)
     with Client(options=options, stop=session.stop) as client:
         session.client = client

@@ -13,6 +13,7 @@ from sluice_client.cli.connection import Session
 from sluice_client.cli.doctor import doctor
 from sluice_client.cli.fetch import fetch
 from sluice_client.cli.library import list_videos, remove, rename, show, status
+from sluice_client.cli.login import login, logout
 from sluice_client.cli.output import INTERRUPTED, PROGRAM, SOME_FAILED, plain, say, this_command
 from sluice_client.cli.playback import watch
 from sluice_client.cli.signals import run_until_signalled
@@ -76,6 +77,8 @@ for command in (
     remove,
     status,
     doctor,
+    login,
+    logout,
     completion,
 ):
     cli.add_command(command)
