@@ -60,6 +60,8 @@ def admit(request: Request, under_way: UnderWay) -> None:
     is_sending = action is Action.SEND and request.method not in SAFE_METHODS
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
+    elif g.caller.kind is CallerKind.SHARE_LINK:
+        under_way.begin_download(request.environ, g.scope, lambda: find()[1])
 
 
 def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
