@@ -20,6 +20,7 @@ from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
 from app.media.waking import Waker
 from app.records.engine import Database
+from app.records.identity.outbox import Outbox
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.upload_links import UploadLinkRecords
@@ -88,7 +89,9 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     links = LinkLimits(UploadLinkRecords(database), _now)
     quotas = ProjectQuotas(database)
     counts = MinuteCounts(settings.data_dir / "minute-counts")
-    observers = [links.observe, quotas.observe, _sender_limits(settings, counts).observe]
+    outbox = Outbox(_now, _new_id)
+    limits = _sender_limits(settings, counts)
+    observers = [links.observe, quotas.observe, limits.observe, outbox.on_upload]
     records = UploadRecords(database, _and_wake(waker, on_upload), observers)
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
@@ -114,7 +117,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
-        media=_media(settings, database, records, store),
+        media=_media(settings, database, records, store, outbox),
         identity=_identity(settings, database),
         quotas=quotas,
         request_rate=_request_rate(settings, counts),
@@ -214,6 +217,7 @@ def _identity(settings: Settings, database: Database) -> IdentityServices:
             groups=settings.oidc_groups,
             role=Role(settings.oidc_role),
         ),
+        has_private_webhooks=settings.webhook_private,
         mail=Mail(settings.smtp_url, settings.mail_from),
     )
     return IdentityServices.build(database, settings.data_dir, options, clock=_now, new_id=_new_id)
@@ -232,7 +236,7 @@ def _openid_client(settings: Settings) -> OpenIdClient | None:
 
 
 def _media(
-    settings: Settings, database: Database, records: UploadRecords, store: Store
+    settings: Settings, database: Database, records: UploadRecords, store: Store, outbox: Outbox
 ) -> MediaServices:
     return MediaServices.build(
         settings.data_dir,
@@ -242,6 +246,7 @@ def _media(
         _now,
         threads=settings.threads,
         policy=settings.rendition_policy,
+        observer=outbox.on_playback,
     )
 
 

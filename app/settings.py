@@ -266,6 +266,9 @@ class Settings:
     audit_seconds: float = _option(
         _seconds, "31536000", "How long entries of the audit log are kept."
     )
+    webhook_private: bool = _option(
+        _switch, "0", "Whether webhooks may lead to private networks, and to this machine."
+    )
     cors_origins: frozenset[str] = _option(
         origins,
         "",

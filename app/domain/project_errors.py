@@ -6,7 +6,7 @@ from app.domain.errors import UploadError
 
 
 class EntryNotFound(UploadError):
-    """No project, member or key has this id, or none that the caller may know of."""
+    """No project, member, key or webhook has this id, or none that the caller may know of."""
 
     code = "entry_not_found"
     title = "There is no such entry"

@@ -25,11 +25,16 @@ from app.identity.sign_in import SignIn
 from app.identity.signing import Signing
 from app.identity.single_use import SingleUse
 from app.identity.upload_links import UploadLinks
+from app.identity.webhook_delivery import WebhookDelivery
+from app.identity.webhook_sender import WebhookSender
+from app.identity.webhooks import Webhooks
 from app.records.engine import Database
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.audit import AuditRecords
+from app.records.identity.deliveries import DeliveryQueue
 from app.records.identity.invitations import InvitationRecords
 from app.records.identity.keys import KeyRecords
+from app.records.identity.outbox import Outbox
 from app.records.identity.passkeys import PasskeyRecords
 from app.records.identity.people import PeopleRecords
 from app.records.identity.projects import ProjectRecords
@@ -38,6 +43,7 @@ from app.records.identity.sessions import SessionRecords
 from app.records.identity.share_links import ShareLinkRecords
 from app.records.identity.spent_tokens import SpentTokens
 from app.records.identity.upload_links import UploadLinkRecords
+from app.records.identity.webhooks import WebhookRecords
 
 if TYPE_CHECKING:
     from app.identity.openid_provider import OpenIdProvider
@@ -58,6 +64,7 @@ class IdentityOptions:
     openid: OpenIdClient | None
     joining: Joining
     mail: Mail
+    has_private_webhooks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,8 @@ class IdentityServices:
     signing: Signing
     audit: AuditLog
     upload_links: UploadLinks
+    webhooks: Webhooks
+    webhook_delivery: WebhookDelivery
 
     @classmethod
     def build(
@@ -104,12 +113,10 @@ class IdentityServices:
         people, passwords = PeopleRecords(database), Passwords()
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
         upload_links = UploadLinks(UploadLinkRecords(database), clock=clock, new_id=new_id)
-        signing = Signing(data_dir / SECRET)
-        attempts = AttemptRecords(database)
+        signing, attempts = Signing(data_dir / SECRET), AttemptRecords(database)
         link_passwords = LinkPasswords(passwords, attempts, clock=clock)
-        share_links = ShareLinks(
-            ShareLinkRecords(database), signing, link_passwords, clock=clock, new_id=new_id
-        )
+        shared = ShareLinkRecords(database)
+        share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
         return cls(
             callers=Callers(keys, sessions, share_links, upload_links, is_open=options.is_open),
@@ -139,7 +146,36 @@ class IdentityServices:
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
             upload_links=upload_links,
+            webhooks=_webhooks(database, options, clock=clock, new_id=new_id),
+            webhook_delivery=_webhook_delivery(database, options, clock=clock, new_id=new_id),
         )
+
+
+def _webhooks(
+    database: Database,
+    options: IdentityOptions,
+    *,
+    clock: Callable[[], datetime],
+    new_id: Callable[[], str],
+) -> Webhooks:
+    return Webhooks(
+        WebhookRecords(database, Outbox(clock, new_id)),
+        DeliveryQueue(database),
+        may_be_private=options.has_private_webhooks,
+        clock=clock,
+        new_id=new_id,
+    )
+
+
+def _webhook_delivery(
+    database: Database,
+    options: IdentityOptions,
+    *,
+    clock: Callable[[], datetime],
+    new_id: Callable[[], str],
+) -> WebhookDelivery:
+    sender = WebhookSender(may_be_private=options.has_private_webhooks)
+    return WebhookDelivery(DeliveryQueue(database), sender, clock=clock, new_id=new_id)
 
 
 # What follows is imported where it is used: it takes a process 0.3 s of CPU time.

@@ -37,7 +37,7 @@ from app.media.waveform import WAVEFORM, Waveform
 from app.media.worker import Listener, MediaWorker, Step
 from app.records.engine import Database
 from app.records.jobs import JobRecords
-from app.records.media import MediaRecords
+from app.records.media import MediaRecords, PlaybackObserver
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 
@@ -73,13 +73,14 @@ class MediaServices:
         *,
         threads: int,
         policy: RenditionPolicy,
+        observer: PlaybackObserver,
     ) -> MediaServices:
         """All of them, for files below `data_dir`, in a process with so many threads."""
         folder = MediaFolder(data_dir / FOLDER)
         playlists = Playlists(folder)
         jobs = JobRecords(database, Waker(data_dir).wake)
         source = MediaSource(store, folder)
-        records = MediaRecords(database)
+        records = MediaRecords(database, observer)
         return cls(
             library=MediaLibrary(
                 uploads, records, jobs, source=source, folder=folder, playlists=playlists

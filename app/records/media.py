@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,11 +100,21 @@ _FAILED_STEP = (
 _PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
 
 
+PlaybackObserver = Callable[[Connection, Playback], None]
+"""Called with a video's playback in the transaction that has just set its state. If it raises,
+nothing is changed."""
+
+
+def no_observer(_connection: Connection, _playback: Playback) -> None:
+    """For processes that do not tell anybody."""
+
+
 class MediaRecords:
     """Every call is one transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, observer: PlaybackObserver = no_observer) -> None:
         self._database = database
+        self._observe = observer
 
     def add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
         """Note that a video waits to be looked at, unless there is a row of it already.
@@ -201,7 +211,9 @@ class MediaRecords:
             check_transition(before.state, target)
             is_row = media.c.upload_id == upload_id
             connection.execute(update(media).where(is_row).values(state=target, **values))
-            return _get(connection, upload_id)
+            after = _get(connection, upload_id)
+            self._observe(connection, after)
+            return after
 
     def unplanned(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
         """Complete uploads whose jobs were not queued yet, newest first.
@@ -282,11 +294,16 @@ class MediaRecords:
         query = select(media.c.upload_id).where(is_settled).limit(limit)
         with self._database.read() as connection:  # Mostly there are none.
             found = [UploadId(upload_id) for upload_id in connection.scalars(query)]
-        if found:
-            ready = update(media).where(media.c.upload_id.in_(found), is_settled)
-            with self._database.write() as connection:
-                connection.execute(ready.values(state=PlaybackState.READY, updated_at=now))
-        return found
+        if not found:
+            return []
+        still = select(media.c.upload_id).where(media.c.upload_id.in_(found), is_settled)
+        values = {"state": PlaybackState.READY, "updated_at": now}
+        with self._database.write() as connection:
+            ready = [UploadId(each) for each in connection.scalars(still.with_for_update())]
+            connection.execute(update(media).where(media.c.upload_id.in_(ready)).values(values))
+            for upload_id in ready:
+                self._observe(connection, _get(connection, upload_id))
+        return ready
 
     def conclude(
         self, found: Sequence[tuple[UploadId, PlaybackState, Problem | None]], now: datetime
@@ -302,7 +319,9 @@ class MediaRecords:
                     "updated_at": now,
                 }
                 is_row = media.c.upload_id == upload_id
-                connection.execute(update(media).where(is_row, still_waits).values(**values))
+                change = update(media).where(is_row, still_waits).values(**values)
+                if connection.execute(change).rowcount:
+                    self._observe(connection, _get(connection, upload_id))
 
 
 def _get(connection: Connection, upload_id: UploadId) -> Playback:

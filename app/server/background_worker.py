@@ -23,7 +23,10 @@ DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
 
 FORGETTING_SECONDS = 3600.0
-"""How often old entries of the audit log are removed."""
+"""How often old entries of the audit log and old deliveries to webhooks are removed."""
+
+DELIVERY_SECONDS = 0.5
+"""How often events for webhooks are looked for."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
 """Each sweep reads the clocks, and only a limited time counts between two readings: with longer
@@ -70,6 +73,8 @@ def run(settings: Settings) -> None:
     jobs = [(housekeeping.sweep, sweep_pause(settings.sweep_seconds))]
     jobs.append((housekeeping.digest, DIGEST_SECONDS))
     jobs.append((services.identity.audit.remove_old, FORGETTING_SECONDS))
+    jobs.append((services.identity.webhooks.remove_old, FORGETTING_SECONDS))
+    jobs.append((services.identity.webhook_delivery.deliver_due, DELIVERY_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs

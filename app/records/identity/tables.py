@@ -263,8 +263,7 @@ webhook_events = Table(
     Column("type", String(64), nullable=False),
     Column("payload", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
-    Column("is_dispatched", Boolean, nullable=False),
-    Index("webhook_events_waiting", "is_dispatched", "number"),
+    Index("webhook_events_of_subject", "subject", "number"),
 )
 """The outbox: a row is written in the transaction of the change that it tells of."""
 
@@ -273,15 +272,24 @@ webhook_deliveries = Table(
     metadata,
     Column("id", ID, primary_key=True),
     Column("webhook_id", ID, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
-    Column("event_number", Integer, nullable=False),
+    Column(
+        "event_number",
+        Integer,
+        ForeignKey("webhook_events.number", ondelete="CASCADE"),
+        nullable=False,
+    ),
     Column("subject", String(32), nullable=False),
     Column("state", String(16), nullable=False),
+    Column("token", ID),
     Column("attempts", Integer, nullable=False),
     Column("status", Integer),
     Column("problem", Text),
     Column("created_at", Instant, nullable=False),
     Column("due_at", Instant, nullable=False),
     Column("delivered_at", Instant),
-    Index("webhook_deliveries_due", "state", "due_at"),
+    Index("webhook_deliveries_due", "webhook_id", "state", "due_at"),
     Index("webhook_deliveries_in_order", "webhook_id", "subject", "event_number"),
+    Index("webhook_deliveries_of_webhook", "webhook_id", "event_number"),
+    Index("webhook_deliveries_of_event", "event_number"),
 )
+"""`token` is that of whoever is sending it: see `DeliveryQueue`."""

@@ -325,9 +325,8 @@ def _create_webhooks() -> None:
         sa.Column("type", sa.String(64), nullable=False),
         sa.Column("payload", sa.Text, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
-        sa.Column("is_dispatched", sa.Boolean, nullable=False),
     )
-    op.create_index("webhook_events_waiting", "webhook_events", ["is_dispatched", "number"])
+    op.create_index("webhook_events_of_subject", "webhook_events", ["subject", "number"])
 
 
 def _create_deliveries() -> None:
@@ -340,9 +339,15 @@ def _create_deliveries() -> None:
             sa.ForeignKey("webhooks.id", ondelete="CASCADE"),
             nullable=False,
         ),
-        sa.Column("event_number", sa.Integer, nullable=False),
+        sa.Column(
+            "event_number",
+            sa.Integer,
+            sa.ForeignKey("webhook_events.number", ondelete="CASCADE"),
+            nullable=False,
+        ),
         sa.Column("subject", sa.String(32), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("token", sa.String(32)),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("status", sa.Integer),
         sa.Column("problem", sa.Text),
@@ -350,9 +355,10 @@ def _create_deliveries() -> None:
         sa.Column("due_at", sa.BigInteger, nullable=False),
         sa.Column("delivered_at", sa.BigInteger),
     )
-    op.create_index("webhook_deliveries_due", "webhook_deliveries", ["state", "due_at"])
-    op.create_index(
-        "webhook_deliveries_in_order",
-        "webhook_deliveries",
-        ["webhook_id", "subject", "event_number"],
-    )
+    for name, columns in {
+        "due": ["webhook_id", "state", "due_at"],
+        "in_order": ["webhook_id", "subject", "event_number"],
+        "of_webhook": ["webhook_id", "event_number"],
+        "of_event": ["event_number"],
+    }.items():
+        op.create_index(f"webhook_deliveries_{name}", "webhook_deliveries", columns)
