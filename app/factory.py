@@ -29,7 +29,16 @@ from app.http.under_way import UnderWay
 from app.monitoring import probes, status
 from app.monitoring.instruments import Instruments
 from app.monitoring.requests import RequestMonitor
-from app.pages import account, invitations, people, shared, sign_in, upload_link
+from app.pages import (
+    account,
+    invitations,
+    openid,
+    passkeys,
+    people,
+    shared,
+    sign_in,
+    upload_link,
+)
 from app.pages import audit as audit_page
 from app.pages import blueprint as pages
 from app.protocols import batch
@@ -70,7 +79,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(module.blueprint)
     for module in (api_upload_links, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
-    for module in (sign_in, invitations, account, people, api_session):
+    for module in (sign_in, passkeys, openid, invitations, account, people, api_session):
         app.register_blueprint(module.blueprint)
     for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
         app.register_blueprint(blueprint)

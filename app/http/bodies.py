@@ -126,4 +126,5 @@ _KIND_NAMES: dict[type, str] = {
     int: "a whole number",
     bool: "true or false",
     list: "a list",
+    dict: "an object",
 }

@@ -60,12 +60,19 @@ def end_session(request: Request, response: Response) -> Response:
     return set_cookie(request, response, "")
 
 
-def set_cookie(request: Request, response: Response, value: str, name: str = NAME) -> Response:
-    """The response, with a cookie of ours; without a value, the browser removes it."""
+def set_cookie(
+    request: Request,
+    response: Response,
+    value: str,
+    name: str = NAME,
+    *,
+    seconds: int = MAX_AGE_SECONDS,
+) -> Response:
+    """The response, with a cookie of ours for so long; without a value, the browser removes it."""
     response.set_cookie(
         _name(name, request.scheme),
         value,
-        max_age=MAX_AGE_SECONDS if value else 0,
+        max_age=seconds if value else 0,
         path="/",
         secure=request.scheme == "https",
         httponly=True,

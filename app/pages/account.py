@@ -24,6 +24,8 @@ blueprint.add_app_template_filter(device_words, "device")
 DONE = {
     "name": "Your name and address are saved.",
     "password": "Your password is changed. All other sessions have ended.",
+    "passkey": "The passkey is added. You can sign in with it from now on.",
+    "passkey-removed": "The passkey is removed.",
     "session": "The session has ended.",
     "sessions": "You are signed out everywhere else.",
 }
@@ -105,6 +107,8 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         done=DONE.get(request.args.get("done", "")),
         sessions=identity.sessions.of_person(person.id),
         has_passwords=identity.sign_in.has_passwords,
+        has_passkeys=identity.passkeys is not None,
+        passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
         min_characters=MIN_CHARACTERS,
     )
     response = make_response(page, error.status_hint if error else 200)

@@ -52,6 +52,8 @@ def _page(target: str, email: str = "", error: UploadError | None = None) -> Res
         email=email,
         error=error,
         has_passwords=identity.sign_in.has_passwords,
+        has_passkeys=identity.passkeys is not None,
+        provider=identity.openid.provider.name if identity.openid else "",
         is_set_up=identity.people.has_administrator(),
     )
     response = make_response(page, error.status_hint if error else 200)

@@ -35,6 +35,7 @@ EXAMPLES: Mapping[str, str] = {
     "digest": "0" * 64,
     "ending": "csv",
     "person_id": "0" * 32,
+    "passkey_id": "0" * 32,
     "session_id": "0" * 32,
 }
 """Parts of URLs that name nothing of a project."""

@@ -7,7 +7,8 @@ const ANSWER_TIMEOUT = 30_000;
 /** What the paths of this page begin with: on the page of an upload link, that of the link. */
 const ROOT = globalThis.document?.documentElement.dataset.root ?? "";
 
-async function request(path, { method = "GET", json, signal } = {}) {
+/** The answer of the server to one request; throws a Problem. */
+export async function request(path, { method = "GET", json, signal } = {}) {
   const timeout = AbortSignal.timeout(ANSWER_TIMEOUT);
   try {
     const response = await fetch(ROOT + path, {

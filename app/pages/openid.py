@@ -1,0 +1,66 @@
+"""Signing in at an OpenID provider: the browser goes there, and comes back with an answer."""
+
+from __future__ import annotations
+
+from flask import Blueprint, redirect, request, url_for
+from werkzeug import Response
+from werkzeug.exceptions import NotFound
+
+from app.domain.audit import AuditAction
+from app.domain.errors import SignInRefused
+from app.http.audited import audited
+from app.http.context import current_services
+from app.http.session_cookie import set_cookie, value_in
+from app.http.signing_in import next_page, signed_in
+from app.identity.openid import ProviderIdentity
+from app.identity.services import OpenId
+from app.identity.single_use import LIFETIME
+from app.records.identity.people import Person
+
+WAITING = "sluice-provider"
+"""The cookie of a browser that is at the provider."""
+
+blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
+
+
+@blueprint.get("")
+def begin() -> Response:
+    """Send the browser to the provider; it ends up on the path `next`."""
+    target = next_page(request.args.get("next", ""))
+    url, cookie = _openid().provider.begin(_callback(), next_path=target)
+    seconds = int(LIFETIME.total_seconds())
+    return set_cookie(request, redirect(url, 303), cookie, WAITING, seconds=seconds)
+
+
+@blueprint.get("/callback")
+def finish() -> Response:
+    """Begin a session for whoever comes back with an answer that holds.
+
+    A GET that changes something: the browser must bring the cookie with the answer's state, which
+    works once.
+    """
+    openid = _openid()
+    cookie = value_in(request.environ, WAITING)
+    identity, target = openid.provider.finish(request.args.to_dict(), cookie, _callback())
+    response = signed_in(redirect(target, 303), _person(openid, identity), method="provider")
+    return set_cookie(request, response, "", WAITING)
+
+
+def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
+    try:
+        return openid.accounts.person(identity)
+    except SignInRefused:
+        audited(AuditAction.SESSION_REFUSED, email=identity.email, method="provider")
+        raise
+
+
+def _callback() -> str:
+    """Where the provider sends browsers back to; the operator registers it there."""
+    return url_for("openid.finish", _external=True)
+
+
+def _openid() -> OpenId:
+    openid = current_services().identity.openid
+    if openid is None:
+        raise NotFound("This server has no sign-in service.")
+    return openid

@@ -1,0 +1,104 @@
+"""Passkeys: registered on the account page, and used on the page to sign in.
+
+The scripts of both pages send and receive JSON here, each time in two steps.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug import Response as BaseResponse
+from werkzeug.exceptions import NotFound
+
+from app.domain.audit import AuditAction
+from app.domain.names import clean_name
+from app.http.audited import audited
+from app.http.bodies import json_object, member
+from app.http.context import current_caller, current_services
+from app.http.origins import require_own_page
+from app.http.session_cookie import set_cookie, value_in
+from app.http.signing_in import next_page, signed_in
+from app.identity.single_use import LIFETIME, Browser
+
+if TYPE_CHECKING:
+    from app.identity.passkeys import Passkeys
+
+MARK = "sluice-passkey"
+"""The cookie that tells a browser apart before anybody is signed in."""
+
+MARK_BYTES = 16
+
+blueprint = Blueprint("passkeys", __name__)
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.post("/account/passkeys/options")
+def begin_registration() -> Response:
+    """What a device needs to make a passkey, and the token to send with what it made."""
+    options, token = _passkeys().begin_registration(current_caller().id, _signed_in_browser())
+    return _uncached({"options": options, "token": token})
+
+
+@blueprint.post("/account/passkeys")
+def register() -> tuple[Response, int]:
+    """Keep the `credential` that a device has made under a `name`."""
+    body, browser = json_object(), _signed_in_browser()
+    name = clean_name(member(body, "name", kind=str))
+    credential = member(body, "credential", kind=dict)
+    token = member(body, "token", kind=str)
+    person_id = current_caller().id
+    passkey = _passkeys().register(person_id, browser, credential, token, name=name)
+    audited(AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", name=passkey.name)
+    return _uncached({"id": passkey.id, "name": passkey.name}), 201
+
+
+@blueprint.post("/account/passkeys/<passkey_id>/remove")
+def remove(passkey_id: str) -> BaseResponse:
+    """Delete a passkey of one's own; the form of the account page."""
+    passkey = _passkeys().remove(current_caller().id, passkey_id)
+    if passkey is not None:
+        audited(AuditAction.PASSKEY_REMOVED, f"passkey:{passkey.id}", name=passkey.name)
+    return redirect(url_for("account.show", done="passkey-removed"), 303)
+
+
+@blueprint.post("/sign-in/passkey/options")
+def begin_sign_in() -> BaseResponse:
+    """What a device needs to answer, and the token to send with the answer."""
+    mark = value_in(request.environ, MARK) or secrets.token_urlsafe(MARK_BYTES)
+    options, token = _passkeys().begin_sign_in(_browser(mark))
+    response = _uncached({"options": options, "token": token})
+    seconds = int(LIFETIME.total_seconds())
+    return set_cookie(request, response, mark, MARK, seconds=seconds)
+
+
+@blueprint.post("/sign-in/passkey")
+def sign_in() -> BaseResponse:
+    """Begin a session; answers with the path of the `next` page."""
+    body, browser = json_object(), _browser(value_in(request.environ, MARK))
+    credential = member(body, "credential", kind=dict)
+    person = _passkeys().sign_in(browser, credential, member(body, "token", kind=str))
+    target = next_page(member(body, "next", kind=str, default=""))
+    return signed_in(jsonify({"next": target}), person, method="passkey")
+
+
+def _passkeys() -> Passkeys:
+    passkeys = current_services().identity.passkeys
+    if passkeys is None:
+        raise NotFound("This server has no passkeys.")
+    return passkeys
+
+
+def _signed_in_browser() -> Browser:
+    return _browser(current_caller().session)
+
+
+def _browser(mark: str) -> Browser:
+    return Browser(f"{request.scheme}://{request.host}", mark)
+
+
+def _uncached(document: dict[str, Any]) -> Response:
+    response = jsonify(document)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,76 @@
+/** Passkeys: what the server, the browser and the device say to each other (Web Authentication). */
+
+import { request } from "../uploads/api.js";
+import { Problem } from "../uploads/problem.js";
+
+/** Whether this browser has passkeys on this page: they need HTTPS, except on the machine itself. */
+export const hasPasskeys = () => globalThis.isSecureContext && "PublicKeyCredential" in globalThis;
+
+/** Whether the browser can offer passkeys in the list of a field, without being asked for one. */
+export async function canOfferPasskeys() {
+  return hasPasskeys() && Boolean(await PublicKeyCredential.isConditionalMediationAvailable?.());
+}
+
+/** Lets the device make a passkey, and registers it; `optionsUrl` and `url` are the server's for the two steps. */
+export async function registerPasskey({ optionsUrl, url, name, signal }) {
+  const { options, token } = await request(optionsUrl, { method: "POST", signal });
+  const publicKey = {
+    ...options,
+    challenge: fromBase64url(options.challenge),
+    user: { ...options.user, id: fromBase64url(options.user.id) },
+    excludeCredentials: withIds(options.excludeCredentials),
+  };
+  const made = await navigator.credentials.create({ publicKey, signal });
+  const { clientDataJSON, attestationObject } = made.response;
+  const credential = answerOf(made, { clientDataJSON, attestationObject });
+  return request(url, { method: "POST", json: { name, credential, token }, signal });
+}
+
+/** Signs in with a passkey and returns where to go then; with `mediation: "conditional"` when one is chosen in a field. */
+export async function signInWithPasskey({ optionsUrl, url, next, mediation, signal }) {
+  const { options, token } = await request(optionsUrl, { method: "POST", signal });
+  const publicKey = { ...options, challenge: fromBase64url(options.challenge), allowCredentials: [] };
+  const used = await navigator.credentials.get({ publicKey, mediation, signal });
+  const { clientDataJSON, authenticatorData, signature, userHandle } = used.response;
+  const credential = answerOf(used, { clientDataJSON, authenticatorData, signature, userHandle });
+  const answer = await request(url, { method: "POST", json: { credential, token, next }, signal });
+  return answer.next;
+}
+
+/** What the page says when no passkey was made or used; nothing if it was the page that ended it. */
+export function wordsForPasskey(error) {
+  if (error instanceof Problem) {
+    return error.isConnectionLost ? "The server cannot be reached. Try again in a moment." : error.detail;
+  }
+  return WORDS[error.name] ?? "The browser could not use a passkey here. Sign in another way.";
+}
+
+const WORDS = {
+  AbortError: "",
+  // The browser does not tell whether the person has cancelled, waited too long, or has no passkey.
+  NotAllowedError: "No passkey was used. Try again whenever you like.",
+  InvalidStateError: "This device has a passkey for your account already.",
+  SecurityError: "Passkeys work where this server is opened by its name over HTTPS, not by its address.",
+};
+
+function answerOf(credential, response) {
+  const texts = Object.entries(response).map(([name, bytes]) => [name, bytes && toBase64url(bytes)]);
+  const { id, type } = credential;
+  return { id, rawId: id, type, response: Object.fromEntries(texts) };
+}
+
+function withIds(credentials = []) {
+  return credentials.map((each) => ({ ...each, id: fromBase64url(each.id) }));
+}
+
+/** Bytes as base64url without padding (RFC 4648, section 5), as the server writes them in JSON. */
+export function toBase64url(buffer) {
+  const text = btoa(String.fromCharCode(...new Uint8Array(buffer)));
+  return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+}
+
+/** The bytes of such a text. */
+export function fromBase64url(text) {
+  const plain = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  return Uint8Array.from(plain, (character) => character.charCodeAt(0));
+}

@@ -1,0 +1,128 @@
+"""Passkeys over HTTP: whose they are, in which browser, and what ends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.identity.authenticator import Authenticator
+from tests.pages.house import Browser, House
+
+
+def new_device() -> Authenticator:
+    return Authenticator("http://localhost", "localhost")
+
+
+def register(browser: Browser, device: Authenticator, name: str = "Phone") -> Any:
+    asked = browser.client.post("/account/passkeys/options").get_json()
+    document = {
+        "name": name,
+        "credential": device.create(asked["options"]),
+        "token": asked["token"],
+    }
+    return browser.client.post("/account/passkeys", json=document)
+
+
+def answer(browser: Browser, device: Authenticator) -> dict[str, Any]:
+    """What the script of the sign-in page sends once the device has answered."""
+    asked = browser.client.post("/sign-in/passkey/options").get_json()
+    return {"credential": device.get(asked["options"]), "token": asked["token"]}
+
+
+def sign_in(browser: Browser, device: Authenticator, target: str = "/") -> Any:
+    document = {**answer(browser, device), "next": target}
+    return browser.client.post("/sign-in/passkey", json=document)
+
+
+@pytest.fixture
+def device() -> Authenticator:
+    return new_device()
+
+
+def test_a_passkey_signs_in_until_it_is_removed(house: House, device: Authenticator) -> None:
+    ann = house.person("ann@example.org")
+    account = house.browser_of(ann)
+    made = register(account, device)
+    assert (made.status_code, made.get_json()["name"]) == (201, "Phone")
+    assert "Phone" in account.get("/account").get_data(as_text=True)
+
+    browser = house.browser()
+    signed_in = sign_in(browser, device, "/watch/1?a=b")
+    assert (signed_in.status_code, signed_in.get_json()) == (200, {"next": "/watch/1?a=b"})
+    assert browser.who()["name"] == ann.name
+    (session,) = [s for s in house.identity.sessions.of_person(ann.id) if s.method == "passkey"]
+    assert session.person_id == ann.id
+
+    removed = account.post(f"/account/passkeys/{made.get_json()['id']}/remove")
+    assert (removed.status_code, removed.location) == (303, "/account?done=passkey-removed")
+    refused = sign_in(house.browser(), device)
+    assert (refused.status_code, refused.get_json()["code"]) == (403, "sign_in_refused")
+
+
+def test_signing_in_begins_another_session(house: House, device: Authenticator) -> None:
+    browser = house.browser_of(house.person("bob@example.org"))
+    register(browser, device)
+    before = browser.cookie
+    sign_in(browser, device)
+    assert browser.cookie not in {before, ""}
+    old = house.browser()
+    old.client.set_cookie("sluice", before)
+    assert old.who()["signed_in"] is False
+
+
+def test_an_answer_works_in_the_browser_that_was_asked(house: House, device: Authenticator) -> None:
+    register(house.browser_of(house.person("cat@example.org")), device)
+    asked, thief = house.browser(), house.browser()
+    document = answer(asked, device)
+    for browser in (thief, asked):
+        status = browser.client.post("/sign-in/passkey", json=document).status_code
+        assert status == (200 if browser is asked else 403)
+    assert asked.client.post("/sign-in/passkey", json=document).status_code == 403
+
+
+def test_a_passkey_is_registered_in_the_session_that_asked(
+    house: House, device: Authenticator
+) -> None:
+    ann, eve = house.person("dan@example.org"), house.person("eve@example.org")
+    asked = house.browser_of(ann).client.post("/account/passkeys/options").get_json()
+    document = {"name": "x", "credential": device.create(asked["options"]), "token": asked["token"]}
+    for person in (ann, eve):
+        refused = house.browser_of(person).client.post("/account/passkeys", json=document)
+        assert refused.get_json()["code"] == "sign_in_refused"
+
+
+def test_nobody_removes_the_passkeys_of_others(house: House, device: Authenticator) -> None:
+    owner, other = house.person("fay@example.org"), house.person("gus@example.org")
+    made = register(house.browser_of(owner), device).get_json()
+    house.browser_of(other).post(f"/account/passkeys/{made['id']}/remove")
+    assert sign_in(house.browser(), device).status_code == 200
+
+
+def test_who_signs_in_is_not_sent_to_another_site(house: House, device: Authenticator) -> None:
+    register(house.browser_of(house.person("hal@example.org")), device)
+    for target in ("//evil.example", "https://evil.example", "/\\evil.example"):
+        assert sign_in(house.browser(), device, target).get_json() == {"next": "/"}
+
+
+@pytest.mark.parametrize("path", ["/sign-in/passkey/options", "/sign-in/passkey"])
+def test_pages_of_other_sites_cannot_sign_anybody_in(house: House, path: str) -> None:
+    headers = {"Origin": "https://evil.example"}
+    assert house.browser().client.post(path, json={}, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"credential": "x", "token": "y"},
+        {"credential": {}, "token": 5},
+        {"name": " ", "credential": {}, "token": "x"},
+    ],
+)
+def test_malformed_requests_are_told_so(house: House, document: dict[str, Any]) -> None:
+    browser = house.browser_of(house.identity.people.all()[0])
+    for path in ("/sign-in/passkey", "/account/passkeys"):
+        status = browser.client.post(path, json=document).status_code
+        assert status in {400, 403}
+    assert browser.client.post("/account/passkeys", json=document).status_code == 400
