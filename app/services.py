@@ -16,11 +16,13 @@ from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityOptions, IdentityServices
+from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
 from app.media.services import MediaServices
 from app.media.waking import Waker
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
+from app.records.identity.projects import ProjectRecords
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.upload_links import UploadLinkRecords
@@ -64,6 +66,7 @@ class Services:
     inspection: Inspection
     media: MediaServices
     identity: IdentityServices
+    video_expiry: VideoExpiry
     quotas: ProjectQuotas
     request_rate: RequestRate
     records: UploadRecords
@@ -106,6 +109,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         clock=_now,
         let_group_read=store.library.let_group_read,
     )
+    identity = _identity(settings, database)
     return Services(
         settings=settings,
         uploads=uploads,
@@ -118,7 +122,8 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
         media=_media(settings, database, records, store, outbox),
-        identity=_identity(settings, database),
+        identity=identity,
+        video_expiry=VideoExpiry(ProjectRecords(database), library, identity.audit, _now),
         quotas=quotas,
         request_rate=_request_rate(settings, counts),
         records=records,
@@ -210,6 +215,7 @@ def _identity(settings: Settings, database: Database) -> IdentityServices:
         is_open=settings.is_open,
         audit_kept=timedelta(seconds=settings.audit_seconds),
         has_passwords=settings.passwords,
+        project_quota=settings.project_quota_bytes or None,
         has_passkeys=settings.passkeys,
         openid=_openid_client(settings),
         joining=Joining(

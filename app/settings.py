@@ -180,6 +180,12 @@ class Settings:
         "With accounts, an upload of which no byte has come for this long gives the disk space "
         "reserved for it back, and reserves it again when its first byte comes.",
     )
+    project_quota_bytes: int = _option(
+        _count,
+        "0",
+        "Quota of new projects: how many bytes their videos and uploads may have together; 0 for "
+        "any number. Administrators change it for each project.",
+    )
     max_uploads_per_sender: int = _option(
         _count,
         "1000",

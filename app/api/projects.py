@@ -8,7 +8,9 @@ from flask import Blueprint, Response, jsonify, request
 
 from app.domain.access import CallerKind, Role, parse_role
 from app.domain.audit import AuditAction
+from app.domain.errors import NotAllowed
 from app.domain.moments import instant
+from app.domain.project_limits import parse_limits
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
@@ -44,10 +46,24 @@ def show(project_id: str) -> Response:
 
 
 @blueprint.patch("/<project_id>")
-def rename(project_id: str) -> Response:
-    """Give a project another name."""
-    project = _projects().rename(project_id, member(json_object(), "name", kind=str))
-    audited(AuditAction.SETTINGS_CHANGED, f"project:{project_id}", name=project.name)
+def change(project_id: str) -> Response:
+    """Give a project another name; for administrators, also another quota or time for videos."""
+    body = json_object()
+    limits = parse_limits(body)
+    if limits and not current_caller().is_admin:
+        raise NotAllowed("Administrators set how much a project may hold, and for how long.")
+    if "name" in body or not limits:
+        _projects().rename(project_id, member(body, "name", kind=str))
+    if limits:
+        _projects().set_limits(project_id, limits)
+    project = _projects().get(project_id)
+    audited(
+        AuditAction.SETTINGS_CHANGED,
+        f"project:{project_id}",
+        name=project.name,
+        quota_bytes=project.quota_bytes,
+        video_seconds=project.video_seconds,
+    )
     return jsonify(_document(project))
 
 
@@ -126,6 +142,7 @@ def _document(project: Project) -> dict[str, Any]:
         "created": instant(project.created_at),
         "used_bytes": project.used_bytes,
         "quota_bytes": project.quota_bytes,
+        "video_seconds": project.video_seconds,
     }
 
 

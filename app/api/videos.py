@@ -30,7 +30,11 @@ def index() -> Response:
         current_scope(), wanted, limit=limit, cursor=request.args.get("cursor")
     )
     views = services.media.library.playbacks(page.videos)
-    documents = list(map(video_document, page.videos, views))
+    expires = services.video_expiry.expires
+    documents = [
+        video_document(video, view, expires=expires(video))
+        for video, view in zip(page.videos, views, strict=True)
+    ]
     return jsonify({"videos": documents, "next": page.next_cursor})
 
 
@@ -78,7 +82,8 @@ def _video(upload_id: str) -> Upload:
 
 
 def _document(video: Upload) -> Response:
-    media = current_services().media
+    services = current_services()
+    media, expires = services.media, services.video_expiry.expires(video)
     (view,) = media.library.playbacks([video])
     renditions, texts = media.renditions.of(video), media.text_files.of(video)
-    return jsonify(video_document(video, view, renditions, texts))
+    return jsonify(video_document(video, view, renditions, texts, expires=expires))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from flask import Request, g
 from werkzeug.exceptions import NotFound
@@ -49,19 +51,28 @@ def admit(request: Request, under_way: UnderWay) -> None:
             caller = _in_project(identity, caller, chosen, action)
         return caller, scope_of(caller, action)
 
-    rate = current_services().request_rate
-    try:
-        g.caller, g.scope = _visitor(identity.callers, sent) if action is Action.VISIT else find()
-    except NotSignedIn:
-        rate.check(None, sent.address)
-        raise
-    if request.endpoint not in UNCOUNTED:
-        rate.check(g.caller, sent.address)
+    identify = partial(_visitor, identity.callers, sent) if action is Action.VISIT else find
+    g.caller, g.scope = _counted(request.endpoint, sent.address, identify)
     is_sending = action is Action.SEND and request.method not in SAFE_METHODS
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
     elif g.caller.kind is CallerKind.SHARE_LINK:
         under_way.begin_download(request.environ, g.scope, lambda: find()[1])
+
+
+def _counted(
+    endpoint: str, address: str, identify: Callable[[], tuple[Caller, Scope]]
+) -> tuple[Caller, Scope]:
+    """What `identify` returns, if that caller may send another request in this minute."""
+    rate = current_services().request_rate
+    try:
+        caller, scope = identify()
+    except NotSignedIn:
+        rate.check(None, address)
+        raise
+    if endpoint not in UNCOUNTED:
+        rate.check(caller, address)
+    return caller, scope
 
 
 def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:

@@ -111,7 +111,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "api_keys.make",
         "api_keys.revoke",
         "api_projects.show",
-        "api_projects.rename",
+        "api_projects.change",
         "api_projects.members",
         "api_projects.add_member",
         "api_projects.change_member",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.domain.lifecycle import UploadState
@@ -70,6 +70,7 @@ def video_document(
     texts: Sequence[TextFile] = (),
     *,
     root: str = "",
+    expires: datetime | None = None,
 ) -> dict[str, Any]:
     """A published file; `inline` says whether a browser may play it in place.
 
@@ -88,6 +89,7 @@ def video_document(
         "content_type": video.content_type,
         "inline": video.is_playable,
         "published": instant(video.published_at or video.active_at),
+        "expires": None if expires is None else instant(expires),
         "media": media,
         "sha256": video.sha256,
         "playback": known,

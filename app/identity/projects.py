@@ -7,6 +7,7 @@ from datetime import datetime
 
 from app.domain.access import Caller, Role
 from app.domain.names import clean_name
+from app.domain.project_limits import Limits
 from app.identity.accounts import clean_email
 from app.identity.sessions import Sessions
 from app.records.identity.people import PeopleRecords
@@ -24,12 +25,14 @@ class Projects:
         sessions: Sessions,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        quota_bytes: int | None = None,
     ) -> None:
         self._records = records
         self._people = people
         self._sessions = sessions
         self._clock = clock
         self._new_id = new_id
+        self._quota_bytes = quota_bytes
         self.get = records.get
         self.members = records.members
 
@@ -39,7 +42,12 @@ class Projects:
 
     def make(self, name: str, *, manager: str | None) -> Project:
         """A new project, managed by the person with that id."""
-        project = Project(id=self._new_id(), name=clean_name(name), created_at=self._clock())
+        project = Project(
+            id=self._new_id(),
+            name=clean_name(name),
+            created_at=self._clock(),
+            quota_bytes=self._quota_bytes,
+        )
         self._records.add(project, manager=manager)
         self._sessions.forget()
         return project
@@ -47,6 +55,14 @@ class Projects:
     def rename(self, project_id: str, name: str) -> Project:
         """Give a project another name; raises `InvalidField`, `EntryNotFound`."""
         self._records.rename(project_id, clean_name(name))
+        return self.get(project_id)
+
+    def set_limits(self, project_id: str, limits: Limits) -> Project:
+        """Set a project's quota, or how long it keeps videos; raises `EntryNotFound`.
+
+        What is there already stays, even beyond the quota.
+        """
+        self._records.set_limits(project_id, limits)
         return self.get(project_id)
 
     def remove(self, project_id: str) -> None:

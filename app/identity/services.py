@@ -60,6 +60,7 @@ class IdentityOptions:
     is_open: bool
     audit_kept: timedelta
     has_passwords: bool
+    project_quota: int | None
     has_passkeys: bool
     openid: OpenIdClient | None
     joining: Joining
@@ -127,9 +128,7 @@ class IdentityServices:
                 InvitationRecords(database), people, passwords, clock=clock, new_id=new_id
             ),
             passwords=passwords,
-            projects=Projects(
-                ProjectRecords(database), people, sessions=sessions, clock=clock, new_id=new_id
-            ),
+            projects=_projects(database, options, sessions, clock=clock, new_id=new_id),
             sessions=sessions,
             sign_in=SignIn(
                 people,
@@ -179,6 +178,24 @@ def _webhook_delivery(
 
 
 # What follows is imported where it is used: it takes a process 0.3 s of CPU time.
+
+
+def _projects(
+    database: Database,
+    options: IdentityOptions,
+    sessions: Sessions,
+    *,
+    clock: Callable[[], datetime],
+    new_id: Callable[[], str],
+) -> Projects:
+    return Projects(
+        ProjectRecords(database),
+        PeopleRecords(database),
+        sessions=sessions,
+        clock=clock,
+        new_id=new_id,
+        quota_bytes=options.project_quota,
+    )
 
 
 def _passkeys(

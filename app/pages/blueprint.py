@@ -31,9 +31,13 @@ def index() -> str:
     cursor = request.args.get("cursor")
     page = services.library.page(current_scope(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     playbacks = services.media.library.playbacks(page.videos)
+    expires = services.video_expiry.expires
     return render_template(
         "upload.html",
-        videos=list(map(view_of, page.videos, playbacks)),
+        videos=[
+            view_of(video, playback, expires=expires(video))
+            for video, playback in zip(page.videos, playbacks, strict=True)
+        ],
         next_cursor=page.next_cursor,
         search=search,
         order=wanted.order.value,

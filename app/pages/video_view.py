@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
 from app.domain.upload import Upload
 from app.http.documents import media_path, playback_document
 from app.media.library import PlaybackView
+
+WARNED_BEFORE = timedelta(days=7)
+"""The library says this long before that a video will be deleted; video_row.js has it too."""
 
 STATE_WORDS = {
     PlaybackState.WAITING: "being prepared",
@@ -35,6 +38,7 @@ class VideoView:
     media: str
     published: str
     published_text: str
+    expires_text: str
     sha256: str | None
     state: str
     state_text: str
@@ -47,7 +51,9 @@ class VideoView:
     problem: str | None
 
 
-def view_of(video: Upload, playback: PlaybackView, root: str = "") -> VideoView:
+def view_of(
+    video: Upload, playback: PlaybackView, root: str = "", *, expires: datetime | None = None
+) -> VideoView:
     """What the templates need of a video; its URLs begin with `root`, perhaps a guest's ticket."""
     published = video.published_at
     known, media = playback_document(playback, root), media_path(video.id, root)
@@ -61,6 +67,7 @@ def view_of(video: Upload, playback: PlaybackView, root: str = "") -> VideoView:
         media=media,
         published=published.isoformat() if published else "",
         published_text=date_text(published) if published else "",
+        expires_text=expires_text(expires, datetime.now(UTC)) if expires else "",
         sha256=video.sha256,
         state=playback.state.value,
         state_text=STATE_WORDS.get(playback.state, ""),
@@ -92,6 +99,18 @@ def _source(
         return playable["mp4"]
     may_play = video.is_playable and state is PlaybackState.WAITING and not _is_arriving(video)
     return media if may_play else None
+
+
+def expires_text(expires: datetime, now: datetime) -> str:
+    """The warning that a video will be deleted soon; empty while there is plenty of time."""
+    left = expires - now
+    if left > WARNED_BEFORE:
+        return ""
+    hours = max(0, round(left.total_seconds() / 3600))
+    if hours < 1:
+        return "will be deleted within the hour"
+    many = f"{round(hours / 24)} days" if hours >= 48 else f"{hours} hours"
+    return f"will be deleted in {'1 hour' if hours == 1 else many}"
 
 
 def date_text(moment: datetime) -> str:

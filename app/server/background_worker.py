@@ -71,6 +71,7 @@ def run(settings: Settings) -> None:
     services.prepare()
     housekeeping = services.housekeeping
     jobs = [(housekeeping.sweep, sweep_pause(settings.sweep_seconds))]
+    jobs.append((services.video_expiry.sweep, sweep_pause(settings.sweep_seconds)))
     jobs.append((housekeeping.digest, DIGEST_SECONDS))
     jobs.append((services.identity.audit.remove_old, FORGETTING_SECONDS))
     jobs.append((services.identity.webhooks.remove_old, FORGETTING_SECONDS))

@@ -258,7 +258,7 @@ def _manage_projects(conversation: Conversation, app: Flask) -> None:
     _refuse_bodies(conversation, "post", PROJECTS, {"name": ""})
     here = {"project_id": project}
     conversation.ask("get", PROJECT, within=here)
-    conversation.ask("patch", PROJECT, within=here, json={"name": "Films"})
+    conversation.ask("patch", PROJECT, within=here, json={"name": "Films", "quota_bytes": 1 << 40})
     _refuse_bodies(conversation, "patch", PROJECT, {"name": ""}, here)
     for name in people:
         new = {"email": f"{name}@example.org", "role": "manager"}

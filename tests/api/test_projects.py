@@ -145,3 +145,28 @@ def test_an_administrator_manages_projects_without_seeing_their_videos(
     new = {"email": office.people["Ann"].email, "role": "manager"}
     assert chief.post(members_url(news), json=new).status_code == 201
     assert chief.get("/api/videos", **inside).status_code == 200
+
+
+def test_an_administrator_limits_a_project_and_uploads_beyond_are_refused(office: Office) -> None:
+    chief = office.hire("Ann", is_admin=True)
+    url = f"{PROJECTS}/{chief.post(PROJECTS, json={'name': 'News'}).get_json()['id']}"
+    limited = chief.patch(url, json={"quota_bytes": 1000, "video_seconds": 86_400})
+    assert limited.get_json()["quota_bytes"] == 1000
+    assert (limited.get_json()["name"], limited.get_json()["video_seconds"]) == ("News", 86_400)
+    here = {"query_string": {"project": url.rpartition("/")[2]}}
+    assert (
+        chief.post("/api/uploads", json={"name": "a.mp4", "size": 600}, **here).status_code == 201
+    )
+    refused = chief.post("/api/uploads", json={"name": "b.mp4", "size": 600}, **here)
+    assert refusal(refused) == (507, "quota_exceeded")
+    assert (refused.get_json()["left"], refused.get_json()["quota"]) == (400, 1000)
+    assert chief.get(url).get_json()["used_bytes"] == 600
+    assert chief.patch(url, json={"quota_bytes": None}).get_json()["quota_bytes"] is None
+    assert refusal(chief.patch(url, json={"quota_bytes": "x"})) == (400, "invalid_field")
+
+
+def test_a_manager_cannot_change_the_limits_of_a_project(office: Office, news: str) -> None:
+    manager = office.hire("Ben", role=Role.MANAGER, project=news)
+    url = f"{PROJECTS}/{news}"
+    assert refusal(manager.patch(url, json={"quota_bytes": None})) == (403, "not_allowed")
+    assert manager.patch(url, json={"name": "Still renamed"}).status_code == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import InvalidField
 from app.domain.lifecycle import GONE
 from app.domain.project_errors import EntryNotFound, LastManager, ProjectInUse
+from app.domain.project_limits import Limits
 from app.records.engine import Database
 from app.records.identity.tables import members, people, projects
 from app.records.tables import uploads
@@ -84,7 +85,14 @@ class ProjectRecords:
 
     def rename(self, project_id: str, name: str) -> None:
         """Note the new name; raises `EntryNotFound`."""
-        change = update(projects).where(projects.c.id == project_id).values(name=name)
+        self._change(project_id, {"name": name})
+
+    def set_limits(self, project_id: str, limits: Limits) -> None:
+        """Note new limits; raises `EntryNotFound`."""
+        self._change(project_id, limits)
+
+    def _change(self, project_id: str, values: Mapping[str, object]) -> None:
+        change = update(projects).where(projects.c.id == project_id).values(values)
         with self._database.write() as connection:
             if not connection.execute(change).rowcount:
                 raise EntryNotFound("There is no such project.")

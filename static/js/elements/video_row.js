@@ -1,9 +1,11 @@
 /** Rows of the library for videos that were not in the page at first. */
 
-import { formatBytes, formatDate, formatDuration } from "../helpers/format.js";
+import { formatBytes, formatDate, formatDuration, formatUntil } from "../helpers/format.js";
 import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
 import { canBeWatched } from "../player/playback.js";
 import { wordsInList } from "../player/words.js";
+
+const WARNED_BEFORE = 7 * 24 * 3_600_000;
 
 /**
  * The row of a video: only its name, until `fill()` adds the rest, and again after `empty()`.
@@ -58,10 +60,17 @@ function fill(row, video, isSelected) {
   parts.size.textContent = formatBytes(length);
   parts.date.textContent = published ? formatDate(published) : "";
   if (published) parts.date.dateTime = published;
+  parts.expires.textContent = warning(video.expires);
   parts.download.href = `${media}?download`;
   parts.select.checked = isSelected;
   showName(parts, video);
   showFilm(parts, video);
+}
+
+/** Says shortly before that a video will be deleted; the server does so in the rows that it draws. */
+function warning(expires, now = Date.now()) {
+  const left = expires ? new Date(expires) - now : Infinity;
+  return left < WARNED_BEFORE ? `will be deleted in ${formatUntil(expires, now)}` : "";
 }
 
 function showFilm(parts, video) {

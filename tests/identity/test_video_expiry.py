@@ -1,0 +1,106 @@
+"""Videos of projects that keep them for some time only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from app.domain.audit import AuditAction, AuditFilter
+from app.domain.errors import InvalidField
+from app.domain.lifecycle import UploadState
+from app.domain.project_limits import parse_limits
+from app.identity.audit import AuditLog
+from app.identity.video_expiry import MOST_AT_ONCE, VideoExpiry
+from app.records.identity.audit import AuditRecords
+from app.records.identity.projects import ProjectRecords
+from app.records.identity.tables import projects
+from tests.records.making import NOW
+from tests.uploads.conftest import close_databases
+from tests.uploads.world import ME, World
+
+__all__ = ["close_databases"]
+
+A_DAY = 86_400.0
+
+
+def in_project(world: World, video_seconds: float | None) -> VideoExpiry:
+    row = {"id": ME.project, "name": "", "created_at": NOW, "used_bytes": 0}
+    with world.database.write() as connection:
+        connection.execute(insert(projects).values({**row, "video_seconds": video_seconds}))
+    return VideoExpiry(
+        ProjectRecords(world.database), world.library, audit_of(world), lambda: world.now
+    )
+
+
+def audit_of(world: World) -> AuditLog:
+    records = AuditRecords(world.database)
+    return AuditLog(records, clock=lambda: world.now, kept=timedelta(days=1))
+
+
+def test_a_video_is_deleted_when_its_time_is_over_and_the_audit_log_tells(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    expiry, old = in_project(world, A_DAY), world.completed()
+    world.later(hours=12)
+    young, unfinished = world.completed(), world.create(100)
+    published = world.records.get(old.id).published_at
+    assert published
+    assert expiry.expires(world.records.get(old.id)) == published + timedelta(days=1)
+    world.later(hours=12)
+    expiry.sweep()
+    states = [world.state(upload) for upload in (old, young, unfinished)]
+    assert states == [UploadState.DELETED, UploadState.COMPLETE, UploadState.RECEIVING]
+    assert world.files() == {young.id, unfinished.id}
+    (entry,) = audit_of(world).all(AuditFilter())
+    assert (entry.action, entry.subject) == (AuditAction.VIDEO_DELETED, f"video:{old.id}")
+    assert (entry.actor_name, entry.project_id) == ("expiry", ME.project)
+
+
+def test_videos_are_kept_for_ever_unless_the_project_says_otherwise(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    expiry, video = in_project(world, None), world.completed()
+    world.later(days=10_000)
+    expiry.sweep()
+    assert world.state(video) is UploadState.COMPLETE
+    assert expiry.expires(world.records.get(video.id)) is None
+
+
+def test_one_sweep_deletes_so_many_at_most(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    expiry = in_project(world, A_DAY)
+    for _ in range(MOST_AT_ONCE + 1):
+        world.completed(1)
+    world.later(days=2)
+    expiry.sweep()
+    assert len(world.files()) == 1
+    expiry.sweep()
+    assert world.files() == set()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"quota_bytes": -1},
+        {"quota_bytes": 1.5},
+        {"quota_bytes": True},
+        {"quota_bytes": "50GB"},
+        {"quota_bytes": 1 << 61},
+        {"video_seconds": 0},
+        {"video_seconds": float("nan")},
+        {"video_seconds": float("inf")},
+        {"video_seconds": "1"},
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(values: dict[str, object]) -> None:
+    with pytest.raises(InvalidField):
+        parse_limits(values)
+
+
+def test_limits_can_be_set_and_taken_away() -> None:
+    assert parse_limits({"quota_bytes": 5, "video_seconds": 1.5, "name": "x"}) == {
+        "quota_bytes": 5,
+        "video_seconds": 1.5,
+    }
+    assert parse_limits({"quota_bytes": None}) == {"quota_bytes": None}
