@@ -29,7 +29,7 @@ from app.records.identity.upload_links import UploadLinkRecords
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts
 from app.settings import Settings
-from app.storage.base import Durability, Inspection, Store
+from app.storage.base import Durability, Inspection, Problem, Store
 from app.storage.local import LocalStore
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.machine import IdleClock, after_restart_of_machine
@@ -71,6 +71,17 @@ class Services:
     request_rate: RequestRate
     records: UploadRecords
     database: Database
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the set-up. Names no paths, because anyone may read it."""
+        found = self.inspection.problems()
+        if self.settings.is_open and not self.settings.is_local:
+            detail = (
+                "whoever reaches this server may watch, upload and delete everything: "
+                "SLUICE_ACCESS is open"
+            )
+            found.append(Problem("open_to_everybody", detail, is_fatal=False))
+        return found
 
     def prepare(self) -> None:
         """Bring the database up to date; each process calls this once before it serves."""

@@ -100,3 +100,12 @@ def is_local(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def local_url(host: str, port: int) -> str:
+    """A URL that opens, on this machine, a server that listens there."""
+    name = _ANY_ADDRESS.get(host.strip("[]"), host.strip("[]"))
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}

@@ -19,6 +19,7 @@ from app.setting_values import (
     internal_location,
     is_local,
     issuer,
+    local_url,
     mail_url,
     networks,
     origins,
@@ -340,6 +341,11 @@ class Settings:
     def is_local(self) -> bool:
         """Whether only this machine reaches the address."""
         return is_local(self.host)
+
+    @property
+    def own_url(self) -> str:
+        """A URL that opens the server on this machine."""
+        return local_url(self.host, self.port)
 
     @property
     def names(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from flask.cli import AppGroup, with_appcontext
 from app.admin.backup import Backup, FolderInUse
 from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
+from app.admin.people_commands import users
 from app.admin.printing import as_json, explained, limited, print_one, print_rows
 from app.admin.project_commands import keys, projects
 from app.admin.verify import Verification
@@ -31,7 +32,8 @@ videos = AppGroup("videos", help="Finished files.")
 
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
-    for command in (uploads, videos, jobs, projects, keys, verify, backup, sweep, disk_bench):
+    people = (users, projects, keys)
+    for command in (uploads, videos, jobs, *people, verify, backup, sweep, disk_bench):
         app.cli.add_command(command)
 
 

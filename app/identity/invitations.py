@@ -80,6 +80,10 @@ class Invitations:
         """Let a link work no longer; whether there was one."""
         return self._records.withdraw(digest)
 
+    def remove_old(self) -> None:
+        """Remove those that have expired."""
+        self._records.remove_old(self._clock())
+
     def set_up(self, code: str, *, email: str, name: str, password: str) -> Person:
         """The first administrator, manager of the first project."""
         invitation = self.find(code, Purpose.SET_UP)

@@ -81,6 +81,10 @@ class SignIn:
         """The value of a cookie by which a browser shows that the person has used it before."""
         return self._signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
 
+    def remove_old(self) -> None:
+        """Remove what is known of failures that count no longer."""
+        self._attempts.remove_old(self._clock())
+
     def _known_device(self, person: Person | None, device: str) -> str | None:
         if person is None or not device:
             return None

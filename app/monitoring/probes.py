@@ -35,10 +35,10 @@ def alive() -> Response:
 
 @health.get("/readyz")
 def ready() -> tuple[Response, int]:
-    """Whether the server can take uploads, and what is wrong with its folders and with ffmpeg."""
+    """Whether the server can take uploads, and what is wrong with its set-up."""
     services = current_services()
     services.uploads.active(current_scope(), 1)
-    problems = [*services.inspection.problems(), *Ffmpeg.find().problems()]
+    problems = [*services.problems(), *Ffmpeg.find().problems()]
     is_ready = not any(problem.is_fatal for problem in problems)
     document = {
         "status": "ready" if is_ready else "not ready",

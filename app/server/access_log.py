@@ -29,7 +29,7 @@ _UNSAFE = (
 )
 _ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # dumps() makes an encoder for each call.
-_LINK_CODE = re.compile(r"(?<=/[stu]/)[^/]+")
+_LINK_CODE = re.compile(r"(/(?:[stu]|join|reset|set-up)/)[^/]+")
 
 _TEXT_ESCAPES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "\n\t"}
 
@@ -120,7 +120,7 @@ class AccessLogger(Logger):  # type: ignore[misc]
 
 def without_codes(path: str) -> str:
     """The path of a request without the code of a link: whoever reads the log cannot use it."""
-    return _LINK_CODE.sub("***", path)
+    return _LINK_CODE.sub(r"\1***", path)
 
 
 def _path(environ: dict[str, Any]) -> str:

@@ -23,7 +23,8 @@ DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for."""
 
 FORGETTING_SECONDS = 3600.0
-"""How often old entries of the audit log and old deliveries to webhooks are removed."""
+"""How often old entries of the audit log, old deliveries to webhooks, failed sign-ins and links are
+removed."""
 
 DELIVERY_SECONDS = 0.5
 """How often events for webhooks are looked for."""
@@ -76,6 +77,8 @@ def run(settings: Settings) -> None:
     jobs.append((services.identity.audit.remove_old, FORGETTING_SECONDS))
     jobs.append((services.identity.webhooks.remove_old, FORGETTING_SECONDS))
     jobs.append((services.identity.webhook_delivery.deliver_due, DELIVERY_SECONDS))
+    jobs.append((services.identity.sign_in.remove_old, FORGETTING_SECONDS))
+    jobs.append((services.identity.invitations.remove_old, FORGETTING_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs

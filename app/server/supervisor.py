@@ -25,7 +25,7 @@ from app.server.start_checks import (
     require_own_folders,
 )
 from app.server.terminal import say_goodbye, say_stopping
-from app.services import build_services
+from app.services import Services, build_services
 from app.settings import PREFIX, Settings, SettingsError, from_env
 
 POLL_SECONDS = 0.2
@@ -85,7 +85,7 @@ def main() -> int:
     except (SettingsError, StartRefused, UploadError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    _report_folders(settings)
+    _report_problems(settings)
     _tell_children(settings)
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
@@ -113,11 +113,25 @@ def _prepare(settings: Settings) -> None:
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
             services.housekeeping.allow_for_clock()
+        if not settings.is_open:
+            _invite_first_administrator(services)
 
 
-def _report_folders(settings: Settings) -> None:
-    """Report at the start what would make uploads fail later."""
-    problems = build_services(settings).inspection.problems()
+def _invite_first_administrator(services: Services) -> None:
+    """Show a link that sets the server up, until somebody has."""
+    code = services.identity.invitations.to_set_up()
+    if code is not None:
+        log.warning(
+            "nobody administers this server yet: open %s/set-up/%s within 24 hours (from another "
+            "machine, with this one's name), or run flask --app wsgi users add EMAIL --admin",
+            services.settings.own_url,
+            code,
+        )
+
+
+def _report_problems(settings: Settings) -> None:
+    """Report at the start what would make uploads fail later, or lets everybody in."""
+    problems = build_services(settings).problems()
     for problem in problems:
         severity = "error" if problem.is_fatal else "warning"
         sys.stderr.write(f"{severity}: {problem.detail}\n")

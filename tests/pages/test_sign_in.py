@@ -227,3 +227,14 @@ def test_passwords_can_be_turned_off(tmp_path: Path) -> None:
         assert 'type="password"' not in house.browser().get("/sign-in").text
         assert house.browser().sign_in(ann.email).status_code == 403
         assert 'type="password"' not in house.browser_of(ann).get("/account").text
+
+
+@pytest.mark.parametrize(("host", "codes"), [("0.0.0.0", ["open_to_everybody"]), ("127.0.0.1", [])])
+def test_a_server_that_is_open_to_everybody_says_so(
+    tmp_path: Path, host: str, codes: list[str]
+) -> None:
+    with new_house(tmp_path, access="open", host=host) as house:
+        answer = house.app.test_client().get("/readyz")
+    found = [problem["code"] for problem in answer.get_json()["problems"]]
+    assert answer.status_code == 200
+    assert [code for code in found if code.startswith("open")] == codes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.server.access_log import JSON, TEXT, JsonFormatter, TextFormatter, is_text
+from app.server.access_log import JSON, TEXT, JsonFormatter, TextFormatter, is_text, without_codes
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
 from tests.waiting import wait_until
@@ -44,6 +44,21 @@ def test_people_get_text_and_programs_json(
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
     assert is_text(log_format, stream) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/s/secret", "/s/***"),
+        ("/u/secret/tus/1", "/u/***/tus/1"),
+        ("/set-up/secret", "/set-up/***"),
+        ("/join/secret", "/join/***"),
+        ("/reset/secret", "/reset/***"),
+        ("/media/1/hls/a", "/media/1/hls/a"),
+    ],
+)
+def test_the_log_keeps_no_code_of_a_link(path: str, shown: str) -> None:
+    assert without_codes(path) == shown
 
 
 # ---- of a running server -------------------------------------------------------------------------

@@ -1,0 +1,123 @@
+"""`flask --app wsgi users`: people, for whoever can log in to the machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from flask.cli import AppGroup
+
+from app.admin.printing import as_json, explained, print_rows
+from app.domain.access import FIRST_PROJECT, MEMBERS, Caller, CallerKind, Role
+from app.domain.audit import AuditAction
+from app.domain.moments import instant
+from app.http.context import current_services
+from app.identity.accounts import clean_email
+from app.records.identity.people import Person
+
+OPERATOR = Caller(kind=CallerKind.LOCAL, name="operator")
+"""Whom the audit log names."""
+
+NO_ROLE = "none"
+
+users = AppGroup("users", help="People with an account.")
+
+
+@users.command("list")
+@as_json
+def list_people(is_json: bool) -> None:
+    """Show everybody."""
+    rows = list(map(_row, current_services().identity.people.all()))
+    print_rows(rows, _line, is_json=is_json)
+
+
+@users.command("add")
+@click.argument("email")
+@click.option("--name", default="", help="What others see; by default what is before the @.")
+@click.option("--admin", "is_admin", is_flag=True, help="Let them administer the server.")
+@click.option(
+    "--role",
+    type=click.Choice([*(role.value for role in MEMBERS), NO_ROLE]),
+    help="In the first project; by default uploader, or manager with --admin.",
+)
+@click.option("--password-stdin", "reads_password", is_flag=True, help="Read the password.")
+@explained
+def add(email: str, name: str, is_admin: bool, role: str | None, reads_password: bool) -> None:
+    """Add a person; without --password-stdin, print a link by which they choose a password."""
+    identity = current_services().identity
+    password = sys.stdin.readline().rstrip("\r\n") if reads_password else None
+    person = identity.accounts.add(email, name=name, password=password, is_admin=is_admin)
+    role = role or (Role.MANAGER if is_admin else Role.UPLOADER)
+    if role != NO_ROLE:
+        identity.projects.add_member(FIRST_PROJECT, person.email, Role(role))
+    _note(AuditAction.PERSON_ADDED, person)
+    click.echo(f"added {person.email}")
+    if password is None:
+        _print_link(person)
+
+
+@users.command("reset")
+@click.argument("email")
+@explained
+def reset(email: str) -> None:
+    """Print a link by which a person chooses another password; it works once, for a day."""
+    _print_link(_person(email))
+
+
+@users.command("block")
+@click.argument("email")
+@explained
+def block(email: str) -> None:
+    """Sign a person out everywhere, and let them in no more."""
+    person = _person(email)
+    current_services().identity.accounts.block(person)
+    _note(AuditAction.PERSON_CHANGED, person, change="block")
+    click.echo(f"blocked {person.email}")
+
+
+@users.command("unblock")
+@click.argument("email")
+@explained
+def unblock(email: str) -> None:
+    """Let a person sign in again."""
+    person = _person(email)
+    current_services().identity.accounts.unblock(person)
+    _note(AuditAction.PERSON_CHANGED, person, change="unblock")
+    click.echo(f"unblocked {person.email}")
+
+
+def _print_link(person: Person) -> None:
+    services = current_services()
+    code = services.identity.invitations.to_reset(person)
+    _note(AuditAction.PASSWORD_LINK_MADE, person)
+    click.echo(f"{services.settings.own_url}/reset/{code}")
+
+
+def _person(email: str) -> Person:
+    person = current_services().identity.people.find_by_email(clean_email(email))
+    if person is None:
+        raise click.ClickException(f"Nobody has the address {email}.")
+    return person
+
+
+def _note(action: AuditAction, person: Person, **details: str) -> None:
+    found = {"email": person.email, **details}
+    audit = current_services().identity.audit
+    audit.note(action, f"person:{person.id}", caller=OPERATOR, details=found)
+
+
+def _row(person: Person) -> dict[str, Any]:
+    return {
+        "id": person.id,
+        "email": person.email,
+        "name": person.name,
+        "is_admin": person.is_admin,
+        "is_blocked": person.is_blocked,
+        "added": instant(person.created_at),
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    marks = [word for word, key in (("admin", "is_admin"), ("blocked", "is_blocked")) if row[key]]
+    return f"{row['email']:<32} {row['name']:<24} {' '.join(marks)}".rstrip()
