@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from flask.cli import AppGroup
@@ -12,11 +13,15 @@ from app.admin.printing import as_json, explained, print_one, print_rows
 from app.domain.access import FIRST_PROJECT, LOCAL, MEMBERS, Role
 from app.domain.errors import InvalidField
 from app.domain.moments import parse_expiry
+from app.domain.numbers import parse_bytes
+from app.domain.project_limits import parse_limits
 from app.http.context import current_services
 from app.http.documents import key_document
 
 projects = AppGroup("projects", help="Projects, which own uploads and videos.")
 keys = AppGroup("keys", help="API keys of programs.")
+
+T = TypeVar("T")
 
 CREATED_BY = "operator"
 
@@ -55,6 +60,43 @@ def add_project(name: str, manager: str | None, is_json: bool) -> None:
         name, manager=None if person is None else person.id
     )
     print_one({"id": made.id, "name": made.name}, is_json=is_json)
+
+
+@projects.command("set")
+@click.argument("project_id", metavar="ID")
+@click.option("--quota", metavar="SIZE", help="As in 50GB; `none` for no limit.")
+@click.option("--keep-videos", metavar="DAYS", help="How long; `none` for ever.")
+@as_json
+@explained
+def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_json: bool) -> None:
+    """Limit how much a project holds, and for how long."""
+    limits: dict[str, object] = {}
+    if quota is not None:
+        limits["quota_bytes"] = _unless_none(quota, parse_bytes)
+    if keep_videos is not None:
+        limits["video_seconds"] = _unless_none(keep_videos, _seconds_of_days)
+    if not limits:
+        raise click.UsageError("Say --quota or --keep-videos.")
+    project = current_services().identity.projects.set_limits(project_id, parse_limits(limits))
+    row = {
+        "id": project.id,
+        "used_bytes": project.used_bytes,
+        "quota_bytes": project.quota_bytes,
+        "video_seconds": project.video_seconds,
+    }
+    print_one(row, is_json=is_json)
+
+
+@projects.command("recount")
+@as_json
+@explained
+def recount(is_json: bool) -> None:
+    """Count anew how many bytes the projects use, and say where the count was wrong."""
+    wrong = current_services().quotas.recount()
+    rows = [{"id": name, "was": was, "is": right} for name, (was, right) in wrong.items()]
+    print_rows(rows, lambda row: f"{row['id']}  {row['was']} is {row['is']}", is_json=is_json)
+    if not is_json:
+        click.echo(f"{len(rows)} counts were wrong")
 
 
 @keys.command("list")
@@ -100,6 +142,19 @@ def revoke_key(key_id: str, project_id: str) -> None:
     """End a key; what it is sending ends within seconds."""
     current_services().identity.keys.revoke(project_id, key_id)
     click.echo(f"revoked {key_id}")
+
+
+def _unless_none(text: str, parse: Callable[[str], T]) -> T | None:
+    if text == "none":
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _seconds_of_days(text: str) -> float:
+    return float(text) * 86_400
 
 
 def _line(row: dict[str, Any]) -> str:

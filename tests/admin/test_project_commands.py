@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from app.records.identity.tables import projects
 from tests.admin.test_commands import Operator
 
 
@@ -57,3 +59,21 @@ def test_a_key_of_the_operator_expires(operator: Operator, expires: str) -> None
     made = operator.json("keys", "add", *given, "--expires", expires)
     assert datetime.fromisoformat(made["expires"]) > datetime.now(UTC)
     assert refused(operator, "to come", "keys", "add", *given, "--expires", "soon")
+
+
+def test_the_operator_limits_projects(operator: Operator) -> None:
+    limited = operator.json("projects", "set", "local", "--quota", "1.5GB", "--keep-videos", "30")
+    assert limited["quota_bytes"] == 1.5 * 2**30
+    assert limited["video_seconds"] == 30 * 24 * 3600
+    free = operator.json("projects", "set", "local", "--quota", "none", "--keep-videos", "none")
+    assert (free["quota_bytes"], free["video_seconds"]) == (None, None)
+    assert refused(operator, "no such project", "projects", "set", "other", "--quota", "1")
+    for wrong in (("--quota", "much"), ("--keep-videos", "long"), ()):
+        assert operator.run("projects", "set", "local", *wrong).exit_code == 2
+
+
+def test_the_operator_puts_a_wrong_count_right(operator: Operator) -> None:
+    with operator.services.database.write() as connection:
+        connection.execute(update(projects).values(used_bytes=7))
+    assert operator.json("projects", "recount") == [{"id": "local", "was": 7, "is": 0}]
+    assert "0 counts were wrong" in operator.run("projects", "recount").stdout
