@@ -75,6 +75,8 @@ class Action(StrEnum):
     """A person's own account."""
     ADMINISTER = "administer"
     """The server: people, projects, its state."""
+    MEASURE = "measure"
+    """The server's metrics. Programs on the same machine read them without a key."""
 
 
 class Reach(StrEnum):
@@ -277,6 +279,7 @@ def scope_of(caller: Caller, action: Action) -> Scope:
         Action.BELONG: caller.kind in {CallerKind.LOCAL, CallerKind.PERSON, CallerKind.KEY},
         Action.HAVE_ACCOUNT: caller.kind is CallerKind.PERSON,
         Action.ADMINISTER: caller.is_admin,
+        Action.MEASURE: caller.is_admin,
     }[action]
     if not is_granted:
         raise _refusal(caller)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 from flask import Request, g
 from werkzeug.exceptions import NotFound
 
-from app.domain.access import NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
+from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
 from app.domain.errors import NotSignedIn, UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http import origins, session_cookie
 from app.http.access_rules import BELOW_LINKS, RULES
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
+from app.http.proxy import came_directly
 from app.http.under_way import UnderWay
 from app.identity.callers import Callers, Credentials
 from app.identity.services import IdentityServices
@@ -26,6 +27,8 @@ PROJECT_ID = "project_id"
 
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""
+
+Find = Callable[[], tuple[Caller, Scope]]
 
 UNCOUNTED = frozenset({"static", "health.alive", "health.ready"})
 """Endpoints that anybody may ask as often as they like."""
@@ -42,6 +45,17 @@ def admit(request: Request, under_way: UnderWay) -> None:
     action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
     if LINK_KEY in request.environ and RULES[request.endpoint] is Action.VISIT:
         _require_below_links(request.endpoint)
+    find = _finder(request, action)
+    g.caller, g.scope = _counted(request, find)
+    is_sending = action is Action.SEND and request.method not in SAFE_METHODS
+    if is_sending and g.caller.kind is not CallerKind.LOCAL:
+        under_way.begin(request.environ, g.scope, lambda: find()[1])
+    elif g.caller.kind is CallerKind.SHARE_LINK:
+        under_way.begin_download(request.environ, g.scope, lambda: find()[1])
+
+
+def _finder(request: Request, action: Action) -> Find:
+    """Finds who sends the request and what it reaches, now or while it runs."""
     identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
 
@@ -51,28 +65,33 @@ def admit(request: Request, under_way: UnderWay) -> None:
             caller = _in_project(identity, caller, chosen, action)
         return caller, scope_of(caller, action)
 
-    identify = partial(_visitor, identity.callers, sent) if action is Action.VISIT else find
-    g.caller, g.scope = _counted(request.endpoint, sent.address, identify)
-    is_sending = action is Action.SEND and request.method not in SAFE_METHODS
-    if is_sending and g.caller.kind is not CallerKind.LOCAL:
-        under_way.begin(request.environ, g.scope, lambda: find()[1])
-    elif g.caller.kind is CallerKind.SHARE_LINK:
-        under_way.begin_download(request.environ, g.scope, lambda: find()[1])
+    if action is Action.VISIT:
+        return lambda: _visitor(identity.callers, sent)
+    if action is Action.MEASURE and _is_this_machine(request.environ):
+        return lambda: (LOCAL, scope_of(LOCAL, action))
+    return find
 
 
-def _counted(
-    endpoint: str, address: str, identify: Callable[[], tuple[Caller, Scope]]
-) -> tuple[Caller, Scope]:
-    """What `identify` returns, if that caller may send another request in this minute."""
-    rate = current_services().request_rate
+def _counted(request: Request, find: Find) -> tuple[Caller, Scope]:
+    """What `find` returns, unless the caller or its address asks too often."""
+    rate, address = current_services().request_rate, request.environ.get("REMOTE_ADDR", "")
     try:
-        caller, scope = identify()
+        caller, scope = find()
     except NotSignedIn:
         rate.check(None, address)
         raise
-    if endpoint not in UNCOUNTED:
+    if request.endpoint not in UNCOUNTED:
         rate.check(caller, address)
     return caller, scope
+
+
+def _is_this_machine(environ: dict[str, Any]) -> bool:
+    """Whether a program on this machine asks, and no proxy for somebody else.
+
+    nginx speaks HTTP/1.0 if nobody tells it otherwise, and may show in no other way.
+    """
+    is_plain = environ.get("SERVER_PROTOCOL") != "HTTP/1.0" and came_directly(environ)
+    return is_plain and environ.get("REMOTE_ADDR") in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
 def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:

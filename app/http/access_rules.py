@@ -128,8 +128,8 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "people.change",
         "status.page",
         "api_status.show",
-        "metrics.everything",
     ),
+    Action.MEASURE: ("metrics.everything",),
 }
 
 RULES: Mapping[str, Action] = MappingProxyType(

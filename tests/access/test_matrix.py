@@ -218,6 +218,7 @@ def is_admitted(action: Action, sender: Sender) -> bool:
         Action.BELONG: not sender.prefix,
         Action.HAVE_ACCOUNT: sender.is_person,
         Action.ADMINISTER: sender.is_admin,
+        Action.MEASURE: sender.is_admin,
     }[action]
 
 
@@ -263,3 +264,14 @@ def test_the_id_of_another_project_answers_as_an_unknown_one(
         answers = [client.get(url.format(each), headers=headers) for each in (known, unknown)]
         assert [answer.status_code for answer in answers] == [404, 404]
         assert answers[0].get_data() == answers[1].get_data()
+
+
+def test_programs_on_this_machine_read_the_metrics_without_a_key(world: AccessWorld) -> None:
+    here = world.client("127.0.0.1")
+    assert here.get("/metrics").status_code == 200
+    for header in ({"X-Forwarded-For": "127.0.0.1"}, {"Via": "1.1 proxy"}):
+        assert here.get("/metrics", headers=header).status_code == 401
+    assert (
+        here.get("/metrics", environ_overrides={"SERVER_PROTOCOL": "HTTP/1.0"}).status_code == 401
+    )
+    assert here.get("/api/status").status_code == 401

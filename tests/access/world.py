@@ -25,6 +25,9 @@ from app.uploads.service import NewUpload
 from tests.storage.sources import body
 
 OTHER_PROJECT = "f" * 32
+STRANGER = "192.0.2.1"
+"""Reserved for documentation (RFC 5737)."""
+
 BY_SOMEBODY = "person:" + "0" * 32
 
 
@@ -60,9 +63,11 @@ class AccessWorld:
         self.app: Flask = create_app(self.services)
         self._add_project(OTHER_PROJECT, "Others")
 
-    def client(self) -> FlaskClient:
+    def client(self, address: str = STRANGER) -> FlaskClient:
         """A client that keeps no cookies."""
-        return self.app.test_client(use_cookies=False)
+        client = self.app.test_client(use_cookies=False)
+        client.environ_base["REMOTE_ADDR"] = address
+        return client
 
     def upload(self, sender: str = BY_SOMEBODY, project: str = FIRST_PROJECT) -> Upload:
         """A new upload on its way."""
