@@ -35,6 +35,7 @@ from app.pages import (
     openid,
     passkeys,
     people,
+    project,
     shared,
     sign_in,
     upload_link,
@@ -69,7 +70,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, shared, upload_link, audit_page, api_audit):
+    for module in (pages, project, shared, upload_link, audit_page, api_audit):
         app.register_blueprint(module.blueprint)
     for module in (delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)

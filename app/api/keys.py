@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 from flask import Blueprint, Response, jsonify
 
-from app.domain.access import MEMBERS, Role, parse_role
+from app.domain.access import parse_role
 from app.domain.audit import AuditAction
-from app.domain.errors import NotAllowed
 from app.domain.moments import parse_expiry
 from app.http.audited import audited
 from app.http.bodies import json_object, member
@@ -30,7 +29,7 @@ def make() -> tuple[Response, int]:
     """A new key; this answer alone shows it."""
     body, project = json_object(), current_scope().target()
     role = parse_role(member(body, "role", kind=str))
-    require_at_most_own(role)
+    current_caller().require_at_most_own(role)
     key, secret = current_services().identity.keys.make(
         project,
         name=member(body, "name", kind=str),
@@ -48,10 +47,3 @@ def revoke(key_id: str) -> tuple[str, int]:
     current_services().identity.keys.revoke(current_scope().target(), key_id)
     audited(AuditAction.KEY_REVOKED, f"key:{key_id}")
     return "", 204
-
-
-def require_at_most_own(role: Role) -> None:
-    """Raise `NotAllowed` for a role above the caller's."""
-    own = current_caller().role
-    if own is None or MEMBERS.index(role) > MEMBERS.index(own):
-        raise NotAllowed("A key cannot have a higher role than yours.")

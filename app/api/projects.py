@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request
+from flask import Blueprint, Response, jsonify
 
 from app.domain.access import CallerKind, Role, parse_role
 from app.domain.audit import AuditAction
@@ -14,6 +14,7 @@ from app.domain.project_limits import parse_limits
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
+from app.http.inviting import invite
 from app.identity.projects import Projects
 from app.records.identity.projects import Member, Project
 
@@ -107,14 +108,6 @@ def remove_member(project_id: str, person_id: str) -> tuple[str, int]:
     """End a membership."""
     audited_member(AuditAction.MEMBER_REMOVED, _projects().remove_member(project_id, person_id))
     return "", 204
-
-
-def invite(project_id: str, email: str, role: Role) -> str:
-    """The URL of a link by which somebody makes an account and joins the project."""
-    invitations = current_services().identity.invitations
-    code = invitations.to_join(email, project_id=project_id, role=role)
-    audited(AuditAction.INVITATION_MADE, email=email, role=role)
-    return f"{request.root_url.rstrip('/')}/join/{code}"
 
 
 def audited_member(action: AuditAction, found: Member) -> None:

@@ -154,6 +154,12 @@ class Caller:
         """The role in the caller's project."""
         return self.roles.get(self.project)
 
+    def require_at_most_own(self, role: Role) -> None:
+        """Raise `NotAllowed` for a role above the caller's: no key reaches further than that."""
+        own = self.role
+        if own not in MEMBERS or MEMBERS.index(role) > MEMBERS.index(own):
+            raise NotAllowed("A key cannot have a higher role than yours.")
+
     @property
     def sender(self) -> str:
         """How records name whoever sent an upload: "person:..." or the like, or nothing."""

@@ -44,6 +44,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "passkeys.begin_registration",
         "passkeys.register",
         "passkeys.remove",
+        "project.choose",
     ),
     Action.BROWSE: (
         "pages.index",
@@ -107,6 +108,12 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
     ),
     Action.AUDIT: ("api_audit.index", "api_audit.export", "audit.index"),
     Action.MANAGE: (
+        "project.show",
+        "project.rename",
+        "project.add_member",
+        "project.change_member",
+        "project.make_key",
+        "project.revoke_key",
         "api_keys.index",
         "api_keys.make",
         "api_keys.revoke",

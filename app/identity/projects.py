@@ -40,6 +40,10 @@ class Projects:
         """The projects the caller may enter; an administrator's are all."""
         return self._records.find(None if caller.is_admin else caller.roles)
 
+    def entered(self, caller: Caller) -> list[Project]:
+        """The projects the caller is a member of, by name."""
+        return self._records.find(caller.roles)
+
     def make(self, name: str, *, manager: str | None) -> Project:
         """A new project, managed by the person with that id."""
         project = Project(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, render_template, request
+from typing import Any
+
+from flask import Blueprint, render_template, request, url_for
 
 from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
-from app.http.context import current_scope, current_services
+from app.http.context import current_caller, current_scope, current_services
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
 from app.pages.video_view import date_text, view_of
 
@@ -32,6 +34,9 @@ def index() -> str:
     page = services.library.page(current_scope(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     playbacks = services.media.library.playbacks(page.videos)
     expires = services.video_expiry.expires
+    caller = current_caller()
+    # Another tab may choose another project while this one uploads.
+    within: dict[str, Any] = {"project": caller.project} if len(caller.roles) > 1 else {}
     return render_template(
         "upload.html",
         videos=[
@@ -41,7 +46,8 @@ def index() -> str:
         next_cursor=page.next_cursor,
         search=search,
         order=wanted.order.value,
-        upload_url="/upload",
+        upload_url=url_for("upload.upload", **within),
+        batch_url=url_for("batch.batch", **within),
         chunk_bytes=services.settings.chunk_bytes,
         max_upload_bytes=services.settings.max_upload_bytes,
         uploaded=request.args.get("uploaded", default=0, type=int),

@@ -1,11 +1,17 @@
 /** The server's JSON API. Every call takes an AbortSignal and throws a Problem. */
 
+import { withQuery } from "./body_request.js";
 import { connectionLost, Problem, problemOfAnswer } from "./problem.js";
 
 /** These requests are answered within seconds; a connection that died during a sleep never answers. */
 const ANSWER_TIMEOUT = 30_000;
 /** What the paths of this page begin with: on the page of an upload link, that of the link. */
 const ROOT = globalThis.document?.documentElement.dataset.root ?? "";
+
+/** The project this page was opened in, for people who are in several; another tab may choose another. */
+const PROJECT = globalThis.document?.documentElement.dataset.project;
+
+const inProject = (path) => (PROJECT ? withQuery(path, new URLSearchParams({ project: PROJECT })) : path);
 
 /** The answer of the server to one request; throws a Problem. */
 export async function request(path, { method = "GET", json, signal } = {}) {
@@ -41,7 +47,7 @@ const videoPath = (id) => `/api/videos/${encodeURIComponent(id)}`;
 
 /** Creates an upload, or finds the one with the same fingerprint and size (bytes). */
 export function createUpload({ name, size, fingerprint }, signal) {
-  return request("/api/uploads", { method: "POST", json: { name, size, fingerprint }, signal });
+  return request(inProject("/api/uploads"), { method: "POST", json: { name, size, fingerprint }, signal });
 }
 
 /** The state of one upload, with its received and missing ranges. */
@@ -51,7 +57,7 @@ export function uploadState(id, signal) {
 
 /** The unfinished uploads on the server. */
 export async function unfinishedUploads(signal) {
-  return (await request("/api/uploads", { signal })).uploads;
+  return (await request(inProject("/api/uploads"), { signal })).uploads;
 }
 
 /** Deletes an upload and its bytes; fine if it is gone, or has just become a video. */
@@ -66,7 +72,7 @@ export async function cancelUpload(id, signal) {
 /** One page of the videos with `search` in their names, in the order `sort`: `{ videos, next }`. */
 export function listVideos({ limit, cursor, search, sort }, signal) {
   const query = new URLSearchParams({ limit, ...(cursor && { cursor }), ...(search && { q: search }), sort });
-  return request(`/api/videos?${query}`, { signal });
+  return request(inProject(`/api/videos?${query}`), { signal });
 }
 
 /** One video, with all that is known about playing it. */

@@ -9,6 +9,11 @@ import { connectionLost, problemOfAnswer } from "./problem.js";
  */
 const LONGEST_SILENCE = 90_000;
 
+/** The URL with more parameters. */
+export function withQuery(url, query) {
+  return `${url}${url.includes("?") ? "&" : "?"}${query}`;
+}
+
 /** Makes the `post` of a ChunkSender. */
 export function chunkPost({ url }) {
   return (chunk, { file, id, signal, onProgress }) => {
@@ -16,7 +21,7 @@ export function chunkPost({ url }) {
     const body = file.slice(chunk.start, chunk.end);
     const isAnswer = ({ received }) => Number.isFinite(received);
     // The bare chunk as the body: in a form it costs the browser a tenth more CPU time, see docs/performance.md.
-    return sendBody(`${url}?${query}`, body, { type: "application/octet-stream", isAnswer, signal, onProgress });
+    return sendBody(withQuery(url, query), body, { type: "application/octet-stream", isAnswer, signal, onProgress });
   };
 }
 

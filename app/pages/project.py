@@ -1,0 +1,159 @@
+"""The page of a project, for those who manage it, and the way from one project to another."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.domain.access import MEMBERS, parse_role
+from app.domain.audit import AuditAction
+from app.domain.errors import InvalidField, InvalidRequest, NotAllowed, UploadError
+from app.domain.moments import parse_expiry
+from app.domain.project_errors import EntryNotFound, LastManager
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_services
+from app.http.inviting import invite
+from app.http.origins import require_own_page
+from app.identity.services import IdentityServices
+
+blueprint = Blueprint("project", __name__, url_prefix="/project")
+blueprint.before_request(lambda: require_own_page(request))
+
+blueprint.app_context_processor(
+    lambda: {"projects_of": current_services().identity.projects.entered}
+)
+
+DAY_SECONDS = 24 * 3600
+
+LIFETIMES = (
+    ("", "never"),
+    (str(30 * DAY_SECONDS), "in 30 days"),
+    (str(90 * DAY_SECONDS), "in 90 days"),
+    (str(365 * DAY_SECONDS), "in a year"),
+)
+"""When a key may expire, in seconds."""
+
+
+@blueprint.get("")
+def show() -> Response:
+    """Name, members and keys."""
+    return _page()
+
+
+@blueprint.post("/name")
+def rename() -> Response:
+    """Give the project another name."""
+    fields, project = form_fields(), current_caller().project
+    try:
+        renamed = _identity().projects.rename(project, fields.get("name", ""))
+    except InvalidField as error:
+        return _page(fields=fields, problems={"title": str(error)}, status=400)
+    audited(AuditAction.SETTINGS_CHANGED, f"project:{project}", name=renamed.name)
+    return _back()
+
+
+@blueprint.post("/members")
+def add_member() -> Response:
+    """Let somebody in; who has no account gets a link, which is shown this one time."""
+    fields, project = form_fields(), current_caller().project
+    email = fields.get("email", "")
+    try:
+        role = parse_role(fields.get("role", ""))
+        member = _identity().projects.add_member(project, email, role)
+        if member is None:
+            link = invite(project, email, role)
+            return _page(invitation={"email": email.strip(), "url": link})
+    except InvalidField as error:
+        return _page(fields=fields, problems={error.field: str(error)}, status=400)
+    audited(AuditAction.MEMBER_ADDED, f"person:{member.person_id}", email=member.email, role=role)
+    return _back()
+
+
+@blueprint.post("/members/<person_id>")
+def change_member(person_id: str) -> Response:
+    """Give a member another role, or end the membership."""
+    fields, projects, project = form_fields(), _identity().projects, current_caller().project
+    try:
+        if fields.get("role") == "none":
+            action, member = AuditAction.MEMBER_REMOVED, projects.remove_member(project, person_id)
+        else:
+            role = parse_role(fields.get("role", ""))
+            action, member = AuditAction.MEMBER_CHANGED, projects.set_role(project, person_id, role)
+    except LastManager as error:
+        return _page(error=error, status=error.status_hint)
+    audited(action, f"person:{person_id}", email=member.email, role=member.role)
+    if person_id == current_caller().id:  # Who leaves does not manage it any more.
+        return redirect(url_for("pages.index"), 303)
+    return _back()
+
+
+@blueprint.post("/keys")
+def make_key() -> Response:
+    """Make a key, which is shown this one time."""
+    fields, caller = form_fields(), current_caller()
+    try:
+        role = parse_role(fields.get("key_role", ""))
+        caller.require_at_most_own(role)
+        key, secret = _identity().keys.make(
+            caller.project,
+            name=fields.get("key_name", ""),
+            role=role,
+            created_by=caller.sender,
+            expires_at=parse_expiry(_seconds(fields.get("expires", "")), datetime.now(UTC)),
+        )
+    except (InvalidRequest, NotAllowed) as error:
+        return _page(fields=fields, problems={"key_name": str(error)}, status=error.status_hint)
+    audited(AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
+    return _page(new_key={"name": key.name, "secret": secret})
+
+
+@blueprint.post("/keys/<key_id>/revoke")
+def revoke_key(key_id: str) -> Response:
+    """End a key; what it is sending ends within seconds."""
+    _identity().keys.revoke(current_caller().project, key_id)
+    audited(AuditAction.KEY_REVOKED, f"key:{key_id}")
+    return _back()
+
+
+@blueprint.post("/choose")
+def choose() -> Response:
+    """Show another project from now on, in this session."""
+    caller, project = current_caller(), form_fields().get("project", "")
+    if project not in caller.roles:
+        raise EntryNotFound("There is no such project.")
+    _identity().sessions.choose_project(caller.session, project)
+    return redirect(url_for("pages.index"), 303)
+
+
+def _identity() -> IdentityServices:
+    return current_services().identity
+
+
+def _seconds(text: str) -> float | str | None:
+    return float(text) if text.isdecimal() and text.isascii() else text or None
+
+
+def _back() -> Response:
+    return redirect(url_for("project.show", project=current_caller().project), 303)
+
+
+def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:
+    identity, project = _identity(), current_caller().project
+    page = render_template(
+        "project.html",
+        project=identity.projects.get(project),
+        members=identity.projects.members(project),
+        keys=identity.keys.of_project(project),
+        now=datetime.now(UTC),
+        roles=MEMBERS,
+        lifetimes=LIFETIMES,
+        error=error,
+        **{"fields": {}, "problems": {}, **values},
+    )
+    response = make_response(page, status)
+    response.headers["Cache-Control"] = "no-store"
+    return response
