@@ -19,6 +19,7 @@ from app.api import share_links as api_share_links
 from app.api import upload_links as api_upload_links
 from app.api import uploads as api_uploads
 from app.api import videos as api_videos
+from app.api import webhooks as api_webhooks
 from app.delivery import archive, playback
 from app.delivery import blueprint as delivery
 from app.http import access, context, origins, problems
@@ -42,6 +43,7 @@ from app.pages import (
 )
 from app.pages import audit as audit_page
 from app.pages import blueprint as pages
+from app.pages import webhooks as webhook_pages
 from app.protocols import batch
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
 from app.protocols.ietf import blueprint as ietf
@@ -70,7 +72,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, project, shared, upload_link, audit_page, api_audit):
+    for module in (pages, project, shared, upload_link, audit_page, webhook_pages):
         app.register_blueprint(module.blueprint)
     for module in (delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
@@ -78,7 +80,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(module.blueprint)
     for module in (api_uploads, api_videos, api_share_links, api_projects, api_keys):
         app.register_blueprint(module.blueprint)
-    for module in (api_upload_links, api_server, api_openapi):
+    for module in (api_upload_links, api_webhooks, api_audit, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
     for module in (sign_in, passkeys, openid, invitations, account, people, api_session):
         app.register_blueprint(module.blueprint)

@@ -92,8 +92,9 @@ def check_url(text: str) -> SplitResult:
     return parts
 
 
-def parse_events(names: list[object]) -> tuple[EventType, ...]:
-    """The events that a webhook wants, without repetition; raises `InvalidRequest`."""
+def parse_events(names: object) -> tuple[EventType, ...]:
+    """The events that a list names; raises `InvalidRequest`."""
+    names = names if isinstance(names, list) else []
     wanted = {name for name in names if isinstance(name, str)}
     if not names or len(wanted) != len(names) or not wanted <= {*SUBSCRIBABLE}:
         known = ", ".join(SUBSCRIBABLE)

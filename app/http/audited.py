@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from flask import request
 
@@ -13,6 +14,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.moments import parse_instant
 from app.domain.upload import Upload
 from app.http.context import current_caller, current_scope, current_services
+from app.records.identity.webhooks import Webhook
 
 
 def audited(
@@ -61,6 +63,18 @@ def audit_removal(upload: Upload) -> None:
     else:
         return
     audited(action, subject, project=upload.owner, filename=upload.filename, sender=upload.sender)
+
+
+def audited_webhook(action: AuditAction, webhook: Webhook) -> None:
+    """Note what was done to a webhook; of its URL only the host, for some URLs are secrets."""
+    audited(
+        action,
+        f"webhook:{webhook.id}",
+        project=webhook.project_id,
+        host=urlsplit(webhook.url).hostname,
+        events=" ".join(webhook.events),
+        is_paused=webhook.paused_at is not None,
+    )
 
 
 def wanted_entries() -> AuditFilter:

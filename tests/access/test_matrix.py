@@ -54,6 +54,8 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
         },
         "data": b"film",
     },
+    ("api_webhooks.change", "PATCH"): {"json": {"paused": False}},
+    ("webhooks.pause", "POST"): {"data": {"paused": ""}},
     ("api_videos.rename", "PATCH"): {"json": {"filename": "other.mp4"}},
 }
 """What a request must carry to get as far as its upload; elsewhere nothing is needed."""
@@ -90,7 +92,19 @@ def new_code(world: AccessWorld, rule: Rule, _sender: str) -> str:
     return (world.upload_link() if is_for_uploads else world.share_link()).code
 
 
+def new_webhook(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+    """The id of a webhook."""
+    return world.webhook()
+
+
+def new_delivery(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+    """The id of what was sent to it."""
+    return world.services.identity.webhooks.test(FIRST_PROJECT, world.webhook()).id
+
+
 THINGS: Mapping[str, Make] = {
+    "webhook_id": new_webhook,
+    "delivery_id": new_delivery,
     "upload_id": new_upload,
     "key_id": new_key,
     "link_id": new_link,

@@ -13,6 +13,7 @@ from sqlalchemy import insert
 
 from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
+from app.domain.webhooks import SUBSCRIBABLE
 from app.factory import create_app
 from app.identity.share_links import ShareTerms
 from app.identity.upload_links import LinkTerms
@@ -98,6 +99,19 @@ class AccessWorld:
         if is_revoked:
             keys.revoke(project, key.id)
         return f"key:{key.id}", {"Authorization": f"Bearer {secret}"}
+
+    def webhook(self) -> str:
+        """The id of the first project's webhook."""
+        webhooks = self.services.identity.webhooks
+        found = webhooks.of_project(FIRST_PROJECT) or [
+            webhooks.make(
+                FIRST_PROJECT,
+                url="https://hooks.example/",
+                events=SUBSCRIBABLE,
+                created_by="somebody",
+            )
+        ]
+        return found[0].id
 
     def share_link(self) -> ShareLink:
         """A link to a new video of the first project."""

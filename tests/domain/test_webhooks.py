@@ -124,7 +124,7 @@ def test_events_are_known_ones_each_once() -> None:
         EventType.VIDEO_READY,
     )
     assert parse_events(list(SUBSCRIBABLE)) == SUBSCRIBABLE
-    bad: list[list[object]] = [[], ["video"], ["webhook.test"], [1], ["video.ready"] * 2, [None]]
+    bad: list[object] = [[], ["video"], ["webhook.test"], [1], ["video.ready"] * 2, [None], "x", {}]
     for names in bad:
         with pytest.raises(InvalidRequest):
             parse_events(names)
