@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
+from app.domain.audit import AuditAction
+from app.http.audited import audited
 from app.http.bodies import json_object
 from app.http.context import current_caller, current_scope, current_services
-from app.http.upload_links import link_document, terms_in
+from app.http.upload_links import link_document, received_document, subject_of, terms_in
 from app.identity.upload_links import LinkTerms
 from app.records.identity.upload_links import UploadLink
 
 blueprint = Blueprint("api_upload_links", __name__, url_prefix="/api/upload-links")
+
+LATEST_UPLOADS = 100
+"""Shown of one link, with the names of their senders."""
 
 
 @blueprint.get("")
 def index() -> Response:
     """All upload links of the project, the newest first."""
     links = current_services().identity.upload_links.of_project(current_scope().target())
-    return jsonify({"upload_links": [link_document(link) for link in links]})
+    return jsonify({"links": [link_document(link) for link in links]})
 
 
 @blueprint.post("")
@@ -29,26 +34,33 @@ def create() -> tuple[Response, int]:
         terms_in(json_object(), LinkTerms()),
         created_by=current_caller().sender,
     )
+    audited(AuditAction.LINK_MADE, subject_of(link), name=link.name)
     return jsonify(link_document(link)), 201
 
 
 @blueprint.get("/<link_id>")
 def show(link_id: str) -> Response:
-    """One link."""
-    return jsonify(link_document(_link(link_id)))
+    """One link, and the latest of what came through it."""
+    link = _link(link_id)
+    received = current_services().identity.upload_links.received(link, LATEST_UPLOADS)
+    uploads = [received_document(each) for each in received]
+    return jsonify({**link_document(link), "uploads": uploads})
 
 
 @blueprint.patch("/<link_id>")
 def change(link_id: str) -> Response:
     """Change what is named of its terms; what it has taken stays."""
     links, link = current_services().identity.upload_links, _link(link_id)
-    return jsonify(link_document(links.change(link, terms_in(json_object(), links.terms(link)))))
+    changed = links.change(link, terms_in(json_object(), links.terms(link)))
+    audited(AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+    return jsonify(link_document(changed))
 
 
 @blueprint.delete("/<link_id>")
 def close(link_id: str) -> tuple[str, int]:
     """Close the link at once, also for requests under way."""
-    current_services().identity.upload_links.close(_link(link_id))
+    link = current_services().identity.upload_links.close(_link(link_id))
+    audited(AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
     return "", 204
 
 

@@ -25,6 +25,9 @@ from app.request.slots import SAFE_METHODS
 PROJECT_ID = "project_id"
 """The part of a path that names one."""
 
+OF_NO_PROJECT = {Action.VISIT, Action.MEASURE}
+"""What anybody may do whatever the project, so that nothing else keeps it from below a link."""
+
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""
 
@@ -43,7 +46,7 @@ def admit(request: Request, under_way: UnderWay) -> None:
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
     action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
-    if LINK_KEY in request.environ and RULES[request.endpoint] is Action.VISIT:
+    if LINK_KEY in request.environ and RULES[request.endpoint] in OF_NO_PROJECT:
         _require_below_links(request.endpoint)
     find = _finder(request, action)
     g.caller, g.scope = _counted(request, find)

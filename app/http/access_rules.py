@@ -21,6 +21,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "shared.film",
         "shared.state",
         "upload_link.page",
+        "upload_link.enter",
         "sign_in.show",
         "sign_in.sign_in",
         "sign_in.sign_out",

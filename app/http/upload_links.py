@@ -9,14 +9,20 @@ from typing import Any
 
 from app.domain.errors import InvalidRequest
 from app.domain.moments import instant, optional_instant, parse_expiry
+from app.http.context import current_services
 from app.http.proxy import absolute_url
 from app.identity.upload_links import LinkTerms
-from app.records.identity.upload_links import UploadLink
+from app.records.identity.upload_links import Received, UploadLink
 
 
 def link_url(link: UploadLink) -> str:
     """The address that strangers get."""
     return absolute_url("upload_link.page", code=link.code)
+
+
+def subject_of(link: UploadLink) -> str:
+    """How the audit log names a link."""
+    return f"upload_link:{link.id}"
 
 
 def link_document(link: UploadLink) -> dict[str, Any]:
@@ -40,11 +46,27 @@ def link_document(link: UploadLink) -> dict[str, Any]:
     }
 
 
+def received_document(received: Received) -> dict[str, Any]:
+    """An upload that came through a link."""
+    upload = received.upload
+    return {
+        "id": upload.id,
+        "filename": upload.filename,
+        "length": upload.length,
+        "state": upload.state.value,
+        "created": instant(upload.created_at),
+        "sender_name": received.sender_name or None,
+    }
+
+
 def terms_in(body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
     """The terms that a client has sent; those it does not name are `given`.
 
     Raises `InvalidRequest`.
     """
+    if "password" in body:
+        password = _text("password", body["password"])
+        given = current_services().identity.upload_links.with_password(given, password)
     sent = {
         "expires_at" if name == "expires" else name: parse(name, body[name])
         for name, parse in _PARSERS.items()

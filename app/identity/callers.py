@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from app.domain.access import LOCAL, NOBODY, Caller
 from app.domain.errors import NotSignedIn
 from app.identity.keys import ApiKeys
+from app.identity.link_visitors import Knock, LinkVisitors
 from app.identity.sessions import Sessions
 from app.identity.share_links import ShareLinks
-from app.identity.upload_links import UploadLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,14 @@ class Callers:
         keys: ApiKeys,
         sessions: Sessions,
         share_links: ShareLinks,
-        upload_links: UploadLinks,
+        link_visitors: LinkVisitors,
         *,
         is_open: bool,
     ) -> None:
         self._keys = keys
         self._sessions = sessions
         self._share_links = share_links
-        self._upload_links = upload_links
+        self._link_visitors = link_visitors
         self._is_open = is_open
 
     def find(self, sent: Credentials) -> Caller:
@@ -56,7 +56,9 @@ class Callers:
         if sent.link is not None and sent.link[0] == "t":
             return self._share_links.guest(sent.link[1])
         if sent.link is not None:
-            return self._upload_links.caller(sent.link[1], cookies=sent.cookies)
+            password = _secret_in(sent.authorization) if sent.authorization else ""
+            knock = Knock(cookies=sent.cookies, password=password, address=sent.address)
+            return self._link_visitors.caller(sent.link[1], knock)
         if self._is_open:
             return LOCAL
         if sent.authorization:

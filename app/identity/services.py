@@ -14,6 +14,7 @@ from app.identity.callers import Callers
 from app.identity.invitations import Invitations
 from app.identity.keys import ApiKeys
 from app.identity.link_passwords import LinkPasswords
+from app.identity.link_visitors import LinkVisitors
 from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.openid_accounts import OpenIdAccounts
@@ -98,6 +99,7 @@ class IdentityServices:
     upload_links: UploadLinks
     webhooks: Webhooks
     webhook_delivery: WebhookDelivery
+    link_visitors: LinkVisitors
 
     @classmethod
     def build(
@@ -113,14 +115,15 @@ class IdentityServices:
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people, passwords = PeopleRecords(database), Passwords()
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
-        upload_links = UploadLinks(UploadLinkRecords(database), clock=clock, new_id=new_id)
         signing, attempts = Signing(data_dir / SECRET), AttemptRecords(database)
         link_passwords = LinkPasswords(passwords, attempts, clock=clock)
-        shared = ShareLinkRecords(database)
+        shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
         share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)
+        visitors = LinkVisitors(links, signing, link_passwords, clock=clock)
+        upload_links = UploadLinks(links, link_passwords, visitors, clock=clock, new_id=new_id)
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
         return cls(
-            callers=Callers(keys, sessions, share_links, upload_links, is_open=options.is_open),
+            callers=Callers(keys, sessions, share_links, visitors, is_open=options.is_open),
             keys=keys,
             people=people,
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
@@ -145,6 +148,7 @@ class IdentityServices:
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
             upload_links=upload_links,
+            link_visitors=visitors,
             webhooks=_webhooks(database, options, clock=clock, new_id=new_id),
             webhook_delivery=_webhook_delivery(database, options, clock=clock, new_id=new_id),
         )

@@ -5,36 +5,102 @@ What the page itself sends goes to /u/CODE/upload and so on: see `app/http/mount
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, make_response, render_template, request
+from datetime import timedelta
 
+from flask import Blueprint, Response, redirect, render_template, request
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.domain.errors import InvalidField, LinkClosed, LinkNotFound, TooManyAttempts
+from app.http.bodies import form_fields
 from app.http.context import current_services
+from app.http.problems import Problem, answer_json, prefers_html
 from app.http.proxy import absolute_url
-from app.identity.upload_links import VISITOR_COOKIE, new_visitor, visitor_in
+from app.identity.link_visitors import (
+    ENTRY_COOKIE,
+    ENTRY_TIME,
+    VISITOR_COOKIE,
+    LinkVisitors,
+    new_visitor,
+    visitor_in,
+    visitor_of,
+)
 from app.pages.blueprint import file_size
 from app.pages.video_view import date_text
 from app.records.identity.upload_links import UploadLink
 
-VISITOR_SECONDS = 365 * 24 * 3600
+VISITOR_TIME = timedelta(days=365)
 """As long as any link is likely to be open."""
 
 blueprint = Blueprint("upload_link", __name__)
 
 
 @blueprint.get("/u/<code>")
-def page(code: str) -> Response:
-    """The page of a link, or the error page of one that is closed or does not exist."""
-    link = current_services().identity.upload_links.visited(code)
-    return _private(make_response(_drop_page(link)), link)
+def page(code: str) -> BaseResponse:
+    """Where files are chosen; first perhaps the questions for a password and a name."""
+    link = _visitors().visited(code)
+    sender = _sender(link)
+    if _asks_password(link) or (link.asks_name and sender is None):
+        return _gate(link)
+    response = Response(_drop_page(link, sender))
+    if visitor_in(_cookies()) is None:
+        _keep(response, link, VISITOR_COOKIE, new_visitor(), VISITOR_TIME)
+    return _private(response)
 
 
-def _drop_page(link: UploadLink) -> str:
+@blueprint.post("/u/<code>")
+def enter(code: str) -> BaseResponse:
+    """Take the password and the name."""
+    visitors, link = _visitors(), _visitors().visited(code)
+    response = redirect(f"{request.script_root}/u/{link.code}", 303)
+    fields = form_fields()
+    name = fields.get("name", "")
+    try:
+        if _asks_password(link):
+            entry = visitors.enter(link, fields.get("password", ""), address=_address())
+            _keep(response, link, ENTRY_COOKIE, entry, ENTRY_TIME)
+        if link.asks_name:
+            cookie = request.cookies.get(VISITOR_COOKIE) if visitor_in(_cookies()) else None
+            cookie = cookie or new_visitor()
+            visitors.name_sender(link, visitor_of(cookie), name)
+            _keep(response, link, VISITOR_COOKIE, cookie, VISITOR_TIME)
+    except (InvalidField, TooManyAttempts) as error:
+        return _gate(link, name=name, error=error)
+    return _private(response)
+
+
+@blueprint.errorhandler(LinkClosed)
+@blueprint.errorhandler(LinkNotFound)
+def closed(error: LinkClosed | LinkNotFound) -> BaseResponse:
+    """Say clearly that there is nothing to be done here."""
+    problem = Problem.of(error)
+    if not prefers_html():
+        return answer_json(problem)
+    words = render_template("shared/closed.html", title=problem.title, words=str(error))
+    return _private(Response(words, status=problem.status))
+
+
+def _gate(
+    link: UploadLink, *, name: str = "", error: InvalidField | TooManyAttempts | None = None
+) -> BaseResponse:
+    field = error.field if isinstance(error, InvalidField) else "password"
+    page = render_template(
+        "upload_link/gate.html",
+        link=link,
+        asks_password=_asks_password(link),
+        problems={field: str(error)} if error else {},
+        name=name,
+    )
+    return _private(Response(page, status=error.status_hint if error else 200))
+
+
+def _drop_page(link: UploadLink, sender: str | None) -> str:
     settings = current_services().settings
     most = settings.max_upload_bytes
     return render_template(
         "upload_link/drop.html",
         link=link,
+        sender=sender,
         limits=_in_words(link),
-        is_full=link.is_full,
         accept=",".join(f".{each}" for each in link.extensions),
         root=f"{request.script_root}/u/{link.code}",
         url=absolute_url("upload_link.page", code=link.code),
@@ -60,22 +126,41 @@ def _in_words(link: UploadLink) -> list[str]:
     return words
 
 
-def _private(response: Response, link: UploadLink) -> Response:
-    """Nobody else learns of the address of the page, and its visitor gets a cookie."""
+def _sender(link: UploadLink) -> str | None:
+    visitor = visitor_in(_cookies())
+    return None if visitor is None else _visitors().sender_name(link, visitor)
+
+
+def _asks_password(link: UploadLink) -> bool:
+    return not _visitors().has_entered(link, _cookies())
+
+
+def _visitors() -> LinkVisitors:
+    return current_services().identity.link_visitors
+
+
+def _cookies() -> str:
+    return request.headers.get("Cookie", "")
+
+
+def _address() -> str:
+    return request.remote_addr or ""
+
+
+def _private(response: BaseResponse) -> BaseResponse:
+    """Nobody else learns of the address of the page."""
     response.headers["Referrer-Policy"] = "same-origin"
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Robots-Tag"] = "noindex"
-    if visitor_in(request.headers.get("Cookie", "")) is None:
-        _keep(response, link, VISITOR_COOKIE, new_visitor(), VISITOR_SECONDS)
     return response
 
 
-def _keep(response: Response, link: UploadLink, name: str, value: str, seconds: int) -> None:
+def _keep(response: BaseResponse, link: UploadLink, name: str, value: str, time: timedelta) -> None:
     """Give the visitor a cookie that is sent to this link alone."""
     response.set_cookie(
         name,
         value,
-        max_age=seconds,
+        max_age=time,
         path=f"{request.script_root}/u/{link.code}",
         secure=request.is_secure,
         httponly=True,

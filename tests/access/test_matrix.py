@@ -213,8 +213,10 @@ def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set
     if action is Action.VISIT:
         return set()
     if not sender.is_known:
-        # Resumable.js goes on after 410: it gets 400.
-        return {400 if "resumablejs" in rule.endpoint and sender.refusal == 410 else sender.refusal}
+        # Resumable.js goes on after 410: it gets 400. And nothing of the server is below a link.
+        others = {400} if "resumablejs" in rule.endpoint and sender.refusal == 410 else set()
+        is_absent = action is Action.MEASURE and sender.prefix
+        return others or {404 if is_absent else sender.refusal}
     if action not in REACH:
         return set() if is_admitted(action, sender) else {403, 404}
     names_a_thing = bool(rule.arguments & THINGS.keys())

@@ -222,7 +222,7 @@ class UploadLinkRecords:
         with self._database.write() as connection:
             change = update(link_senders).where(same).values(name=name)
             if connection.execute(change).rowcount == 0:
-                connection.execute(insert(link_senders).values(key, name=name, created_at=now))
+                connection.execute(insert(link_senders).values(**key, name=name, created_at=now))
 
     def sender_name(self, link_id: str, visitor: str) -> str | None:
         """What the visitor has said to be called."""

@@ -3,78 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
 
-from tests.api.application import application
-
-TUS = {"Tus-Resumable": "1.0.0"}
-HTML = {"Accept": "text/html"}
-
-MakeLink = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
-    with application(tmp_path_factory.mktemp("app")) as app:
-        yield app
-
-
-@pytest.fixture
-def member(app: Flask) -> FlaskClient:
-    """Whoever runs the server."""
-    return app.test_client()
-
-
-@pytest.fixture
-def stranger(app: Flask) -> FlaskClient:
-    return app.test_client()
-
-
-@pytest.fixture
-def make_link(member: FlaskClient) -> MakeLink:
-    def make(**terms: object) -> dict[str, Any]:
-        answer = member.post("/api/upload-links", json=terms)
-        assert answer.status_code == 201, answer.json
-        link: dict[str, Any] = told(answer)
-        return {**link, "path": link["url"].removeprefix("http://localhost")}
-
-    return make
-
-
-def told(answer: TestResponse) -> Any:
-    """The JSON of an answer."""
-    return answer.json
-
-
-def send(client: FlaskClient, link: dict[str, Any], name: str, length: int) -> TestResponse:
-    """Send a whole file as curl does."""
-    file = (io.BytesIO(bytes(length)), name)
-    return client.post(f"{link['path']}/upload", data={"file": file})
-
-
-def create(client: FlaskClient, link: dict[str, Any], length: int, name: str = "") -> TestResponse:
-    """Create an upload as tus clients do."""
-    headers = {**TUS, "Upload-Length": str(length)}
-    if name:
-        headers["Upload-Metadata"] = f"filename {name}"
-    return client.post(f"{link['path']}/tus/", headers=headers)
-
-
-def counted(member: FlaskClient, link: dict[str, Any]) -> tuple[int, int]:
-    """The files and bytes that the link has taken."""
-    found = told(member.get(f"/api/upload-links/{link['id']}"))
-    return found["files"], found["bytes"]
-
-
-def code(answer: TestResponse) -> object:
-    return (answer.status_code, told(answer) and told(answer)["code"])
-
+from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, told
 
 # ---- members -------------------------------------------------------------------------------------
 
@@ -83,7 +18,7 @@ def test_a_link_is_made_listed_changed_and_closed(member: FlaskClient, make_link
     link = make_link(name="Wedding", max_files=3, extensions=[".MP4", "mov"], expires=3600)
     assert link["state"] == "open"
     assert link["extensions"] == ["mp4", "mov"]
-    listed = told(member.get("/api/upload-links"))["upload_links"]
+    listed = told(member.get("/api/upload-links"))["links"]
     assert link["id"] in [each["id"] for each in listed]
     path = f"/api/upload-links/{link['id']}"
     changed = told(member.patch(path, json={"max_files": None, "message": "Thanks!"}))
@@ -251,7 +186,6 @@ def test_a_closed_link_is_gone(
         ("GET", "/media/ID"),
         ("GET", "/media/ID/poster.jpg"),
         ("GET", "/status"),
-        ("GET", "/metrics"),
         ("GET", "/api/upload-links"),
         ("POST", "/api/upload-links"),
         ("GET", "/api/keys"),
@@ -267,7 +201,7 @@ def test_a_link_leads_to_nothing_but_uploads(
     assert code(answer) == (403, "not_allowed")
 
 
-@pytest.mark.parametrize("path", ["/u/x", "/readyz", "/openapi.json", "/sign-in"])
+@pytest.mark.parametrize("path", ["/u/x", "/readyz", "/metrics", "/openapi.json", "/sign-in"])
 def test_pages_for_people_are_not_below_a_link(
     stranger: FlaskClient, make_link: MakeLink, path: str
 ) -> None:
@@ -315,27 +249,3 @@ def test_uploads_of_another_link_are_not_found(stranger: FlaskClient, make_link:
     ]
     assert stranger.get(f"{second['path']}/api/uploads/{upload}").status_code == 404
     assert stranger.delete(f"{second['path']}/api/uploads/{upload}").status_code == 404
-
-
-# ---- the page ------------------------------------------------------------------------------------
-
-
-def test_the_page_says_what_the_link_takes(stranger: FlaskClient, make_link: MakeLink) -> None:
-    link = make_link(
-        name="Wedding", message="<Thanks>", max_files=3, max_bytes=2**30, extensions=["mp4"]
-    )
-    page = stranger.get(link["path"], headers=HTML)
-    for words in ("Wedding", "&lt;Thanks&gt;", "3 more files", "1 GB more in all", "Only mp4"):
-        assert words in page.text
-    assert page.headers["Referrer-Policy"] == "same-origin"
-    assert f"Path={link['path']}" in page.headers["Set-Cookie"]
-    assert "HttpOnly" in page.headers["Set-Cookie"]
-
-
-def test_files_are_sent_without_a_script(stranger: FlaskClient, make_link: MakeLink) -> None:
-    link = make_link()
-    file = (io.BytesIO(b"film"), "a.mp4")
-    answer = stranger.post(f"{link['path']}/upload", data={"file": file}, headers=HTML)
-    assert answer.status_code == 303
-    assert answer.headers["Location"] == f"{link['path']}/?uploaded=1"
-    assert "your file has arrived" in stranger.get(answer.headers["Location"], headers=HTML).text

@@ -1,0 +1,99 @@
+"""The page of an upload link, and what it asks first."""
+
+from __future__ import annotations
+
+import io
+
+from flask import Flask
+from flask.testing import FlaskClient
+
+from tests.links.link_requests import HTML, TUS, MakeLink, code, send, told
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_link_takes(stranger: FlaskClient, make_link: MakeLink) -> None:
+    link = make_link(
+        name="Wedding", message="<Thanks>", max_files=3, max_bytes=2**30, extensions=["mp4"]
+    )
+    page = stranger.get(link["path"], headers=HTML)
+    for words in ("Wedding", "&lt;Thanks&gt;", "3 more files", "1 GB more in all", "Only mp4"):
+        assert words in page.text
+    assert page.headers["Referrer-Policy"] == "same-origin"
+    assert f"Path={link['path']}" in page.headers["Set-Cookie"]
+    assert "HttpOnly" in page.headers["Set-Cookie"]
+
+
+def test_files_are_sent_without_a_script(stranger: FlaskClient, make_link: MakeLink) -> None:
+    link = make_link()
+    file = (io.BytesIO(b"film"), "a.mp4")
+    answer = stranger.post(f"{link['path']}/upload", data={"file": file}, headers=HTML)
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == f"{link['path']}/?uploaded=1"
+    assert "your file has arrived" in stranger.get(answer.headers["Location"], headers=HTML).text
+
+
+# ---- password and name ---------------------------------------------------------------------------
+
+
+def test_a_password_is_asked_once_of_a_browser(app: Flask, make_link: MakeLink) -> None:
+    link = make_link(password="open sesame", message="For you alone")
+    stranger = app.test_client()
+    asked = stranger.get(link["path"], headers=HTML)
+    assert "Password of this link" in asked.text
+    assert "For you alone" not in asked.text
+    assert code(send(stranger, link, "a.mp4", 10)) == (401, "not_signed_in")
+    wrong = stranger.post(link["path"], data={"password": "sesame"}, headers=HTML)
+    assert (wrong.status_code, "This is not the password" in wrong.text) == (400, True)
+    right = stranger.post(link["path"], data={"password": "open sesame"}, headers=HTML)
+    assert (right.status_code, right.headers["Location"]) == (303, link["path"])
+    assert "For you alone" in stranger.get(link["path"], headers=HTML).text
+    assert send(stranger, link, "a.mp4", 10).status_code == 200
+
+
+def test_programs_send_the_password_as_that_of_basic(app: Flask, make_link: MakeLink) -> None:
+    link = make_link(password="open sesame")
+    program = app.test_client(use_cookies=False)
+    url = f"{link['path']}/tus/"
+    headers = {**TUS, "Upload-Length": "0"}
+    assert program.post(url, headers=headers, auth=("", "open sesame")).status_code == 201
+    refused = program.post(url, headers=headers, auth=("", "sesame"))
+    assert code(refused) == (401, "not_signed_in")
+    assert "Basic" in refused.headers["WWW-Authenticate"]
+
+
+def test_passwords_are_not_guessed(app: Flask, make_link: MakeLink) -> None:
+    link = make_link(password="open sesame")
+    program = app.test_client(use_cookies=False)
+    url = f"{link['path']}/api/uploads"
+    tried = [program.get(url, auth=("", str(guess))).status_code for guess in range(15)]
+    assert set(tried) == {401, 429}
+    assert tried[-1] == 429
+
+
+def test_another_password_asks_everybody_again(
+    app: Flask, member: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(password="open sesame")
+    stranger = app.test_client()
+    stranger.post(link["path"], data={"password": "open sesame"})
+    changed = member.patch(f"/api/upload-links/{link['id']}", json={"password": "other"})
+    assert told(changed)["has_password"]
+    assert send(stranger, link, "a.mp4", 10).status_code == 401
+    member.patch(f"/api/upload-links/{link['id']}", json={"password": None})
+    assert send(stranger, link, "a.mp4", 10).status_code == 200
+
+
+def test_members_see_who_has_sent_a_file(
+    app: Flask, member: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(asks_name=True)
+    stranger = app.test_client()
+    assert "Your name" in stranger.get(link["path"], headers=HTML).text
+    nameless = stranger.post(link["path"], data={"name": " "}, headers=HTML)
+    assert (nameless.status_code, "A name of 1 to" in nameless.text) == (400, True)
+    assert stranger.post(link["path"], data={"name": "Ada  Lovelace"}).status_code == 303
+    assert "You send as Ada Lovelace" in stranger.get(link["path"], headers=HTML).text
+    sent = told(send(stranger, link, "a.mp4", 10))["id"]
+    uploads = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
+    assert [(each["id"], each["sender_name"]) for each in uploads] == [(sent, "Ada Lovelace")]
