@@ -81,6 +81,9 @@ def _is_absolute_possible() -> bool:
 
 def _is_wanted() -> bool:
     choice = current_services().settings.location
+    # A client that has its key in the URL, as in http://:KEY@host/tus/, keeps it for a path alone.
+    if choice == "auto" and request.environ.get("HTTP_AUTHORIZATION", "")[:6].lower() == "basic ":
+        return False
     return choice == "url" or (choice == "auto" and knows_its_url(request.environ))
 
 
