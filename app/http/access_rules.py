@@ -23,6 +23,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "upload_link.page",
         "upload_link.enter",
         "sign_in.show",
+        "sign_in.done",
         "sign_in.sign_in",
         "sign_in.sign_out",
         "passkeys.begin_sign_in",

@@ -26,6 +26,12 @@ def show() -> Response:
     return _page(target)
 
 
+@blueprint.get("/sign-in/done")
+def done() -> str:
+    """For whoever has signed in beside a page whose session had ended."""
+    return render_template("account/signed_in.html")
+
+
 @blueprint.post("/sign-in")
 def sign_in() -> Response:
     """Begin a session; what is wrong is shown above the form."""

@@ -10,6 +10,7 @@ import { Library } from "./library/library.js";
 import { Preparation } from "./library/preparation.js";
 import { Selection } from "./library/selection.js";
 import { startUploads } from "./upload_page.js";
+import { isSignedIn } from "./uploads/api.js";
 
 const find = (selector) => document.querySelector(selector);
 
@@ -28,10 +29,15 @@ function connectLibrary(library, { confirm, announce }) {
 
 function start() {
   const library = new Library(find("video-library").initial);
-  const { queue, interrupted, confirm, announce } = startUploads();
+  const { queue, interrupted, connection, confirm, announce } = startUploads({ signedIn: isSignedIn });
   const arriving = connectLibrary(library, { confirm, announce });
   arriving.addEventListener("left", ({ detail }) => {
     interrupted.forget(detail);
+    library.refresh().catch(() => {});
+  });
+  connection.addEventListener("change", () => {
+    if (!connection.isReachable) return;
+    interrupted.refresh().catch(() => {});
     library.refresh().catch(() => {});
   });
   queue.addEventListener("completed", ({ detail }) => library.refresh(detail.id).catch(() => {}));

@@ -7,7 +7,7 @@ import "./elements/live_announcer.js";
 import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
 import { announceProgress } from "./helpers/announcements.js";
-import { isServerThere } from "./uploads/api.js";
+import { isServerThere, SIGNED_OUT } from "./uploads/api.js";
 import { batchPost, chunkPost } from "./uploads/body_request.js";
 import { BundleSender } from "./uploads/bundle_sender.js";
 import { ChunkPace } from "./uploads/chunk_pace.js";
@@ -26,10 +26,15 @@ const REQUESTS_AT_ONCE = 5;
 
 const find = (selector) => document.querySelector(selector);
 
-/** Connects the elements of the page; returns what the rest of it works with. */
-export function startUploads() {
+/**
+ * Connects the elements of the page; returns what the rest of it works with. `signedIn()` resolves to whether the
+ * server knows who asks, on pages of people who sign in.
+ */
+export function startUploads({ signedIn = null } = {}) {
   const drop = find("upload-drop");
-  const { queue, intake, connection } = buildUploads(drop, (fingerprint) => interrupted.hasFile(fingerprint));
+  const connection = new Connection({ probe: isServerThere, signedIn });
+  const isInterrupted = (fingerprint) => interrupted.hasFile(fingerprint);
+  const { queue, intake } = buildUploads(drop, { connection, isInterrupted });
   const presence = new TabPresence({ idsHere: () => queue.openIds });
   const interrupted = new InterruptedUploads(queue, { idsElsewhere: () => presence.idsElsewhere() });
   const confirm = (question) => find("confirm-dialog").ask(question);
@@ -46,14 +51,14 @@ export function startUploads() {
   queue.addEventListener("discard-failed", () => interrupted.refresh().catch(() => {}));
   keepInterruptedFresh(interrupted);
   warnBeforeLeaving(queue);
-  return { queue, interrupted, confirm, announce };
+  window.addEventListener(SIGNED_OUT, () => connection.reportSignOut());
+  return { queue, interrupted, connection, confirm, announce };
 }
 
-function buildUploads(drop, isInterrupted) {
+function buildUploads(drop, { connection, isInterrupted }) {
   const { uploadUrl, batchUrl } = drop.dataset;
   const chunkBytes = Number(drop.dataset.chunkBytes);
   const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
-  const connection = new Connection({ probe: isServerThere });
   const slots = new Slots(REQUESTS_AT_ONCE);
   const sizes = new ChunkSizes(chunkBytes);
   const pace = new ChunkPace(sizes);
@@ -62,7 +67,7 @@ function buildUploads(drop, isInterrupted) {
   const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
-  return { queue, intake, connection };
+  return { queue, intake };
 }
 
 function connectIntake(drop, interruptedPanel, intake) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Connection } from "../../static/js/uploads/connection.js";
-import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
+import { connectionLost, Problem, problemOfAnswer } from "../../static/js/uploads/problem.js";
 import { jitteredDelay, RetrySchedule, sleep, withRetries } from "../../static/js/uploads/retry.js";
 
 const noWait = { random: () => 0 };
@@ -111,4 +111,34 @@ test("sleep ends at once with the reason of its signal", async () => {
   control.abort("stopped");
   await assert.rejects(sleeping, (reason) => reason === "stopped");
   await assert.rejects(sleep(0, control.signal), (reason) => reason === "stopped");
+});
+
+test("whoever was signed out is asked until they have signed in again", async () => {
+  const answers = [false, true];
+  const connection = new Connection({ probe: async () => true, signedIn: async () => answers.shift(), browser: online, ...noWait });
+  const problem = problemOfAnswer(401, '{"code": "not_signed_in", "retryable": false}');
+  const waiting = new RetrySchedule({ connection }).untilNextAttempt(problem);
+  assert.equal(connection.isSignedOut, true);
+  assert.equal(connection.isReachable, false);
+  await waiting;
+  assert.deepEqual(answers, []);
+  assert.equal(connection.isSignedOut, false);
+});
+
+test("where nobody can sign in, a refusal is final", async () => {
+  const connection = new Connection({ probe: async () => true, browser: online });
+  const problem = problemOfAnswer(401, '{"code": "not_signed_in"}');
+  await assert.rejects(new RetrySchedule({ connection }).untilNextAttempt(problem), (error) => error === problem);
+  assert.equal(connection.isReachable, true);
+});
+
+test("a lost connection may have been a refusal: the session is looked at too", async () => {
+  let isSignedIn = false;
+  const connection = new Connection({ probe: async () => true, signedIn: async () => isSignedIn, browser: online, ...noWait });
+  const changed = new Promise((resolve) => connection.addEventListener("change", () => connection.isSignedOut && resolve()));
+  connection.reportLoss();
+  await changed;
+  isSignedIn = true;
+  await connection.whenReachable();
+  assert.equal(connection.isSignedOut, false);
 });

@@ -27,7 +27,8 @@ export function announceProgress({ queue, panel, connection, announce }) {
     announce(detail.text.replaceAll(" · ", ", "));
   });
   connection.addEventListener("change", () => {
-    if (connection.isReachable && queue.isBusy) announce("The connection is back. Uploads continue.");
+    if (connection.isSignedOut) announce("You are no longer signed in. Uploads wait until you sign in again.");
+    else if (connection.isReachable && queue.isBusy) announce("The connection is back. Uploads continue.");
   });
 }
 

@@ -21,6 +21,7 @@ const WORDS = {
   already_here: () => "This file is already being uploaded, in another row of this list.",
   bytes_missing: () => "Some bytes did not reach the server. Try again: only those will be sent.",
   connection_unstable: () => "The connection keeps breaking while sending. What has arrived is safe; try again later.",
+  not_signed_in: () => "You are no longer signed in. What has arrived is safe; sign in and try again.",
   storage_failed: () => "The server could not write to its disk. What has arrived is safe; try again later.",
   internal_server_error: () => "Something went wrong on the server. What has arrived is safe; try again later.",
 };
@@ -35,6 +36,7 @@ export function wordsForProblem(problem, { limit }) {
 /** What an upload is waiting for. */
 export function wordsForWaiting(problem) {
   if (problem?.isConnectionLost) return "Waiting for the connection. Resumes automatically.";
+  if (problem?.isSignedOut) return "Waiting for you to sign in. What has arrived is safe.";
   if (problem?.code === "server_busy") return "The server is busy. Resumes automatically.";
   return "The server asked to retry later. Resumes automatically.";
 }
@@ -50,5 +52,6 @@ export function wordsForName(problem) {
 /** What the page says when a request outside an upload fails, such as deleting or listing. */
 export function wordsForRequest(action, problem) {
   if (problem.isConnectionLost) return `Could not ${action}: the server cannot be reached. Try again in a moment.`;
+  if (problem.isSignedOut) return `Could not ${action}: you are no longer signed in.`;
   return `Could not ${action}: the server refused. Try again, or reload the page.`;
 }

@@ -13,6 +13,9 @@ const PROJECT = globalThis.document?.documentElement.dataset.project;
 
 const inProject = (path) => (PROJECT ? withQuery(path, new URLSearchParams({ project: PROJECT })) : path);
 
+/** Event of the window: a request was refused because the session has ended. */
+export const SIGNED_OUT = "signed-out";
+
 /** The answer of the server to one request; throws a Problem. */
 export async function request(path, { method = "GET", json, signal } = {}) {
   const timeout = AbortSignal.timeout(ANSWER_TIMEOUT);
@@ -27,6 +30,7 @@ export async function request(path, { method = "GET", json, signal } = {}) {
     return await answerOf(response);
   } catch (error) {
     signal?.throwIfAborted();
+    if (error.isSignedOut) globalThis.dispatchEvent?.(new Event(SIGNED_OUT));
     throw error instanceof Problem ? error : connectionLost();
   }
 }
@@ -113,6 +117,16 @@ export async function isServerThere(signal) {
   } catch (error) {
     signal?.throwIfAborted();
     return !error.isConnectionLost;
+  }
+}
+
+/** Whether the server knows who asks; true where nobody can tell. */
+export async function isSignedIn(signal) {
+  try {
+    return (await request("/api/session", { signal })).signed_in;
+  } catch {
+    signal?.throwIfAborted();
+    return true;
   }
 }
 

@@ -1,4 +1,4 @@
-/** Whether the server can be reached. All requests that lost it wait here, for one shared probe. */
+/** Whether the server can be reached, and knows who asks. All requests that lost it wait here, for one shared probe. */
 
 import { jitteredDelay, sleep } from "./retry.js";
 
@@ -8,23 +8,30 @@ const OFFLINE_RECHECK = 30_000;
 /** Answers this soon after a loss were sent before it, and prove nothing, milliseconds. */
 const ON_THEIR_WAY = 1_000;
 
+/** How often to look whether the person has signed in again, milliseconds. */
+const SIGN_IN_POLL = 2_000;
+
 /** How long an answer proves that bytes still get through, milliseconds. */
 const RECENT = 1_500;
 
-/** Emits `change` whenever `isReachable` or `isOffline` changes. */
+/** Emits `change` whenever `isReachable`, `isOffline` or `isSignedOut` changes. */
 export class Connection extends EventTarget {
   #probe;
+  #signedIn;
+  #isSignedOut = false;
   #random;
   #recovery = null;
   #browser;
   #lostAt = null;
 
   /**
-   * `probe(signal)` resolves to whether the server is there; `browser` has `navigator.onLine` and the online events.
+   * `probe()` resolves to whether the server is there, `signedIn()` to whether it knows who asks, where people can sign
+   * in; `browser` has `navigator.onLine` and the online events.
    */
-  constructor({ probe, browser = globalThis, random = Math.random }) {
+  constructor({ probe, signedIn = null, browser = globalThis, random = Math.random }) {
     super();
     this.#probe = probe;
+    this.#signedIn = signedIn;
     this.#browser = browser;
     this.#random = random;
     browser.addEventListener?.("offline", () => this.reportLoss());
@@ -44,6 +51,19 @@ export class Connection extends EventTarget {
 
   get isOffline() {
     return this.#browser.navigator?.onLine === false;
+  }
+
+  /** Whether the session has ended: the person has to sign in before anything goes on. */
+  get isSignedOut() {
+    return this.#isSignedOut;
+  }
+
+  /** Reports a request that was refused because nobody is signed in; whether waiting for that can help. */
+  reportSignOut() {
+    if (!this.#signedIn) return false;
+    this.#isSignedOut = true;
+    this.reportLoss();
+    return true;
   }
 
   /** Reports a lost request; starts to probe until the server answers. */
@@ -67,9 +87,18 @@ export class Connection extends EventTarget {
     for (let attempt = 0; ; attempt += 1) {
       if (this.isOffline) await this.#pause(OFFLINE_RECHECK);
       this.dispatchEvent(new Event("change"));
-      if (await this.#probe()) return;
-      await this.#pause(jitteredDelay(attempt, this.#random));
+      if ((await this.#probe()) && (await this.#isKnown())) return;
+      await this.#pause(this.#isSignedOut ? SIGN_IN_POLL : jitteredDelay(attempt, this.#random));
     }
+  }
+
+  /** A server that refuses a large request may close the connection, so that its answer is lost. */
+  async #isKnown() {
+    const isSignedOut = this.#signedIn !== null && (await this.#signedIn()) === false;
+    const hasChanged = isSignedOut !== this.#isSignedOut;
+    this.#isSignedOut = isSignedOut;
+    if (hasChanged) this.dispatchEvent(new Event("change"));
+    return !isSignedOut;
   }
 
   /** Waits, or until the browser is online. */

@@ -12,6 +12,8 @@ const CODE_OF_STATUS = {
   507: "no_room",
 };
 
+const NOT_SIGNED_IN = "not_signed_in";
+
 /** Longest Retry-After that is honoured: the server may be back long before, milliseconds. */
 const LONGEST_RETRY_AFTER = 5 * 60_000;
 
@@ -26,6 +28,11 @@ export class Problem extends Error {
   /** Whether there was no answer, as opposed to a refusal. */
   get isConnectionLost() {
     return this.code === "connection_lost" || this.code === "server_away";
+  }
+
+  /** Whether the session has ended; retryable, once the person has signed in again. */
+  get isSignedOut() {
+    return this.code === NOT_SIGNED_IN;
   }
 
   /** Whether the server no longer has the upload. */
@@ -73,7 +80,7 @@ export function problemOfAnswer(status, text, retryAfterHeader) {
     code: code ?? (away ? "server_away" : (CODE_OF_STATUS[status] ?? "unexpected_answer")),
     status,
     detail,
-    retryable: retryable ?? RETRYABLE_STATUSES.has(status),
+    retryable: code === NOT_SIGNED_IN || (retryable ?? RETRYABLE_STATUSES.has(status)),
     retryAfter: retryAfterDelay(retryAfterHeader),
   });
 }

@@ -50,6 +50,7 @@ export class RetrySchedule {
   async untilNextAttempt(problem, signal) {
     if (!problem.retryable) throw problem;
     if (problem.isConnectionLost) await this.#afterLoss(signal);
+    else if (problem.isSignedOut) await this.#afterSignOut(problem, signal);
     else await this.#afterRefusal(problem, signal);
   }
 
@@ -59,6 +60,12 @@ export class RetrySchedule {
     this.#connection.reportLoss();
     await this.#connection.whenReachable(signal);
     await sleep(jitteredDelay(this.#losses - 2, this.#random), signal);
+  }
+
+  async #afterSignOut(problem, signal) {
+    this.#refusals += 1;
+    if (this.#refusals > REFUSALS_IN_A_ROW || !this.#connection.reportSignOut()) throw problem;
+    await this.#connection.whenReachable(signal);
   }
 
   async #afterRefusal(problem, signal) {
