@@ -1,4 +1,4 @@
-"""The background worker: expiry, recovery, digests.
+"""The background worker: expiry, recovery, digests, webhooks.
 
 python -m app.server.background_worker
 """
