@@ -157,10 +157,17 @@ class NotAllowed(UploadError):
 
 
 class SignInRefused(NotAllowed):
-    """A passkey or an answer of the OpenID provider does not sign anybody in."""
+    """A passkey or an answer of the OpenID provider does not sign anybody in.
+
+    `person_id` is whose it is, where that is known.
+    """
 
     code = "sign_in_refused"
     title = "You could not be signed in"
+
+    def __init__(self, detail: str, *, person_id: str = "") -> None:
+        super().__init__(detail)
+        self.person_id = person_id
 
 
 class UploadNotFound(UploadError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from app.domain.errors import InvalidField, SignInRefused
@@ -12,6 +13,15 @@ from app.identity.openid import Joining, ProviderIdentity
 from app.records.identity.invitations import Invitation, InvitationRecords
 from app.records.identity.people import PeopleRecords, Person
 from app.records.identity.provider_accounts import ProviderAccount, ProviderAccountRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A person who comes from the provider: whether for the first time, and with a new account."""
+
+    person: Person
+    is_first: bool = False
+    is_new: bool = False
 
 
 class OpenIdAccounts:
@@ -34,29 +44,27 @@ class OpenIdAccounts:
         self._clock = clock
         self._new_id = new_id
 
-    def person(self, identity: ProviderIdentity) -> Person:
+    def arrive(self, identity: ProviderIdentity) -> Arrival:
         """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
 
         The provider's account decides. Its e-mail address counts the first time alone, and only if
         the provider has verified it: otherwise anybody could enter an address of somebody else.
         """
         owner = self._records.owner(identity.issuer, identity.subject)
-        person = self._people.find(owner) if owner else self._first_time(identity)
-        if person is None or person.is_blocked:
-            raise SignInRefused("This account is blocked. An administrator can let you in again.")
-        return person
+        if owner is None:
+            return self._first_time(identity)
+        return Arrival(_admitted(self._people.find(owner)))
 
-    def _first_time(self, identity: ProviderIdentity) -> Person:
+    def _first_time(self, identity: ProviderIdentity) -> Arrival:
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
         person = self._people.find_by_email(identity.email)
         if person is None:
-            return self._joined(identity)
+            return Arrival(self._joined(identity), is_first=True, is_new=True)
         if self._records.has_account(person.id, identity.issuer):
             raise SignInRefused(f"{identity.email} belongs to another account.")
-        if not person.is_blocked:
-            self._records.add(self._account(identity, person))
-        return person
+        self._records.add(self._account(identity, _admitted(person)))
+        return Arrival(person, is_first=True)
 
     def _joined(self, identity: ProviderIdentity) -> Person:
         person = self._new_person(identity)
@@ -96,3 +104,9 @@ class OpenIdAccounts:
             person_id=person.id,
             created_at=self._clock(),
         )
+
+
+def _admitted(person: Person | None) -> Person:
+    if person is None or person.is_blocked:
+        raise SignInRefused("This account is blocked. An administrator can let you in again.")
+    return person

@@ -40,6 +40,8 @@ from app.records.identity.people import PeopleRecords, Person
 
 MAX_NAME_CHARACTERS = 100
 
+NOT_ACCEPTED = "The passkey was not accepted. Try again."
+
 _MILLISECONDS = 1000
 
 _REGISTER, _SIGN_IN = "passkey registration", "passkey sign-in"
@@ -128,9 +130,10 @@ class Passkeys:
     def sign_in(self, browser: Browser, credential: Options, token: str) -> Person:
         """Whose passkey the device has used; raises `SignInRefused`."""
         words = self._read(_SIGN_IN, token, browser)
-        with _refused("The passkey was not accepted. Try again."):
+        with _refused(NOT_ACCEPTED):
             answer = parse_authentication_credential_json(dict(credential))
-            passkey = self._known(answer)
+        passkey = self._known(answer)
+        with _refused(NOT_ACCEPTED, passkey.person_id):
             used = verify_authentication_response(
                 credential=answer,
                 expected_challenge=base64url_to_bytes(words["challenge"]),
@@ -143,7 +146,7 @@ class Passkeys:
         self._tokens.spend(words)
         now = self._clock()
         if not self._records.note_use(passkey.id, sign_count=used.new_sign_count, now=now):
-            raise SignInRefused("The passkey was not accepted. Try again.")
+            raise SignInRefused(NOT_ACCEPTED, person_id=passkey.person_id)
         return self._person(passkey.person_id)
 
     def of_person(self, person_id: str) -> list[Passkey]:
@@ -166,7 +169,8 @@ class Passkeys:
     def _person(self, person_id: str) -> Person:
         person = self._people.find(person_id)
         if person is None or person.is_blocked:
-            raise SignInRefused("This account is blocked. An administrator can let you in again.")
+            message = "This account is blocked. An administrator can let you in again."
+            raise SignInRefused(message, person_id=person_id)
         return person
 
     def _token(self, purpose: str, challenge: bytes, browser: Browser) -> str:
@@ -192,9 +196,9 @@ def _name(text: str) -> str:
 
 
 @contextmanager
-def _refused(message: str) -> Iterator[None]:
+def _refused(message: str, person_id: str = "") -> Iterator[None]:
     """The library's errors as ours; what devices and strangers send makes it raise many kinds."""
     try:
         yield
     except (WebAuthnException, ValueError, TypeError, KeyError) as error:
-        raise SignInRefused(message) from error
+        raise SignInRefused(message, person_id=person_id) from error

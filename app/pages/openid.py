@@ -6,6 +6,7 @@ from flask import Blueprint, redirect, request, url_for
 from werkzeug import Response
 from werkzeug.exceptions import NotFound
 
+from app.domain.access import Caller, CallerKind
 from app.domain.audit import AuditAction
 from app.domain.errors import SignInRefused
 from app.http.audited import audited
@@ -19,6 +20,8 @@ from app.records.identity.people import Person
 
 WAITING = "sluice-provider"
 """The cookie of a browser that is at the provider."""
+
+METHOD = "provider"
 
 blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 
@@ -42,16 +45,23 @@ def finish() -> Response:
     openid = _openid()
     cookie = value_in(request.environ, WAITING)
     identity, target = openid.provider.finish(request.args.to_dict(), cookie, _callback())
-    response = signed_in(redirect(target, 303), _person(openid, identity), method="provider")
+    response = signed_in(redirect(target, 303), _person(openid, identity), method=METHOD)
     return set_cookie(request, response, "", WAITING)
 
 
 def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
     try:
-        return openid.accounts.person(identity)
+        arrival = openid.accounts.arrive(identity)
     except SignInRefused:
-        audited(AuditAction.SESSION_REFUSED, email=identity.email, method="provider")
+        audited(AuditAction.SESSION_REFUSED, email=identity.email, method=METHOD)
         raise
+    person = arrival.person
+    caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
+    if arrival.is_new:
+        audited(AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
+    if arrival.is_first:
+        audited(AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer)
+    return person
 
 
 def _callback() -> str:

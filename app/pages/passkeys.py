@@ -13,6 +13,7 @@ from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
 from app.domain.audit import AuditAction
+from app.domain.errors import SignInRefused
 from app.domain.names import clean_name
 from app.http.audited import audited
 from app.http.bodies import json_object, member
@@ -77,8 +78,14 @@ def begin_sign_in() -> BaseResponse:
 def sign_in() -> BaseResponse:
     """Begin a session; answers with the path of the `next` page."""
     body, browser = json_object(), _browser(value_in(request.environ, MARK))
-    credential = member(body, "credential", kind=dict)
-    person = _passkeys().sign_in(browser, credential, member(body, "token", kind=str))
+    credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
+    try:
+        person = _passkeys().sign_in(browser, credential, token)
+    except SignInRefused as error:
+        if error.person_id:  # Strangers could fill the log with passkeys of nobody.
+            subject = f"person:{error.person_id}"
+            audited(AuditAction.SESSION_REFUSED, subject, method="passkey")
+        raise
     target = next_page(member(body, "next", kind=str, default=""))
     return signed_in(jsonify({"next": target}), person, method="passkey")
 

@@ -11,7 +11,7 @@ from app.domain.errors import SignInRefused
 from app.identity.openid import Joining, ProviderIdentity
 from app.identity.openid_accounts import OpenIdAccounts
 from app.records.identity.invitations import Invitation, InvitationRecords, Purpose
-from app.records.identity.people import roles_of
+from app.records.identity.people import Person, roles_of
 from app.records.identity.provider_accounts import ProviderAccountRecords
 from tests.identity.world import World
 
@@ -48,6 +48,10 @@ def somebody(
     )
 
 
+def arrived(accounts: OpenIdAccounts, identity: ProviderIdentity) -> Person:
+    return accounts.arrive(identity).person
+
+
 def roles(world: World, person_id: str) -> dict[str, Role]:
     with world.database.read() as connection:
         return dict(roles_of(connection, person_id))
@@ -55,35 +59,43 @@ def roles(world: World, person_id: str) -> dict[str, Role]:
 
 def test_a_verified_address_ties_the_person_who_has_it(world: World) -> None:
     ann = world.person("ann@example.org")
-    assert accounts(world).person(somebody()) == ann
+    assert arrived(accounts(world), somebody()) == ann
     changed = somebody(email="other@elsewhere.example", is_verified=False)
-    assert accounts(world).person(changed) == ann
+    assert arrived(accounts(world), changed) == ann
 
 
 def test_an_unverified_address_ties_and_makes_nobody(world: World) -> None:
     world.person("ann@example.org")
     for email in ("ann@example.org", "new@example.org"):
         with pytest.raises(SignInRefused, match="not verified"):
-            accounts(world).person(somebody(email=email, is_verified=False, groups=("films",)))
+            arrived(accounts(world), somebody(email=email, is_verified=False, groups=("films",)))
+
+
+def test_the_first_time_is_told_apart(world: World) -> None:
+    world.person("ann@example.org")
+    for subject, email in (("1", "ann@example.org"), ("2", "new@example.org")):
+        steps = [accounts(world).arrive(somebody(subject, email)) for _ in range(2)]
+        assert [step.is_first for step in steps] == [True, False]
+        assert [step.is_new for step in steps] == [subject == "2", False]
 
 
 def test_an_address_ties_once(world: World) -> None:
     world.person("ann@example.org")
-    accounts(world).person(somebody("1"))
+    arrived(accounts(world), somebody("1"))
     with pytest.raises(SignInRefused, match="another account"):
-        accounts(world).person(somebody("2"))
+        arrived(accounts(world), somebody("2"))
 
 
 def test_who_has_an_address_of_the_domain_joins(world: World) -> None:
-    person = accounts(world).person(somebody())
+    person = arrived(accounts(world), somebody())
     assert (person.email, person.name, person.is_admin) == ("ann@example.org", "Ann", False)
     assert roles(world, person.id) == {FIRST_PROJECT: Role.UPLOADER}
-    assert accounts(world).person(somebody()) == person
+    assert arrived(accounts(world), somebody()) == person
 
 
 def test_who_is_in_a_group_joins_with_the_role_that_is_set(world: World) -> None:
     joining = Joining(groups=frozenset({"films"}), role=Role.VIEWER)
-    person = accounts(world, joining).person(somebody(groups=("staff", "films")))
+    person = arrived(accounts(world, joining), somebody(groups=("staff", "films")))
     assert roles(world, person.id) == {FIRST_PROJECT: Role.VIEWER}
 
 
@@ -92,13 +104,13 @@ def test_who_is_in_a_group_joins_with_the_role_that_is_set(world: World) -> None
 )
 def test_others_do_not_join(world: World, email: str) -> None:
     with pytest.raises(SignInRefused, match="not invited"):
-        accounts(world).person(somebody(email=email, groups=("others",)))
+        arrived(accounts(world), somebody(email=email, groups=("others",)))
     assert world.people.all() == []
 
 
 def test_nobody_joins_where_nothing_is_set(world: World) -> None:
     with pytest.raises(SignInRefused, match="not invited"):
-        accounts(world, Joining()).person(somebody(email="ann@example.org", groups=("films",)))
+        arrived(accounts(world, Joining()), somebody(email="ann@example.org", groups=("films",)))
 
 
 def test_who_is_invited_joins_the_project_of_the_invitation(world: World) -> None:
@@ -115,30 +127,30 @@ def test_who_is_invited_joins_the_project_of_the_invitation(world: World) -> Non
             email=email,
         )
         invitations.add(invitation)
-    person = accounts(world, Joining()).person(somebody(email="ann@x.example"))
+    person = arrived(accounts(world, Joining()), somebody(email="ann@x.example"))
     assert roles(world, person.id) == {project: Role.EDITOR}
     assert invitations.waiting(now) == []
     with pytest.raises(SignInRefused, match="not invited"):
-        accounts(world, Joining()).person(somebody("2", "bob@x.example"))
+        arrived(accounts(world, Joining()), somebody("2", "bob@x.example"))
 
 
 def test_blocked_people_do_not_get_in(world: World) -> None:
     ann = world.person("ann@example.org")
-    accounts(world).person(somebody())
+    arrived(accounts(world), somebody())
     bob = world.person("bob@example.org")
     for person in (ann, bob):
         world.people.set_blocked(person.id, is_blocked=True)
     for identity in (somebody(), somebody("2", "bob@example.org")):
         with pytest.raises(SignInRefused, match="blocked"):
-            accounts(world).person(identity)
+            arrived(accounts(world), identity)
 
 
 @pytest.mark.parametrize(("told", "name"), [("", "ann"), ("A\nn", "A n"), ("\x1b[31m", "ann")])
 def test_a_name_that_cannot_be_shown_is_replaced(world: World, told: str, name: str) -> None:
-    assert accounts(world).person(somebody(name=told)).name == name
+    assert arrived(accounts(world), somebody(name=told)).name == name
 
 
 def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
     joining = Joining(groups=frozenset({"films"}))
     with pytest.raises(SignInRefused):
-        accounts(world, joining).person(somebody(email="no address", groups=("films",)))
+        arrived(accounts(world, joining), somebody(email="no address", groups=("films",)))

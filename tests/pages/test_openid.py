@@ -9,6 +9,7 @@ import pytest
 import requests
 from werkzeug.test import TestResponse
 
+from app.domain.audit import AuditFilter
 from tests.identity.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.pages.house import Browser, House, new_house
 
@@ -75,6 +76,13 @@ def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
     assert ann is not None
     methods = [session.method for session in house.identity.sessions.of_person(ann.id)]
     assert methods == ["provider", "provider"]
+    told = [
+        entry.action for entry in house.identity.audit.all(AuditFilter(actor=f"person:{ann.id}"))
+    ]
+    assert sorted(told) == [
+        *("person.added", "provider.linked"),
+        *("session.began", "session.began"),
+    ]
 
 
 def test_an_answer_works_once_and_in_the_browser_that_asked(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.audit import AuditAction, AuditFilter
 from tests.identity.authenticator import Authenticator
 from tests.pages.house import Browser, House
 
@@ -90,6 +91,16 @@ def test_a_passkey_is_registered_in_the_session_that_asked(
     for person in (ann, eve):
         refused = house.browser_of(person).client.post("/account/passkeys", json=document)
         assert refused.get_json()["code"] == "sign_in_refused"
+
+
+def test_a_copied_device_is_refused_and_told_of(house: House, device: Authenticator) -> None:
+    owner = house.person("ida@example.org")
+    register(house.browser_of(owner), device)
+    sign_in(house.browser(), device)
+    device.count = 0
+    assert sign_in(house.browser(), device).status_code == 403
+    told = house.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
+    assert f"person:{owner.id}" in [entry.subject for entry in told]
 
 
 def test_nobody_removes_the_passkeys_of_others(house: House, device: Authenticator) -> None:
