@@ -33,6 +33,7 @@ from app.monitoring.requests import RequestMonitor
 from app.pages import (
     account,
     invitations,
+    links,
     openid,
     passkeys,
     people,
@@ -72,7 +73,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, project, shared, upload_link, audit_page, webhook_pages):
+    for module in (pages, project, shared, links, upload_link, audit_page, webhook_pages):
         app.register_blueprint(module.blueprint)
     for module in (delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)

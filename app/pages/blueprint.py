@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Blueprint, render_template, request, url_for
 
+from app.domain.access import Action, Reach, reach_of
 from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.context import current_caller, current_scope, current_services
@@ -19,7 +20,7 @@ SIZE_STEP = 1024
 SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
 blueprint = Blueprint("pages", __name__)
-blueprint.context_processor(lambda: {"style_nonce": style_nonce})
+blueprint.context_processor(lambda: {"style_nonce": style_nonce, "may_share": may_share})
 blueprint.after_request(allow_styles_with_nonce)
 blueprint.add_app_template_filter(date_text, "date")
 
@@ -52,6 +53,11 @@ def index() -> str:
         max_upload_bytes=services.settings.max_upload_bytes,
         uploaded=request.args.get("uploaded", default=0, type=int),
     )
+
+
+def may_share() -> bool:
+    """Whether the caller may make links for others; for templates."""
+    return reach_of(Action.SHARE, current_caller().role) is not Reach.NONE
 
 
 @blueprint.get("/watch/<upload_id>")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs
 
 from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
@@ -16,7 +15,6 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.domain.access import Action, Scope, scope_of
 from app.domain.errors import (
     InvalidField,
-    InvalidRequest,
     LinkClosed,
     LinkNotFound,
     TooManyAttempts,
@@ -24,7 +22,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.upload import Upload, parse_upload_id
-from app.http.bodies import read_small_body
+from app.http.bodies import form_fields
 from app.http.context import current_services, note_upload
 from app.http.documents import plays_original, video_document
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
@@ -58,7 +56,8 @@ def visit(code: str) -> BaseResponse:
     """Begin a visit, with the password if it takes one."""
     link = _links().opened(code)
     try:
-        kept = _links().visit(link, _password(), address=request.remote_addr or "")
+        password = form_fields(MAX_FORM_BYTES).get("password", "") if link.password_hash else ""
+        kept = _links().visit(link, password, address=request.remote_addr or "")
     except (InvalidField, TooManyAttempts) as error:
         return _gate(link, error)
     path = url_for("shared.show", code=code)
@@ -182,14 +181,6 @@ def _has_visited(link: ShareLink) -> bool:
 
 def _links() -> ShareLinks:
     return current_services().identity.share_links
-
-
-def _password() -> str:
-    try:
-        form = parse_qs(read_small_body(MAX_FORM_BYTES).decode(), max_num_fields=10)
-    except ValueError as error:
-        raise InvalidRequest("The form cannot be read.") from error
-    return form.get("password", [""])[0]
 
 
 def _unkept(response: Response) -> Response:

@@ -6,6 +6,8 @@ import { partsOf, setText } from "../helpers/template.js";
 
 /** Most videos in one ZIP file; the server refuses more. */
 const LARGEST_ARCHIVE = 1000;
+/** Most videos whose ids fit into the URL of the form for a link to them; the API takes more. */
+const MOST_SHARED = 100;
 /** Videos deleted in parallel: running uploads need connections too. */
 const LANES = 2;
 
@@ -39,8 +41,16 @@ export class SelectionBar extends HTMLElement {
     const { size } = this.selection;
     keepFocus(this, () => (this.hidden = size === 0), [this.list.querySelector("h2")]);
     this.#parts.download.disabled = this.#isTooMany;
+    this.#offerToShare(size);
     if (size > 0) setText(this.#parts.text, this.#words);
     this.announce(size > 0 ? this.#words : "Nothing is selected.");
+  }
+
+  #offerToShare(size) {
+    const { share } = this.#parts;
+    if (!share) return; // Not everybody may.
+    share.hidden = size > MOST_SHARED;
+    share.search = new URLSearchParams({ videos: this.selection.ids });
   }
 
   /** Downloads one file as it is, several as a ZIP file, in a frame, so that the page and its uploads stay. */
