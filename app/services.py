@@ -18,6 +18,7 @@ from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityOptions, IdentityServices
 from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
+from app.ingest.line import Line
 from app.media.services import MediaServices
 from app.media.waking import Waker
 from app.records.engine import Database
@@ -69,6 +70,7 @@ class Services:
     video_expiry: VideoExpiry
     quotas: ProjectQuotas
     request_rate: RequestRate
+    line: Line | None
     records: UploadRecords
     database: Database
 
@@ -137,9 +139,16 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         video_expiry=VideoExpiry(ProjectRecords(database), library, identity.audit, _now),
         quotas=quotas,
         request_rate=_request_rate(settings, counts),
+        line=_line(settings),
         records=records,
         database=database,
     )
+
+
+def _line(settings: Settings) -> Line | None:
+    """Without limits nothing is measured."""
+    total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
+    return Line(settings.data_dir / "line", total=total, cap=cap) if total or cap else None
 
 
 def _request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:

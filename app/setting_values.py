@@ -6,6 +6,8 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
+from app.domain.ranges import MAX_BYTES
+
 IPNetwork = IPv4Network | IPv6Network
 
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
@@ -109,3 +111,29 @@ def local_url(host: str, port: int) -> str:
 
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def port_number(text: str) -> int:
+    """A TCP port."""
+    value = int(text)
+    if not 0 < value < 65536:
+        raise ValueError("must be 1 to 65535")
+    return value
+
+
+def file_bytes(text: str) -> int:
+    """A size that a file can have."""
+    value = int(text)
+    if not 0 < value <= MAX_BYTES:
+        raise ValueError(f"must be at least 1 and must be at most {MAX_BYTES}")
+    return value
+
+
+def optional_count(text: str) -> int | None:
+    """A number from 0 on, or nothing."""
+    if not text:
+        return None
+    value = int(text)
+    if value < 0:
+        raise ValueError("must be 0 or more")
+    return value

@@ -10,11 +10,11 @@ from typing import Any
 
 from app.domain.access import MEMBERS
 from app.domain.policy import RenditionPolicy, UploadPolicy
-from app.domain.ranges import MAX_BYTES
 from app.setting_values import (
     IPNetwork,
     domains,
     extensions,
+    file_bytes,
     host_names,
     internal_location,
     is_local,
@@ -22,7 +22,9 @@ from app.setting_values import (
     local_url,
     mail_url,
     networks,
+    optional_count,
     origins,
+    port_number,
     secret,
     words,
 )
@@ -50,13 +52,6 @@ def _positive(text: str) -> int:
     return value
 
 
-def _file_bytes(text: str) -> int:
-    value = _positive(text)
-    if value > MAX_BYTES:
-        raise ValueError(f"must be at most {MAX_BYTES}")
-    return value
-
-
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value <= MAX_SECONDS:
@@ -71,21 +66,10 @@ def _count(text: str) -> int:
     return value
 
 
-def _count_or_none(text: str) -> int | None:
-    return _count(text) if text else None
-
-
 def _rate(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
         raise ValueError("must be 0 or more")
-    return value
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 < value < 65536:
-        raise ValueError("must be 1 to 65535")
     return value
 
 
@@ -135,7 +119,7 @@ class Settings:
     """Every option; its variable is `SLUICE_` and the field's name in capitals."""
 
     host: str = _option(str, "127.0.0.1", "Address to serve on.")
-    port: int = _option(_port, "8000", "Port to serve on.")
+    port: int = _option(port_number, "8000", "Port to serve on.")
     staging_dir: Path = field(
         default_factory=default_staging,
         metadata={
@@ -147,7 +131,7 @@ class Settings:
     )
     data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
     chunk_bytes: int = _option(_positive, "20971520", "Largest chunk that the page sends.")
-    max_upload_bytes: int = _option(_file_bytes, "1099511627776", "Largest single upload.")
+    max_upload_bytes: int = _option(file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
         extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
     )
@@ -200,16 +184,25 @@ class Settings:
         "link together; 0 for any number. Without accounts there is no limit.",
     )
     requests_per_minute: int | None = _option(
-        _count_or_none,
+        optional_count,
         "",
         "Requests that one person, key, visitor of a link or unknown address may send in a minute; "
         "0 for any number. Empty for 6000 with accounts, and any number without.",
     )
     new_uploads_per_minute: int | None = _option(
-        _count_or_none,
+        optional_count,
         "",
         "Uploads that one of them may begin in a minute, apart from files that are sent whole in "
         "one request. Empty for 1200 with accounts, and any number without.",
+    )
+    bytes_per_second: float = _option(
+        _rate,
+        "0",
+        "Bytes that all senders together may send in a second: divided fairly among them. 0 for "
+        "no limit.",
+    )
+    bytes_per_second_per_sender: float = _option(
+        _rate, "0", "Bytes that one sender may send in a second; 0 for no limit."
     )
     sweep_seconds: float = _option(
         _seconds,

@@ -9,11 +9,12 @@ from urllib.parse import parse_qsl
 from flask import request
 
 from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge
-from app.http.context import current_services
+from app.http.context import current_caller, current_services
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.form import FormReader
 from app.ingest.gunicorn_socket.connection import timed_input
 from app.ingest.gunicorn_socket.take_over import take_over
+from app.ingest.line import paced
 from app.ingest.multipart import parse_boundary
 from app.ingest.source import SOURCE_KEY, BodySource, StreamSource
 
@@ -45,8 +46,16 @@ def open_body(expected_length: int | None = None) -> BodySource:
                 f"The body has {length} bytes, but the chunk should have {expected_length}."
             )
         source = take_over(request.environ, expected_length)
-        request.environ[SOURCE_KEY] = source or _read_stream(length, expected_length)
+        request.environ[SOURCE_KEY] = _paced(source or _read_stream(length, expected_length))
     return cast(BodySource, request.environ[SOURCE_KEY])
+
+
+def _paced(source: BodySource) -> BodySource:
+    """The body itself where the line has no limits."""
+    line = current_services().line
+    if line is None:
+        return source
+    return paced(source, line, current_caller().sender or request.environ.get("REMOTE_ADDR", ""))
 
 
 def open_form() -> FormReader:
