@@ -7,7 +7,7 @@ from werkzeug import Response
 
 from app.domain.access import CallerKind
 from app.http.bodies import json_object, member
-from app.http.context import current_caller
+from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.session_cookie import end_session
 from app.http.signing_in import person_with, signed_in
@@ -20,7 +20,10 @@ blueprint.before_request(lambda: require_own_page(request))
 def show() -> Response:
     """Who sends the request, and its role in each project."""
     caller = current_caller()
-    projects = [{"id": project, "role": role} for project, role in caller.roles.items()]
+    projects = [
+        {"id": project.id, "name": project.name, "role": caller.roles[project.id]}
+        for project in current_services().identity.projects.entered(caller)
+    ]
     response = jsonify(
         {
             "kind": caller.kind,

@@ -14,7 +14,7 @@ from app.domain.errors import InvalidField, LastAdministrator, UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http.audited import audited
 from app.http.bodies import form_fields
-from app.http.context import current_services
+from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.records.identity.people import Person
 
@@ -43,17 +43,16 @@ def index() -> Response:
 def invite() -> Response:
     """Make a link by which somebody joins, and send it if there is mail."""
     fields = form_fields()
-    role = fields.get("role", NO_ROLE)
+    role, identity = fields.get("role", NO_ROLE), current_services().identity
+    project = identity.projects.get(fields.get("project", FIRST_PROJECT)).id if role else None
     try:
-        code = current_services().identity.invitations.to_join(
-            fields.get("email", ""),
-            project_id=FIRST_PROJECT if role else None,
-            role=_role(role),
+        code = identity.invitations.to_join(
+            fields.get("email", ""), project_id=project, role=_role(role)
         )
     except InvalidField as error:
         return _page(fields=fields, problems={error.field: str(error)}, status=error.status_hint)
     email = fields["email"].strip().lower()
-    audited(AuditAction.INVITATION_MADE, email=email, role=role, project=FIRST_PROJECT)
+    audited(AuditAction.INVITATION_MADE, email=email, role=role, project=project)
     url = url_for("invitations.join", code=code, _external=True)
     text = (
         f"You are invited to Sluice. Open this link within a week to make your account:\n\n{url}\n"
@@ -132,7 +131,7 @@ def _page(
         "account/people.html",
         people=identity.people.all(),
         invitations=identity.invitations.waiting(),
-        roles=MEMBERS,
+        projects=[(project.id, project.name) for project in identity.projects.of(current_caller())],
         link=link,
         error=error,
         has_mail=identity.mail.is_on,

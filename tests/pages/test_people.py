@@ -55,7 +55,8 @@ def test_an_invitation_makes_a_member_who_can_sign_in(house: House, admin: Brows
     assert "bob@example.org" in admin.get("/people").text
     assert "bob@example.org" in browser.get(link).text
     assert browser.post(link, {"name": "Bob", "password": OTHER_PASSWORD}).status_code == 303
-    assert browser.who()["projects"] == [{"id": "local", "role": Role.VIEWER}]
+    (project,) = browser.who()["projects"]
+    assert (project["id"], project["role"]) == ("local", Role.VIEWER)
     assert browser.get(link).status_code == 410
     assert house.browser().sign_in("bob@example.org", OTHER_PASSWORD).status_code == 303
     again = admin.post("/people/invitations", {"email": "bob@example.org", "role": "viewer"})
@@ -162,3 +163,17 @@ def test_what_people_enter_is_text_and_no_markup(house: House, admin: Browser) -
     for page in (browser.get("/account"), browser.get("/"), admin.get("/people")):
         assert "<img src=x" not in page.text
         assert "&lt;img src=x" in page.text
+
+
+def test_an_invitation_is_to_the_project_that_was_chosen(house: House, admin: Browser) -> None:
+    project = house.identity.projects.make("Other films", manager=None)
+    fields = {"email": "kim@example.org", "role": "editor", "project": project.id}
+    browser = house.browser()
+    browser.post(
+        link_in(admin.post("/people/invitations", fields)),
+        {"name": "Kim", "password": OTHER_PASSWORD},
+    )
+    (found,) = browser.who()["projects"]
+    assert found == {"id": project.id, "name": "Other films", "role": "editor"}
+    fields["project"] = "unknown"
+    assert admin.post("/people/invitations", fields).status_code == 404
