@@ -142,3 +142,13 @@ def test_the_provider_signs_in_and_sends_back(site: Server, new_context: NewCont
     page.get_by_role("link", name="Sign in with Example").click()
     expect(page).to_have_url(f"{named(site)}/account")
     expect(page.get_by_label("E-mail address")).to_have_value("ann@example.org")
+
+
+def test_passkeys_say_why_they_do_not_work_for_an_address_once_asked(
+    site: Server, new_context: NewContext
+) -> None:
+    page = new_context().new_page()
+    page.goto(f"{site.url}/sign-in", wait_until="networkidle")
+    expect(page.locator("passkey-sign-in [role=alert]")).to_have_text("")
+    page.get_by_role("button", name="Sign in with a passkey").click()
+    expect(page.get_by_role("alert")).to_contain_text("opened by its name")

@@ -49,8 +49,9 @@ export class PasskeySignIn extends HTMLElement {
       location.assign(await signInWithPasskey({ optionsUrl, url, next, ...how }));
       return true;
     } catch (error) {
-      const isQuiet = how.signal?.aborted || (how.mediation && error.name === "NotAllowedError");
-      if (!isQuiet) setText(problem, wordsForPasskey(error));
+      // Nobody has asked for what the browser offers by itself, until one of its passkeys is chosen.
+      const isAsked = !how.mediation || error.code === "sign_in_refused";
+      if (isAsked) setText(problem, wordsForPasskey(error));
       return false;
     }
   }
