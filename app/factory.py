@@ -41,6 +41,7 @@ from app.pages import (
     shared,
     sign_in,
     upload_link,
+    upload_links,
 )
 from app.pages import audit as audit_page
 from app.pages import blueprint as pages
@@ -73,7 +74,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     probes.init_app(app, instruments)
     problems.init_app(app)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, project, shared, links, upload_link, audit_page, webhook_pages):
+    for module in (pages, project, audit_page, webhook_pages):
         app.register_blueprint(module.blueprint)
     for module in (delivery, playback, archive, upload, batch, tus, ietf):
         app.register_blueprint(module.blueprint)
@@ -83,7 +84,8 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(module.blueprint)
     for module in (api_upload_links, api_webhooks, api_audit, api_server, api_openapi):
         app.register_blueprint(module.blueprint)
-    for module in (sign_in, passkeys, openid, invitations, account, people, api_session):
+    of_links = (shared, links, upload_link, upload_links)
+    for module in (sign_in, passkeys, openid, invitations, account, people, api_session, *of_links):
         app.register_blueprint(module.blueprint)
     for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
         app.register_blueprint(blueprint)

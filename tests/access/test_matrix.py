@@ -82,7 +82,7 @@ def new_key(world: AccessWorld, _rule: Rule, _sender: str) -> str:
 
 def new_link(world: AccessWorld, rule: Rule, _sender: str) -> str:
     """The id of a link."""
-    is_for_uploads = rule.endpoint.startswith("api_upload_links.")
+    is_for_uploads = "upload_links." in rule.endpoint
     return (world.upload_link() if is_for_uploads else world.share_link()).id
 
 

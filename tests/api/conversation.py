@@ -20,6 +20,7 @@ RENDITION = "/api/videos/{upload_id}/renditions/{height}"
 MEDIA = "/media/{upload_id}"
 ARCHIVE = "/media/archive"
 SHARE_LINKS, SHARE_LINK = "/api/share-links", "/api/share-links/{link_id}"
+UPLOAD_LINKS, UPLOAD_LINK = "/api/upload-links", "/api/upload-links/{link_id}"
 
 PROJECTS, PROJECT = "/api/projects", "/api/projects/{project_id}"
 TEAM, MEMBER = f"{PROJECT}/members", f"{PROJECT}/members/{{person_id}}"
@@ -94,6 +95,7 @@ def hold_conversation(app: Flask) -> Conversation:
     _fetch(conversation)
     _fetch_archives(conversation)
     _share(conversation)
+    _make_upload_links(conversation)
     _order_renditions(conversation, app)
     _delete(conversation)
     _manage_projects(conversation, app)
@@ -222,6 +224,21 @@ def _share(conversation: Conversation) -> None:
     conversation.ask("delete", SHARE_LINK, within=within, headers=FOREIGN)
     for _ in range(2):
         conversation.ask("delete", SHARE_LINK, within=within)
+
+
+def _make_upload_links(conversation: Conversation) -> None:
+    for terms in ({"name": "x" * 201}, {"name": 7}, {"name": "x" * 70_000}):
+        conversation.ask("post", UPLOAD_LINKS, json=terms)
+    conversation.ask("post", UPLOAD_LINKS, json={}, headers=FOREIGN)
+    link = conversation.ask("post", UPLOAD_LINKS, json={"max_files": 3, "expires": 60})
+    conversation.ask("get", UPLOAD_LINKS)
+    for within in ({"link_id": link["id"]}, {"link_id": UNKNOWN}):
+        conversation.ask("get", UPLOAD_LINK, within=within)
+        for terms in ({"message": "Thanks!"}, {"max_files": 0}, {"name": "x" * 70_000}):
+            conversation.ask("patch", UPLOAD_LINK, within=within, json=terms)
+        for method in ("patch", "delete"):
+            conversation.ask(method, UPLOAD_LINK, within=within, json={}, headers=FOREIGN)
+        conversation.ask("delete", UPLOAD_LINK, within=within)
 
 
 def _order_renditions(conversation: Conversation, app: Flask) -> None:

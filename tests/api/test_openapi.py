@@ -40,6 +40,7 @@ DESCRIBED_BLUEPRINTS = {
     "api_uploads",
     "api_videos",
     "api_share_links",
+    "api_upload_links",
     "api_server",
     "api_projects",
     "api_keys",

@@ -97,3 +97,39 @@ def test_members_see_who_has_sent_a_file(
     sent = told(send(stranger, link, "a.mp4", 10))["id"]
     uploads = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
     assert [(each["id"], each["sender_name"]) for each in uploads] == [(sent, "Ada Lovelace")]
+
+
+# ---- the pages of members ------------------------------------------------------------------------
+
+
+def test_members_make_look_at_and_close_a_link(member: FlaskClient, stranger: FlaskClient) -> None:
+    fields = {
+        "name": "Films",
+        "message": "Hello",
+        "max_bytes": "1,5",
+        "extensions": "mp4, .MOV",
+        "lifetime": "86400",
+        "asks_name": "1",
+    }
+    made = member.post("/links/upload", data=fields, headers=HTML)
+    assert made.status_code == 303
+    link = told(member.get("/api/upload-links"))["links"][0]
+    assert made.headers["Location"] == f"/links/upload/{link['id']}"
+    assert (link["max_bytes"], link["extensions"]) == (1.5 * 1024**3, ["mp4", "mov"])
+    assert link["asks_name"]
+    page = member.get(made.headers["Location"], headers=HTML)
+    assert link["url"] in page.text
+    picture = member.get(f"/links/upload/{link['id']}/qr.svg")
+    assert picture.content_type.startswith("image/svg+xml")
+    assert "Films" in member.get("/links/upload", headers=HTML).text
+    assert member.post(f"/links/upload/{link['id']}/close").status_code == 303
+    assert "This link is closed" in member.get(made.headers["Location"], headers=HTML).text
+    assert stranger.get(link["url"]).status_code == 410
+
+
+def test_the_form_says_which_field_is_wrong(member: FlaskClient) -> None:
+    for field, value in (("max_files", "many"), ("max_bytes", "-1"), ("extensions", "m/p/4")):
+        answer = member.post("/links/upload", data={field: value, "name": "Kept"}, headers=HTML)
+        assert answer.status_code == 400
+        assert f'id="field-{field}-problem"' in answer.text
+        assert "Kept" in answer.text

@@ -1,0 +1,147 @@
+"""/links/upload: members make upload links, and see what came through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.domain.audit import AuditAction
+from app.domain.errors import InvalidField, InvalidRequest
+from app.domain.numbers import parse_digits
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_scope, current_services
+from app.http.origins import require_own_page
+from app.http.upload_links import link_url, subject_of, terms_in
+from app.identity.upload_links import LinkTerms, UploadLinks
+from app.pages.links import qr_code
+from app.records.identity.upload_links import UploadLink
+
+GIGABYTE = 1024**3
+
+LATEST_UPLOADS = 50
+"""Shown of one link."""
+
+DAY = 24 * 3600
+LIFETIMES = (
+    (str(7 * DAY), "for a week"),
+    (str(30 * DAY), "for 30 days"),
+    (str(DAY), "for a day"),
+    ("", "until it is closed"),
+)
+
+MAX_FORM_BYTES = 64 * 1024
+"""The message may have 2000 characters, each of up to 12 bytes as it is sent."""
+
+blueprint = Blueprint("upload_links", __name__, url_prefix="/links/upload")
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.get("")
+def index() -> Response:
+    """All upload links of the project, and a form for another."""
+    return _index()
+
+
+@blueprint.post("")
+def make() -> Response:
+    """Make a link, and show its address."""
+    fields = form_fields(MAX_FORM_BYTES)
+    try:
+        terms = terms_in(_body(fields), LinkTerms())
+    except InvalidRequest as error:
+        return _index(fields, error)
+    link = _links().make(current_scope().target(), terms, created_by=current_caller().sender)
+    audited(AuditAction.LINK_MADE, subject_of(link), name=link.name)
+    return redirect(url_for("upload_links.show", link_id=link.id), 303)
+
+
+@blueprint.get("/<link_id>")
+def show(link_id: str) -> str:
+    """One link: its address, what it has taken, and from whom."""
+    link = _link(link_id)
+    return render_template(
+        "links/upload.html",
+        link=link,
+        url=link_url(link),
+        state=link.state(datetime.now(UTC)),
+        received=_links().received(link, LATEST_UPLOADS),
+    )
+
+
+@blueprint.post("/<link_id>/close")
+def close(link_id: str) -> Response:
+    """Close a link at once."""
+    link = _links().close(_link(link_id))
+    audited(AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    return redirect(url_for("upload_links.show", link_id=link.id), 303)
+
+
+@blueprint.get("/<link_id>/qr.svg")
+def qr(link_id: str) -> Response:
+    """The address of a link for a phone's camera."""
+    return qr_code(link_url(_link(link_id)))
+
+
+def _index(
+    fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
+) -> Response:
+    now = datetime.now(UTC)
+    field = error.field if isinstance(error, InvalidField) else "name"
+    page = render_template(
+        "links/uploads.html",
+        links=[(link, link.state(now)) for link in _links().of_project(current_scope().target())],
+        fields=fields or {},
+        problems={field: str(error)} if error else {},
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The form as JSON would say it; raises `InvalidField`."""
+    return {
+        "name": fields.get("name", ""),
+        "message": fields.get("message", ""),
+        "password": fields.get("password", ""),
+        "max_files": _number(fields, "max_files"),
+        "max_bytes": _size(fields, "max_bytes"),
+        "max_file_bytes": _size(fields, "max_file_bytes"),
+        "extensions": fields.get("extensions", "").replace(",", " ").split(),
+        "expires": parse_digits(fields.get("lifetime", "")),
+        "asks_name": "asks_name" in fields,
+    }
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    text = fields.get(name, "").strip()
+    if not text:
+        return None
+    number = parse_digits(text)
+    if not number:
+        raise InvalidField("This must be a number above 0.", field=name)
+    return number
+
+
+def _size(fields: Mapping[str, str], name: str) -> int | None:
+    """Bytes, of a number of gigabytes as people write it."""
+    text = fields.get(name, "").strip().replace(",", ".")
+    try:
+        size = int(float(text) * GIGABYTE) if text else None
+    except (ValueError, OverflowError):
+        size = 0
+    if size is not None and size <= 0:
+        raise InvalidField("This must be a number above 0.", field=name)
+    return size
+
+
+def _links() -> UploadLinks:
+    return current_services().identity.upload_links
+
+
+def _link(link_id: str) -> UploadLink:
+    return _links().get(current_scope().target(), link_id)
