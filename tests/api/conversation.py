@@ -25,6 +25,10 @@ UPLOAD_LINKS, UPLOAD_LINK = "/api/upload-links", "/api/upload-links/{link_id}"
 PROJECTS, PROJECT = "/api/projects", "/api/projects/{project_id}"
 TEAM, MEMBER = f"{PROJECT}/members", f"{PROJECT}/members/{{person_id}}"
 KEYS, KEY = "/api/keys", "/api/keys/{key_id}"
+AUDIT, AUDIT_FILE = "/api/audit", "/api/audit/export.{ending}"
+WEBHOOKS, WEBHOOK = "/api/webhooks", "/api/webhooks/{webhook_id}"
+SECRET, TEST, DELIVERIES = f"{WEBHOOK}/secret", f"{WEBHOOK}/test", f"{WEBHOOK}/deliveries"
+AGAIN = f"{DELIVERIES}/{{delivery_id}}/send-again"
 
 UNKNOWN = "0" * 32
 NEW_NAME = {"filename": "renamed.mp4"}
@@ -100,6 +104,8 @@ def hold_conversation(app: Flask) -> Conversation:
     _delete(conversation)
     _manage_projects(conversation, app)
     _manage_keys(conversation)
+    _read_audit_log(conversation)
+    _manage_webhooks(conversation)
     return conversation
 
 
@@ -315,6 +321,37 @@ def _manage_keys(conversation: Conversation) -> None:
     elsewhere: dict[str, Any] = {"query_string": {"project": UNKNOWN}}
     conversation.ask("get", KEYS, **elsewhere)
     conversation.ask("post", KEYS, json=new, **elsewhere)
+
+
+def _read_audit_log(conversation: Conversation) -> None:
+    for query in ({}, {"since": "x"}, {"project": UNKNOWN}):
+        conversation.ask("get", AUDIT, query_string=query)
+        conversation.ask("get", AUDIT_FILE, within={"ending": "csv"}, query_string=query)
+    conversation.ask("get", AUDIT_FILE, within={"ending": "jsonl"})
+    conversation.ask("get", AUDIT_FILE, within={"ending": "xls"})
+
+
+def _manage_webhooks(conversation: Conversation) -> None:
+    new = {"url": "https://hooks.example/", "events": ["video.ready"]}
+    here = {"webhook_id": conversation.ask("post", WEBHOOKS, json=new)["id"]}
+    conversation.ask("get", WEBHOOKS)
+    _refuse_bodies(conversation, "post", WEBHOOKS, {"url": "ftp://hooks.example/"})
+    for method in ("get", "post"):
+        conversation.ask(method, WEBHOOKS, json=new, query_string={"project": UNKNOWN})
+    _refuse_bodies(conversation, "patch", WEBHOOK, {"paused": "yes"}, within=here)
+    sent = conversation.ask("post", TEST, within=here)
+    conversation.ask("get", DELIVERIES, within=here, query_string={"limit": 0})
+    for within in (here, {"webhook_id": UNKNOWN}):
+        conversation.ask("get", WEBHOOK, within=within)
+        conversation.ask("patch", WEBHOOK, within=within, json={"paused": True})
+        conversation.ask("get", DELIVERIES, within=within)
+        for headers in ({}, FOREIGN):
+            for path in (SECRET, TEST):
+                conversation.ask("post", path, within=within, headers=headers)
+            delivery = {**within, "delivery_id": sent["id"]}
+            conversation.ask("post", AGAIN, within=delivery, headers=headers)
+    for headers in (FOREIGN, {}, {}):
+        conversation.ask("delete", WEBHOOK, within=here, headers=headers)
 
 
 def _refuse_bodies(

@@ -16,11 +16,13 @@ from schemathesis.schemas import BaseSchema
 from werkzeug.routing import Rule
 
 from app import __version__
+from app.domain.audit import AuditAction
 from app.domain.errors import UploadError
 from app.domain.lifecycle import UploadState
 from app.domain.limit_errors import over_quota
 from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
 from app.domain.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
+from app.domain.webhooks import SUBSCRIBABLE
 from app.http.problems import Problem
 from app.request.stages import Stage
 from app.uploads.library import MAX_PAGE
@@ -44,6 +46,8 @@ DESCRIBED_BLUEPRINTS = {
     "api_server",
     "api_projects",
     "api_keys",
+    "api_audit",
+    "api_webhooks",
     "api_status",
     "api_openapi",
     "archive",
@@ -79,8 +83,9 @@ PROBLEMS = [
 WITH_EXAMPLES = [name for name, schema in SCHEMAS.items() if "examples" in schema]
 
 PATH_PARAMETERS = dict.fromkeys(
-    ("upload_id", "project_id", "person_id", "key_id", "link_id"), "0" * 32
-)
+    ("upload_id", "project_id", "person_id", "key_id", "link_id", "webhook_id", "delivery_id"),
+    "0" * 32,
+) | {"ending": "csv"}
 
 CHECKS = [
     checks.status_code_conformance,
@@ -133,6 +138,8 @@ def routed(rule: Rule) -> set[tuple[str, str]]:
 
 
 def test_limits_and_names_agree_with_the_code() -> None:
+    assert SCHEMAS["AuditAction"]["enum"] == [action.value for action in AuditAction]
+    assert SCHEMAS["EventType"]["enum"] == [event.value for event in SUBSCRIBABLE]
     assert DOCUMENT["info"]["version"] == __version__
     assert SCHEMAS["UploadState"]["enum"] == [state.value for state in UploadState]
     assert SCHEMAS["Stage"]["properties"]["stage"]["enum"] == [stage.value for stage in Stage]

@@ -40,7 +40,16 @@ WITH_FOREIGN_CURSORS = [checks.positive_data_acceptance]
 """No schema can say that a cursor belongs to a search and an order."""
 
 
+WITH_FULL_PROJECTS = [checks.positive_data_acceptance]
+"""A project has a limited number of them."""
+
+WITH_EMPTY_PARAMETERS = [checks.negative_data_rejection]
+"""Forms send them, and times may be days."""
+
 EXCLUDED = {
+    "/api/audit": WITH_EMPTY_PARAMETERS,
+    "/api/audit/export.{ending}": WITH_EMPTY_PARAMETERS,
+    "/api/webhooks": WITH_FULL_PROJECTS,
     "/upload": NOT_FOR_FORMS,
     "/batch": NOT_FOR_FORMS,
     "/api/videos": WITH_FOREIGN_CURSORS,
