@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.domain.errors import InvalidField
+from app.domain.numbers import parse_bytes
 
 MAX_QUOTA_BYTES = 1 << 60
 
 MAX_VIDEO_SECONDS = 100 * 365 * 24 * 3600.0
 """A hundred years."""
+
+DAY_SECONDS = 86_400
 
 Limits = Mapping[str, float | None]
 """New values of a project's columns; None takes a limit away."""
@@ -18,6 +21,26 @@ Limits = Mapping[str, float | None]
 def parse_limits(values: Mapping[str, object]) -> Limits:
     """The limits among the members of JSON; raises `InvalidField`."""
     return {name: _CHECKS[name](values[name]) for name in _CHECKS if name in values}
+
+
+def limits_in_words(quota: str, keep_days: str) -> Limits:
+    """The limits that a person enters, as "50 GB" and "30"; nothing takes a limit away."""
+    return parse_limits(
+        {
+            "quota_bytes": _entered(quota, parse_bytes),
+            "video_seconds": _entered(keep_days, lambda text: float(text) * DAY_SECONDS),
+        }
+    )
+
+
+def _entered(text: str, parse: Callable[[str], float]) -> object:
+    """What is entered, or the text itself, which is then refused."""
+    if not text.strip():
+        return None
+    try:
+        return parse(text.strip())
+    except ValueError:
+        return text
 
 
 def _quota(value: object) -> int | None:

@@ -122,6 +122,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
     Action.MANAGE: (
         "project.show",
         "project.rename",
+        "project.limit",
         "project.add_member",
         "project.change_member",
         "project.make_key",

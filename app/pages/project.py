@@ -13,6 +13,7 @@ from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, InvalidRequest, NotAllowed, UploadError
 from app.domain.moments import parse_expiry
 from app.domain.project_errors import EntryNotFound, LastManager
+from app.domain.project_limits import limits_in_words
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
@@ -53,6 +54,26 @@ def rename() -> Response:
     except InvalidField as error:
         return _page(fields=fields, problems={"title": str(error)}, status=400)
     audited(AuditAction.SETTINGS_CHANGED, f"project:{project}", name=renamed.name)
+    return _back()
+
+
+@blueprint.post("/limits")
+def limit() -> Response:
+    """Set how much the project may hold, and how long it keeps videos; for administrators."""
+    caller, fields = current_caller(), form_fields()
+    if not caller.is_admin:
+        raise NotAllowed("Administrators set how much a project may hold, and for how long.")
+    try:
+        limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
+    except InvalidField as error:
+        return _page(fields=fields, problems={error.field: str(error)}, status=400)
+    _identity().projects.set_limits(caller.project, limits)
+    audited(
+        AuditAction.SETTINGS_CHANGED,
+        f"project:{caller.project}",
+        quota_bytes=limits["quota_bytes"],
+        video_seconds=limits["video_seconds"],
+    )
     return _back()
 
 

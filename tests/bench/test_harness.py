@@ -92,7 +92,7 @@ def test_the_time_one_benchmark_uses_of_a_quick_run_is_taken_from_the_others() -
 
 
 def test_a_quick_run_of_all_is_meant_to_end_within_two_minutes() -> None:
-    assert sum(one.quick_seconds for one in BENCHMARKS) <= 114
+    assert sum(one.quick_seconds for one in BENCHMARKS) <= 118
 
 
 def test_figures_of_a_quick_run_are_kept_out_of_the_documentation(
