@@ -17,11 +17,12 @@ from flask.cli import AppGroup, with_appcontext
 from app.admin.backup import Backup, FolderInUse
 from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
-from app.admin.people_commands import users
+from app.admin.people_commands import OPERATOR, users
 from app.admin.printing import as_json, explained, limited, print_one, print_rows
 from app.admin.project_commands import keys, projects
 from app.admin.verify import Verification
 from app.domain.access import EVERYTHING
+from app.domain.audit import AuditAction
 from app.domain.lifecycle import IllegalTransition
 from app.domain.upload import Upload, parse_upload_id
 from app.http.context import current_services
@@ -92,7 +93,14 @@ def show_video(video_id: str, is_json: bool) -> None:
 def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
-        current_services().library.delete(EVERYTHING, parse_upload_id(video_id))
+        video = current_services().library.delete(EVERYTHING, parse_upload_id(video_id))
+        current_services().identity.audit.note(
+            AuditAction.VIDEO_DELETED,
+            f"video:{video.id}",
+            caller=OPERATOR,
+            project=video.owner,
+            details={"filename": video.filename, "sender": video.sender},
+        )
         click.echo(f"deleted {video_id}")
 
 

@@ -13,6 +13,7 @@ from flask import Flask
 
 from app.admin.commands import init_app
 from app.domain.access import FIRST_PROJECT, Scope
+from app.domain.audit import AuditFilter
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.factory import create_app
@@ -146,6 +147,9 @@ def test_videos_delete_removes_only_the_named_files(operator: Operator) -> None:
     first, second, third = (operator.finish(f"{number}.mp4") for number in range(3))
     assert operator.run("videos", "delete", first.name, second.name).exit_code == 0
     assert [path.exists() for path in (first, second, third)] == [False, False, True]
+    told = list(operator.services.identity.audit.all(AuditFilter()))
+    assert [entry.subject for entry in told] == [f"video:{second.name}", f"video:{first.name}"]
+    assert {(entry.action, entry.actor_name) for entry in told} == {("video.deleted", "operator")}
 
 
 def test_verify_accepts_files_that_match_their_records(operator: Operator) -> None:

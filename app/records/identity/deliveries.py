@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, exists, not_, select, update
+from sqlalchemy import and_, bindparam, delete, exists, literal_column, not_, select, update
 
 from app.domain.webhooks import UNFINISHED, DeliveryState, pause_after
 from app.records.engine import Database
@@ -57,7 +57,8 @@ _NEXT = (
     .where(
         _ours.c.webhook_id == bindparam("webhook"),
         webhooks.c.paused_at.is_(None),
-        _IS_DUE,
+        _ours.c.state == literal_column(f"'{DeliveryState.WAITING}'"),
+        _ours.c.due_at <= bindparam("now"),
         not_(_IS_BUSY),
         not_(_HAS_EARLIER),
     )
@@ -65,6 +66,18 @@ _NEXT = (
     .limit(1)
     .with_for_update(of=webhooks)
 )
+"""One state alone: an index then has them in this order, however many wait."""
+
+_LOST = (
+    update(_ours)
+    .where(
+        _ours.c.webhook_id == bindparam("webhook"),
+        _ours.c.state == DeliveryState.SENDING,
+        _ours.c.due_at <= bindparam("now"),
+    )
+    .values(state=DeliveryState.WAITING.value)
+)
+"""What a sender had that died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +115,9 @@ class DeliveryQueue:
         Also one whose sender died: its lease has ended.
         """
         with self._database.write() as connection:
-            row = connection.execute(_NEXT, {"now": now, "webhook": webhook_id}).first()
+            values = {"now": now, "webhook": webhook_id}
+            connection.execute(_LOST, values)
+            row = connection.execute(_NEXT, values).first()
             if row is None:
                 return None
             claimed = {

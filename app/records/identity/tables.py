@@ -287,7 +287,7 @@ webhook_deliveries = Table(
     Column("created_at", Instant, nullable=False),
     Column("due_at", Instant, nullable=False),
     Column("delivered_at", Instant),
-    Index("webhook_deliveries_due", "webhook_id", "state", "due_at"),
+    Index("webhook_deliveries_due", "webhook_id", "state", "due_at", "event_number"),
     Index("webhook_deliveries_in_order", "webhook_id", "subject", "event_number"),
     Index("webhook_deliveries_of_webhook", "webhook_id", "event_number"),
     Index("webhook_deliveries_of_event", "event_number"),

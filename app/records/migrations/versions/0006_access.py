@@ -356,7 +356,7 @@ def _create_deliveries() -> None:
         sa.Column("delivered_at", sa.BigInteger),
     )
     for name, columns in {
-        "due": ["webhook_id", "state", "due_at"],
+        "due": ["webhook_id", "state", "due_at", "event_number"],
         "in_order": ["webhook_id", "subject", "event_number"],
         "of_webhook": ["webhook_id", "event_number"],
         "of_event": ["event_number"],
