@@ -10,6 +10,8 @@ from app.domain.ranges import MAX_BYTES
 
 IPNetwork = IPv4Network | IPv6Network
 
+_SECRET = re.compile("[A-Za-z0-9]{32,}")
+
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
@@ -60,6 +62,13 @@ def mail_url(text: str) -> str:
 def networks(text: str) -> tuple[IPNetwork, ...]:
     """Addresses and networks, as in "127.0.0.1, 10.0.0.0/8"."""
     return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
+
+
+def link_secret(text: str) -> str:
+    """Letters and digits, which an nginx configuration takes without quotes, or nothing."""
+    if text and not _SECRET.fullmatch(text):
+        raise ValueError("must be 32 letters and digits, or more")
+    return text
 
 
 def internal_location(text: str) -> str:

@@ -19,6 +19,7 @@ from app.setting_values import (
     internal_location,
     is_local,
     issuer,
+    link_secret,
     local_url,
     mail_url,
     networks,
@@ -297,6 +298,12 @@ class Settings:
         "",
         "Internal location of an nginx in front that sends the library's files, as in "
         "`/protected/`; empty to send them from here.",
+    )
+    secure_link_secret: str = _option(
+        link_secret,
+        "",
+        "What the nginx in front checks signed URLs of share links with, as in "
+        "`deploy/nginx-secure-link.conf`; empty to sign none.",
     )
     renditions: str = _option(
         _one_of("ondemand", "eager", "off"),

@@ -36,14 +36,20 @@ http {{
 
 @contextmanager
 def deployed_nginx(
-    folder: Path, target: int, prefix: str = "", *, library: Path | None = None
+    folder: Path,
+    target: int,
+    prefix: str = "",
+    *,
+    library: Path | None = None,
+    link_secret: str = "",
 ) -> Iterator[str]:
     """The URL of an nginx in front of the server at a port, under a prefix such as `/videos`.
 
-    It sends the files of `library` itself.
+    It sends the files of `library` itself; with a secret also those of signed URLs.
     """
     port = free_port()
-    with _nginx(folder, _adapted(port, target, prefix, library), port, prefix) as url:
+    site = _adapted(port, target, prefix, library, link_secret)
+    with _nginx(folder, site, port, prefix) as url:
         yield url
 
 
@@ -80,9 +86,14 @@ def _nginx(folder: Path, site: str, port: int, prefix: str) -> Iterator[str]:
         process.wait()
 
 
-def _adapted(port: int, target: int, prefix: str, library: Path | None) -> str:
+def _adapted(port: int, target: int, prefix: str, library: Path | None, link_secret: str) -> str:
     """The shipped file with other addresses, another prefix and another folder."""
-    changes = {
+    changes = {}
+    if link_secret:
+        links = (ROOT / "deploy" / "nginx-secure-link.conf").read_text()
+        changes["#include /etc/nginx/sluice-secure-link.conf;"] = links
+        changes["CHANGE-ME"] = link_secret
+    changes |= {
         "127.0.0.1:8000": f"127.0.0.1:{target}",
         "listen 80;": f"listen 127.0.0.1:{port};",
         "listen [::]:80;": "",

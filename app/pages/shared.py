@@ -27,6 +27,7 @@ from app.http.context import current_services, note_upload
 from app.http.documents import plays_original, video_document
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
 from app.http.problems import Problem, answer_json, prefers_html
+from app.http.signed_media import signed_media
 from app.identity.share_links import VISIT_TIME, ShareLinks, guest_of
 from app.media.library import PlaybackView
 from app.pages.video_view import VideoView, view_of
@@ -99,7 +100,11 @@ def state(code: str, upload_id: str) -> Response:
         media.text_files.of(video),
         root=_root(link, [playback]),
     )
-    return _unkept(jsonify(known if link.can_download else _to_watch(known, video, playback)))
+    if not link.can_download:
+        known = _to_watch(known, video, playback)
+    if known["media"]:
+        known["media"] = signed_media(video, known["media"])
+    return _unkept(jsonify(known))
 
 
 @blueprint.errorhandler(LinkClosed)
@@ -126,7 +131,9 @@ def _gate(link: ShareLink, error: InvalidField | TooManyAttempts | None = None) 
 def _film_page(link: ShareLink, video: Upload) -> Response:
     (playback,) = current_services().media.library.playbacks([video])
     view = view_of(note_upload(video), playback, _root(link, [playback]))
-    return _unkept(Response(render_template("shared/film.html", link=link, video=view)))
+    download = signed_media(video, view.media, is_download=True) if link.can_download else None
+    page = render_template("shared/film.html", link=link, video=view, download=download)
+    return _unkept(Response(page))
 
 
 def _set_page(link: ShareLink, videos: list[Upload]) -> Response:

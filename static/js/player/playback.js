@@ -81,13 +81,13 @@ export function wayToPlay({ playback, media, inline, isArriving }, { quality = O
   return inline && !isArriving && PLAYED_AS_IT_IS.has(playback.state) ? { kind: "file", url: media } : null;
 }
 
-/** Whether two URLs are of the same file, perhaps with another ticket: those of guests expire. */
+/** Whether two URLs are of the same file, perhaps with another ticket or signature: guests get new ones. */
 export function isSameFile(url, other) {
-  return withoutTicket(url) === withoutTicket(other);
+  return unsigned(url) === unsigned(other);
 }
 
-function withoutTicket(url) {
-  return url?.replace(/^\/t\/[^/]+/, "");
+function unsigned(url) {
+  return url?.replace(/^\/t\/[^/]+/, "").replace(/\?.*/, "");
 }
 
 /** Whether it is worth opening the player, as far as a list of videos tells. */
