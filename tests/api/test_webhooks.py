@@ -114,6 +114,7 @@ def test_an_upload_of_this_server_becomes_an_event(
     client.post("/upload", data={"file": (io.BytesIO(b"film"), "film.mp4")})
     (delivery,) = got(client, f"/api/webhooks/{webhook['id']}/deliveries")["deliveries"]
     assert delivery["type"] == "upload.completed"
+    assert "film.mp4" in client.get(f"/webhooks/{webhook['id']}").text
 
 
 def test_the_pages_make_show_pause_and_remove_a_webhook(client: FlaskClient) -> None:

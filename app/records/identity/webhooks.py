@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -42,6 +43,7 @@ class Delivery:
     event_id: str
     type: EventType
     subject: str
+    filename: str | None
     state: DeliveryState
     attempts: int
     status: int | None
@@ -141,7 +143,10 @@ class WebhookRecords:
 
 
 _DELIVERIES: Select[Any] = select(
-    webhook_deliveries, webhook_events.c.id.label("event_id"), webhook_events.c.type
+    webhook_deliveries,
+    webhook_events.c.id.label("event_id"),
+    webhook_events.c.type,
+    webhook_events.c.payload,
 ).join(webhook_events, webhook_events.c.number == webhook_deliveries.c.event_number)
 
 
@@ -166,6 +171,7 @@ def _delivery(row: Row[Any]) -> Delivery:
         event_id=row.event_id,
         type=EventType(row.type),
         subject=row.subject,
+        filename=json.loads(row.payload)["data"].get("filename"),
         state=DeliveryState(row.state),
         attempts=row.attempts,
         status=row.status,
