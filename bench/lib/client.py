@@ -77,7 +77,7 @@ class Connection:
         """Send "METHOD path" and a slice of a file between two byte strings; 2xx only."""
         before, after = around
         length = len(before) + (body.length if body else 0) + len(after)
-        fields = {"Host": "bench", **headers, "Content-Length": str(length)}
+        fields = {"Host": "localhost", **headers, "Content-Length": str(length)}
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self._socket.sendall(f"{line} HTTP/1.1\r\n{lines}\r\n".encode() + before)
         if body:
