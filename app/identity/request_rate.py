@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
-from app.domain.access import Caller
+from app.domain.access import Caller, CallerKind
 from app.domain.limit_errors import too_many
 from app.request.minute_counts import MinuteCounts
 
@@ -22,13 +22,17 @@ class RequestRate:
     def check(self, caller: Caller | None, address: str) -> None:
         """Count a request; raises `TooManyRequests` beyond the limit.
 
-        Who is not known is told apart by address.
+        Who is not known is told apart by address, and so are the guests of a share link.
         """
         if not self._per_minute:
             return
-        name = caller.sender if caller is not None else ""
-        if self._counts.add(name or _network(address)) > self._per_minute:
+        if self._counts.add(_name_of(caller) or _network(address)) > self._per_minute:
             raise too_many("requests", self._per_minute, wait_seconds=self._counts.seconds_left)
+
+
+def _name_of(caller: Caller | None) -> str:
+    is_guest = caller is not None and caller.kind is CallerKind.SHARE_LINK
+    return "" if caller is None or is_guest else caller.sender
 
 
 def _network(address: str) -> str:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isAudioOnly, isChanging, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
+import { isAudioOnly, isChanging, isSameFile, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
 import { NotMakeable, prepareQuality, segmentAt } from "../../static/js/player/preparation.js";
 import { Positions } from "../../static/js/player/positions.js";
 import { barsOf } from "../../static/js/player/waveform.js";
@@ -20,6 +20,14 @@ function film(playback = {}, more = {}) {
 function rendition(height, state, progress = 0) {
   return { height, state, progress };
 }
+
+test("a film with a new ticket or signature is the same one", () => {
+  assert.ok(isSameFile("/t/one/media/1/play.mp4", "/t/two/media/1/play.mp4"));
+  assert.ok(isSameFile("/t/one/media/1?expires=1", "/t/one/media/1?expires=2"));
+  assert.ok(!isSameFile("/t/one/media/1/play.mp4", "/t/one/media/1/hls/master.m3u8"));
+  assert.ok(!isSameFile("/media/1", "/media/2"));
+  assert.ok(!isSameFile(null, "/media/1"));
+});
 
 test("an original is played as one file, and anything else by HLS", () => {
   assert.deepEqual(wayToPlay(film()), { kind: "file", url: PLAYABLE.mp4 });
