@@ -108,7 +108,7 @@ def _stored_before(
         record = context.store.load(server, fingerprint)
         if record is None or record.sha256 is None or record.sha256 != sha256_of(file):
             return None
-        context.transport.json("GET", f"/api/videos/{record.id}")
+        context.transport.json("GET", f"/api/uploads/{record.id}")
         return uploaded(server, file, record.id, record.sha256, sent=0)
     except (ServerUnreachable, Interrupted, KeyRefused):
         raise

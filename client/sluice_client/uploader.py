@@ -203,7 +203,7 @@ class _FileUpload:
         deadline = time.monotonic() + self._digest_seconds
         seconds = 0.1
         while time.monotonic() < deadline:
-            sha256 = self._transport.json("GET", f"/api/videos/{upload_id}").get("sha256")
+            sha256 = self._transport.json("GET", f"/api/uploads/{upload_id}").get("sha256")
             if isinstance(sha256, str):
                 return sha256
             self._pause(seconds)

@@ -1,0 +1,142 @@
+"""Clients that know nothing of links send through one: its address is their server."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from tusclient.client import TusClient
+
+from tests.client.running import CommandLine
+from tests.identity.accounts import bearer, make_key
+from tests.live_server import Server
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.e2e
+
+CONTENT = bytes(range(256)) * 4096
+"""A megabyte."""
+
+
+@pytest.fixture(scope="module")
+def site(closed_server: Server) -> Server:
+    return closed_server
+
+
+@pytest.fixture(scope="module")
+def key(site: Server) -> dict[str, str]:
+    """The header of a member."""
+    return bearer(make_key(site))
+
+
+@pytest.fixture
+def make_link(site: Server, key: dict[str, str]) -> Callable[..., dict[str, Any]]:
+    def make(**terms: object) -> dict[str, Any]:
+        answer = site.post("/api/upload-links", json=terms, headers=key)
+        link: dict[str, Any] = answer.json()
+        return link
+
+    return make
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Path:
+    path = tmp_path / "film.mp4"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def received(site: Server, key: dict[str, str], link: dict[str, Any]) -> list[dict[str, Any]]:
+    """What members see of what came through a link."""
+    answer = site.get(f"/api/upload-links/{link['id']}", headers=key)
+    uploads: list[dict[str, Any]] = answer.json()["uploads"]
+    return uploads
+
+
+def check(site: Server, key: dict[str, str], link: dict[str, Any]) -> None:
+    """The film has arrived through the link, once and unharmed."""
+    (upload,) = received(site, key, link)
+    assert (upload["filename"], upload["state"]) == ("film.mp4", "complete")
+    video = site.get(f"/media/{upload['id']}", headers=key)
+    assert hashlib.sha256(video.content).digest() == hashlib.sha256(CONTENT).digest()
+
+
+def test_curl(site: Server, key: dict[str, str], make_link: Any, film: Path) -> None:
+    link = make_link(password="open sesame")
+    sent = ["curl", "-sS", "--fail-with-body", "-u", ":open sesame", "-F", f"file=@{film}"]
+    subprocess.run([*sent, f"{link['url']}/upload"], check=True, capture_output=True, timeout=120)
+    check(site, key, link)
+
+
+def test_tuspy_resumes(site: Server, key: dict[str, str], make_link: Any, film: Path) -> None:
+    link = make_link(max_files=1, max_bytes=len(CONTENT))
+    client = TusClient(f"{link['url']}/tus/")
+    options: dict[str, Any] = {"metadata": {"filename": film.name}, "chunk_size": 300_000}
+    with film.open("rb") as file:
+        first: Any = client.uploader(file_stream=file, **options)
+        first.upload(stop_at=300_000)
+        assert first.url.startswith(f"{link['url']}/tus/")
+        second: Any = client.uploader(file_stream=file, url=first.url, **options)
+        assert second.offset == 300_000
+        second.upload()
+    check(site, key, link)
+
+
+def test_our_client(
+    site: Server, key: dict[str, str], make_link: Any, film: Path, tmp_path: Path
+) -> None:
+    link = make_link()
+    command = CommandLine(tmp_path, link["url"])
+    sent = command.run("upload", film)
+    assert (sent.code, sent.err) == (0, "")
+    check(site, key, link)
+
+
+def test_a_closed_link_ends_a_request_under_way(
+    site: Server, key: dict[str, str], make_link: Any
+) -> None:
+    link = make_link()
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Length": str(len(CONTENT))}
+    upload = requests.post(f"{link['url']}/tus/", headers=headers, timeout=60).headers["Location"]
+    with begin(site, upload) as connection:
+        wait_until(lambda: received(site, key, link), "the upload is listed")
+        closed = requests.delete(
+            f"{site.url}/api/upload-links/{link['id']}", headers=key, timeout=60
+        )
+        assert closed.status_code == 204
+        connection.settimeout(120)
+        assert b"204 No Content" not in connection.recv(4096)
+    refused = requests.head(upload, headers={"Tus-Resumable": "1.0.0"}, timeout=60)
+    assert refused.status_code == 410
+
+
+def begin(site: Server, upload: str) -> socket.socket:
+    """A connection on which the first bytes of a long body have been sent."""
+    connection = site.connect()
+    lines = [
+        f"PATCH {upload.removeprefix(site.url)} HTTP/1.1",
+        f"Host: 127.0.0.1:{site.port}",
+        "Tus-Resumable: 1.0.0",
+        "Upload-Offset: 0",
+        f"Content-Length: {len(CONTENT)}",
+        "Content-Type: application/offset+octet-stream",
+    ]
+    connection.sendall("\r\n".join([*lines, "", ""]).encode() + CONTENT[:1000])
+    return connection
+
+
+def test_codes_of_links_are_not_logged(site: Server, make_link: Any, film: Path) -> None:
+    link = make_link()
+    code = link["url"].rpartition("/")[2]
+    requests.get(link["url"], timeout=60)
+    with film.open("rb") as file:
+        requests.post(f"{link['url']}/upload", files={"file": file}, timeout=60)
+    requests.get(f"{site.url}//u/{code}", timeout=60)
+    wait_until(lambda: site.log.count('"/u/***"') and site.log.count('"/u/***/upload"'), "both")
+    assert code not in site.log
