@@ -112,6 +112,11 @@ REACH: Mapping[Action, Mapping[Role, Reach]] = MappingProxyType(
 """A role that is not named has no reach. The other actions do not concern a project."""
 
 
+OF_ONE_PROJECT = frozenset({Action.SHARE, Action.MANAGE, Action.AUDIT})
+"""They concern the project that the request is for. Uploads are also reached by their ids alone,
+in any project in which the caller has the reach."""
+
+
 def reach_of(action: Action, role: Role | None) -> Reach:
     """How far the action of a role reaches; without a role nowhere."""
     return Reach.NONE if role is None else REACH[action].get(role, Reach.NONE)
@@ -298,7 +303,8 @@ def _scope_in_projects(caller: Caller, action: Action) -> Scope:
     if action is Action.DOWNLOAD and not caller.can_download:
         raise _refusal(caller)
     reach = reaches.pop(caller.project, Reach.NONE)
-    if reach is Reach.NONE and not any(other is not Reach.NONE for other in reaches.values()):
+    elsewhere = set() if action in OF_ONE_PROJECT else {*reaches.values()} - {Reach.NONE}
+    if reach is Reach.NONE and not elsewhere:
         raise _refusal(caller)
     sees = {
         project

@@ -50,7 +50,8 @@ def admit(request: Request, under_way: UnderWay) -> None:
         _require_below_links(request.endpoint)
     find = _finder(request, action)
     g.caller, g.scope = _counted(request, find)
-    is_sending = action is Action.SEND and request.method not in SAFE_METHODS
+    is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in request.environ
+    is_sending = action is Action.SEND and not is_safe
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
     elif g.caller.kind is CallerKind.SHARE_LINK:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from app.domain.access import Caller, CallerKind, Role
+from app.domain.errors import UploadError
 from app.domain.names import clean_name
 from app.domain.project_errors import EntryNotFound
 from app.identity.key_format import HINT_CHARACTERS, digest_of, is_key, new_key
@@ -87,5 +89,6 @@ class ApiKeys:
         if key is None or not key.works(now):
             return None
         if key.used_at is None or now - key.used_at > USE_NOTED_EVERY:
-            self._records.note_use(key.id, now)
+            with suppress(UploadError):  # Programs can still delete something on a full disk.
+                self._records.note_use(key.id, now)
         return key

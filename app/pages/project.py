@@ -147,7 +147,8 @@ def choose() -> Response:
     if project not in caller.roles:
         raise EntryNotFound("There is no such project.")
     _identity().sessions.choose_project(caller.session, project)
-    return redirect(url_for("pages.index"), 303)
+    # Other processes may remember the last one for a moment.
+    return redirect(url_for("pages.index", project=project), 303)
 
 
 def _identity() -> IdentityServices:

@@ -15,7 +15,16 @@ import pytest
 from sqlalchemy import select
 from werkzeug.routing import Rule
 
-from app.domain.access import FIRST_PROJECT, MEMBERS, REACH, Action, Reach, Role, reach_of
+from app.domain.access import (
+    FIRST_PROJECT,
+    MEMBERS,
+    OF_ONE_PROJECT,
+    REACH,
+    Action,
+    Reach,
+    Role,
+    reach_of,
+)
 from app.http.access_rules import RULES
 from app.records.identity.tables import projects
 from tests.access.world import BY_SOMEBODY, OTHER_PROJECT, AccessWorld, Sender
@@ -291,3 +300,19 @@ def test_programs_on_this_machine_read_the_metrics_without_a_key(world: AccessWo
         here.get("/metrics", environ_overrides={"SERVER_PROTOCOL": "HTTP/1.0"}).status_code == 401
     )
     assert here.get("/api/status").status_code == 401
+
+
+def test_a_role_elsewhere_manages_nothing_here(world: AccessWorld) -> None:
+    """A viewer of one project who manages another."""
+    sender, headers = world.person(Role.VIEWER)
+    world.join(sender.removeprefix("person:"), Role.MANAGER, OTHER_PROJECT)
+    viewer = Sender(name="viewer here", headers=headers)
+    let_in = []
+    for rule, method in requests_of(world):
+        if RULES[rule.endpoint] in OF_ONE_PROJECT:
+            url = url_of(world, rule, BY_SOMEBODY)
+            for chosen in (url, f"{url}?project={FIRST_PROJECT}"):
+                status = status_of(world, rule, method, chosen, viewer)
+                if status not in {403, 404}:
+                    let_in.append(f"{method} {chosen}: {status}")
+    assert let_in == []

@@ -138,13 +138,17 @@ class AccessWorld:
         identity = self.services.identity
         name = f"{role}-{len(identity.people.all())}"
         person = identity.accounts.add(f"{name}@example.org", is_admin=is_admin)
-        values = {"project_id": project, "person_id": person.id, "role": role}
-        with self.services.database.write() as connection:
-            connection.execute(insert(members).values(**values, added_at=datetime.now(UTC)))
+        self.join(person.id, role, project)
         if is_blocked:
             identity.accounts.block(person)
         cookie = identity.sessions.begin(person, "password", address="", agent="")
         return f"person:{person.id}", {"Cookie": f"sluice={cookie}"}
+
+    def join(self, person_id: str, role: Role, project: str) -> None:
+        """Make a person a member."""
+        values = {"project_id": project, "person_id": person_id, "role": role}
+        with self.services.database.write() as connection:
+            connection.execute(insert(members).values(**values, added_at=datetime.now(UTC)))
 
     def upload_link(self, project: str = FIRST_PROJECT, *, is_closed: bool = False) -> UploadLink:
         """A new link for uploads."""

@@ -7,9 +7,11 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
+from app.domain.access import Scope
 from app.domain.errors import UploadError
 from app.domain.lifecycle import UploadState
 from app.domain.limit_errors import LargerThanQuota, QuotaExceeded
+from app.domain.project_errors import EntryNotFound
 from app.domain.upload import Upload, UploadKind
 from app.records.identity.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES, ReceivedFile
@@ -32,6 +34,8 @@ def add_project(world: World, quota: int | None) -> None:
     row = {"id": ME.project, "name": "", "created_at": NOW, "used_bytes": 0, "quota_bytes": quota}
     with world.database.write() as connection:
         connection.execute(insert(projects).values(row))
+        other = {**row, "id": OTHERS.project, "quota_bytes": None}
+        connection.execute(insert(projects).values(other))
 
 
 def used(world: World) -> int:
@@ -109,6 +113,13 @@ def test_other_projects_do_not_count(limited: World) -> None:
     new = NewUpload(scope=OTHERS, filename="a.mp4", length=5000)
     limited.service.create(new)
     assert used(limited) == 0
+
+
+def test_an_upload_to_a_project_that_was_removed_is_refused(limited: World) -> None:
+    for length in (1, None):
+        new = NewUpload(scope=Scope("removed"), filename="a.mp4", length=length)
+        with pytest.raises(EntryNotFound):
+            limited.service.create(new)
 
 
 def test_a_length_told_later_counts_from_then_on(limited: World) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, func, or_, select, update
 
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.limit_errors import over_quota
+from app.domain.project_errors import EntryNotFound
 from app.domain.upload import Upload
 from app.records.driver import fetch, run
 from app.records.engine import Database
@@ -45,7 +46,11 @@ class ProjectQuotas:
         """Count a change of an upload in its transaction; raises as `check` does."""
         upload = after or before
         more = _counted_bytes(after) - _counted_bytes(before)
-        if upload is None or not more:
+        if upload is None:
+            return
+        if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
+            raise EntryNotFound("There is no such project.")  # It was removed a moment ago.
+        if not more:
             return
         statement = _CHANGED_WITHIN_QUOTA if more > 0 else _CHANGED
         if not run(connection, statement, {"project": upload.owner, "more": more}):
