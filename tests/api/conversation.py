@@ -14,6 +14,7 @@ from app.records.identity.people import Person
 from tests.api.application import MAX_UPLOAD_BYTES, offer_renditions
 from tests.dropzone_client import ChunkedFile, form_body, form_headers
 
+SESSION = "/api/session"
 UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"
 VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 RENDITION = "/api/videos/{upload_id}/renditions/{height}"
@@ -106,6 +107,7 @@ def hold_conversation(app: Flask) -> Conversation:
     _manage_keys(conversation)
     _read_audit_log(conversation)
     _manage_webhooks(conversation)
+    _sign_in(conversation, app)
     return conversation
 
 
@@ -352,6 +354,20 @@ def _manage_webhooks(conversation: Conversation) -> None:
             conversation.ask("post", AGAIN, within=delivery, headers=headers)
     for headers in (FOREIGN, {}, {}):
         conversation.ask("delete", WEBHOOK, within=here, headers=headers)
+
+
+def _sign_in(conversation: Conversation, app: Flask) -> None:
+    accounts = app.extensions["sluice"].identity.accounts
+    right = {"email": "visitor@example.org", "password": "three grey geese marching"}
+    accounts.add(**right)
+    conversation.ask("post", SESSION, json=right)
+    conversation.ask("get", SESSION)
+    conversation.ask("delete", SESSION)
+    conversation.ask("delete", SESSION, headers=FOREIGN)
+    conversation.ask("post", SESSION, json={**right, "password": "wrong"})
+    _refuse_bodies(conversation, "post", SESSION, {"email": "visitor@example.org"})
+    accounts.block(app.extensions["sluice"].identity.people.find_by_email(right["email"]))
+    conversation.ask("post", SESSION, json=right)
 
 
 def _refuse_bodies(
