@@ -49,8 +49,9 @@ def print_one(row: dict[str, Any], *, is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps(row, indent=2))
         return
+    width = max(8, *map(len, row)) + 2
     for name, value in row.items():
-        click.echo(f"{name:<10}{printable(str(value))}")
+        click.echo(f"{name:<{width}}{printable(str(value))}")
 
 
 def printable(text: str) -> str:

@@ -34,7 +34,7 @@ _UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 _STEP = 1024
 """Of units, as the page has them."""
 
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([KMGTP]?)i?B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?([KMGTP]?)(?:i?B|bytes?)?", re.IGNORECASE)
 
 
 def bytes_in_words(count: int) -> str:

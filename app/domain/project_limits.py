@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.domain.errors import InvalidField
-from app.domain.numbers import parse_bytes
+from app.domain.numbers import bytes_in_words, parse_bytes
 
 MAX_QUOTA_BYTES = 1 << 60
 
@@ -31,6 +31,17 @@ def limits_in_words(quota: str, keep_days: str) -> Limits:
             "video_seconds": _entered(keep_days, lambda text: float(text) * DAY_SECONDS),
         }
     )
+
+
+def words_of_limits(quota_bytes: int | None, video_seconds: float | None) -> dict[str, str]:
+    """The fields from which `limits_in_words` reads the same limits again."""
+    words = "" if quota_bytes is None else bytes_in_words(quota_bytes)
+    if words and parse_bytes(words) != quota_bytes:
+        words = str(quota_bytes)
+    return {
+        "quota": words,
+        "keep_days": "" if video_seconds is None else f"{video_seconds / DAY_SECONDS:.10g}",
+    }
 
 
 def _entered(text: str, parse: Callable[[str], float]) -> object:

@@ -13,7 +13,7 @@ from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, InvalidRequest, NotAllowed, UploadError
 from app.domain.moments import parse_expiry
 from app.domain.project_errors import EntryNotFound, LastManager
-from app.domain.project_limits import limits_in_words
+from app.domain.project_limits import limits_in_words, words_of_limits
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
@@ -165,9 +165,11 @@ def _back() -> Response:
 
 def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:
     identity, project = _identity(), current_caller().project
+    found = identity.projects.get(project)
     page = render_template(
         "project.html",
-        project=identity.projects.get(project),
+        project=found,
+        limits=words_of_limits(found.quota_bytes, found.video_seconds),
         members=identity.projects.members(project),
         keys=identity.keys.of_project(project),
         now=datetime.now(UTC),

@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import InvalidField
 from app.domain.lifecycle import UploadState
-from app.domain.project_limits import parse_limits
+from app.domain.project_limits import limits_in_words, parse_limits, words_of_limits
 from app.identity.audit import AuditLog
 from app.identity.video_expiry import MOST_AT_ONCE, VideoExpiry
 from app.records.identity.audit import AuditRecords
@@ -96,6 +96,16 @@ def test_one_sweep_deletes_so_many_at_most(tmp_path: Path) -> None:
 def test_limits_that_make_no_sense_are_refused(values: dict[str, object]) -> None:
     with pytest.raises(InvalidField):
         parse_limits(values)
+
+
+@pytest.mark.parametrize("quota", [None, 0, 1, 1000, 10 << 20, (10 << 30) + 1, 1 << 60])
+@pytest.mark.parametrize("seconds", [None, 60.0, 86_400.0, 2_592_000.0, 100_000.0])
+def test_a_form_that_is_saved_as_it_is_changes_nothing(
+    quota: int | None, seconds: float | None
+) -> None:
+    limits = limits_in_words(**words_of_limits(quota, seconds))
+    assert limits["quota_bytes"] == quota
+    assert limits["video_seconds"] == pytest.approx(seconds)
 
 
 def test_limits_can_be_set_and_taken_away() -> None:
