@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from argon2 import PasswordHasher
 from sqlalchemy import insert
@@ -81,7 +83,20 @@ class World:
 @contextmanager
 def new_world(folder: Path) -> Iterator[World]:
     """A world over a database in `folder`."""
-    database = Database(f"sqlite:///{folder / 'sluice.db'}", synced=False)
-    with closing(database):
-        database.migrate()
+    (folder / "sluice.db").write_bytes(migrated())
+    with closing(_database(folder)) as database:
         yield World(database)
+
+
+@cache
+def migrated() -> bytes:
+    """A new database, made once: the migrations take longer than most tests."""
+    with TemporaryDirectory() as name, closing(_database(Path(name))) as database:
+        database.migrate()
+        database.close()
+        database.checkpoint()
+        return (Path(name) / "sluice.db").read_bytes()
+
+
+def _database(folder: Path) -> Database:
+    return Database(f"sqlite:///{folder / 'sluice.db'}", synced=False)
