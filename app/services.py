@@ -112,16 +112,16 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     store = _store(settings)
     completion = Completion(records, store, policy=policy, clock=_now)
     uploads = UploadService(
-        records, store, completion=completion, policy=policy, clock=_now, new_id=_new_id
-    )
-    chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
-    library = VideoLibrary(
         records,
-        store.library,
+        store,
+        completion=completion,
         policy=policy,
         clock=_now,
-        let_group_read=store.library.let_group_read,
+        new_id=_new_id,
+        allowance=links.allowance,
     )
+    chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
+    library = _library(settings, records, store)
     identity = _identity(settings, database)
     return Services(
         settings=settings,
@@ -142,6 +142,16 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
         line=_line(settings),
         records=records,
         database=database,
+    )
+
+
+def _library(settings: Settings, records: UploadRecords, store: LocalStore) -> VideoLibrary:
+    return VideoLibrary(
+        records,
+        store.library,
+        policy=settings.policy,
+        clock=_now,
+        let_group_read=store.library.let_group_read,
     )
 
 

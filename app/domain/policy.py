@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Protocol
 
 from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge, TypeNotAllowed
 from app.domain.ranges import ByteRange
@@ -19,10 +19,6 @@ MAX_KEY_CHARACTERS = 200
 
 UNNAMED = "unnamed"
 """Name for unnamed files."""
-
-Allowance = Callable[[str, str], int | None]
-"""Called with a sender and a file name, before bytes are taken whose number is not known yet: how
-many there may be, None for any. Raises what refuses them."""
 
 _CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
 
@@ -79,7 +75,18 @@ class UploadPolicy:
             raise TypeNotAllowed(f"This server takes only files of these types: {allowed}.")
 
 
-def no_allowance(_sender: str, _filename: str) -> None:
+class Allowance(Protocol):
+    """The limits of senders, asked before bytes are taken whose number is not known yet."""
+
+    def __call__(self, sender: str, filename: str, *, is_new: bool) -> int | None:
+        """How many bytes the file may have, None for any; raises what refuses it.
+
+        `is_new` says that the file is not recorded yet.
+        """
+        ...
+
+
+def no_allowance(sender: str, filename: str, *, is_new: bool) -> None:
     """An `Allowance` where senders have no limits of their own."""
 
 

@@ -50,10 +50,9 @@ class LinkLimits:
         elif before is not None and after is not None and before.length != after.length:
             self._lengthen(connection, link_id, before, after)
 
-    def allowance(self, sender: str, filename: str) -> int | None:
-        """How many bytes this sender may send in a file of that name; None for any number.
+    def allowance(self, sender: str, filename: str, *, is_new: bool) -> int | None:
+        """An `Allowance`, as `observe` counts bytes only when their number is known.
 
-        For bodies of unknown length: `observe` counts them only when all of them are there.
         Raises `LinkClosed`, `LinkFull` or `TypeNotAllowed`.
         """
         link_id = link_of(sender)
@@ -62,7 +61,7 @@ class LinkLimits:
         link = self._records.get(link_id).require_open(self._clock())
         if filename != UNNAMED:
             link.check_type(filename)
-        if link.is_full:
+        if is_new and link.is_full:
             raise link.full()
         return link.largest_file
 

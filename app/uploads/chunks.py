@@ -206,7 +206,7 @@ class Chunks:
         """The limits of its sender too, unless its length was compared with them already."""
         if upload.length is not None or not upload.sender:
             return self._policy
-        return self._policy.within(self._allowance(upload.sender, upload.filename))
+        return self._policy.within(self._allowance(upload.sender, upload.filename, is_new=False))
 
     def _check_type(self, upload: Upload) -> None:
         """Raise `TypeNotAllowed` before anything of a forbidden type is written.

@@ -16,7 +16,14 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
-from app.domain.policy import UNNAMED, UploadPolicy, check_client_key, check_fingerprint
+from app.domain.policy import (
+    UNNAMED,
+    Allowance,
+    UploadPolicy,
+    check_client_key,
+    check_fingerprint,
+    no_allowance,
+)
 from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import new_checksum
 from app.records.uploads import UploadRecords
@@ -46,7 +53,7 @@ class NewUpload:
 class UploadService:
     """What clients do to uploads, except sending bytes: see `Chunks` and `WholeFiles`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         records: UploadRecords,
         store: Store,
@@ -55,6 +62,7 @@ class UploadService:
         policy: UploadPolicy,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        allowance: Allowance = no_allowance,
     ) -> None:
         self._records = records
         self._store = store
@@ -62,6 +70,7 @@ class UploadService:
         self._policy = policy
         self._clock = clock
         self._new_id = new_id
+        self._allowance = allowance
 
     def create(self, new: NewUpload) -> tuple[Upload, bool]:
         """The upload for a file, with its space reserved, and whether it is new.
@@ -112,7 +121,9 @@ class UploadService:
 
     def rename(self, upload: Upload, filename: str) -> Upload:
         """Name an upload created without a name; raises what `create` raises for a bad name."""
-        return self._records.rename(upload.id, self._policy.check_filename(filename))
+        name = self._policy.check_filename(filename)
+        self._allowance(upload.sender, name, is_new=False)
+        return self._records.rename(upload.id, name)
 
     def get(self, scope: Scope, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound`, `NotAllowed` or `UploadGone`."""

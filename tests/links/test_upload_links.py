@@ -83,7 +83,7 @@ def test_a_deleted_video_was_still_sent(
 def test_an_upload_counts_its_bytes_once_their_number_is_known(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
-    link = make_link(max_bytes=1000)
+    link = make_link(max_bytes=1000, max_files=1)
     headers = {**TUS, "Upload-Defer-Length": "1"}
     upload = stranger.post(f"{link['path']}/tus/", headers=headers).headers["Location"]
     chunk = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
@@ -111,6 +111,17 @@ def test_only_files_of_its_types_are_taken(stranger: FlaskClient, make_link: Mak
     assert code(send(stranger, link, "a.exe", 10)) == (415, "type_not_allowed")
     assert create(stranger, link, 10, "YS5tcDQ=").status_code == 201
     assert send(stranger, link, "A.MP4", 10).status_code == 200
+
+
+def test_a_file_that_gets_its_name_late_must_have_a_type_it_takes(
+    stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(extensions=["mp4"], max_files=1)
+    created = stranger.post(f"{link['path']}/filepond", headers={"Upload-Length": "4"})
+    url = f"{link['path']}/filepond?patch={created.text}"
+    for name, status in (("a.exe", 415), ("a.mp4", 204)):
+        headers = {"Upload-Offset": "0", "Upload-Length": "4", "Upload-Name": name}
+        assert stranger.patch(url, headers=headers, data=b"film").status_code == status
 
 
 def test_of_a_batch_the_files_that_fit_are_kept(

@@ -1,0 +1,63 @@
+"""The page of an upload link, on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.films import Films, sha256_of
+from tests.browser.stored import digests_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.live_server import Server
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., UploadPage]
+
+PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "is_mobile": True,
+    "has_touch": True,
+    "device_scale_factor": 2,
+}
+
+
+def open_link(open_page: OpenPage, site: Server, **terms: object) -> UploadPage:
+    link: dict[str, Any] = site.post("/api/upload-links", json=terms).json()
+    page = open_page(site, **PHONE)
+    page.page.goto(link["url"])
+    return page
+
+
+def test_a_stranger_goes_on_after_a_reload(site: Server, open_page: OpenPage, films: Films) -> None:
+    page = open_link(open_page, site, name="Wedding films", asks_name=True)
+    page.page.get_by_label("Your name").fill("Ada")
+    page.button("Continue").click()
+    expect(page.page.get_by_role("heading", name="Wedding films")).to_be_visible()
+    page.throttle(8 * MIB)
+    page.choose(films.middle)
+    page.wait_for_progress(page.row(films.middle), 20)
+    page.reload()
+    expect(page.waiting_rows).to_contain_text("middle.mp4")
+    page.throttle(-1)
+    page.chunks.clear()
+    page.choose(films.middle)
+    page.wait_for_success(films.middle)
+    expect(page.row(films.middle)).to_contain_text("arrived safely")
+    assert min(page.chunks)[0] > 0
+    assert digests_of(site) == {"middle.mp4": sha256_of(films.middle)}
+    width = page.page.evaluate("document.documentElement.scrollWidth")
+    assert width == 390
+
+
+def test_a_file_that_the_link_does_not_take_says_why(
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_link(open_page, site, max_bytes=1000)
+    page.choose(films.small)
+    expect(page.row(films.small)).to_contain_text("does not have enough space left")
