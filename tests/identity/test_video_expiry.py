@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import update
 
 from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import InvalidField
@@ -17,7 +17,6 @@ from app.identity.video_expiry import MOST_AT_ONCE, VideoExpiry
 from app.records.identity.audit import AuditRecords
 from app.records.identity.projects import ProjectRecords
 from app.records.identity.tables import projects
-from tests.records.making import NOW
 from tests.uploads.conftest import close_databases
 from tests.uploads.world import ME, World
 
@@ -27,9 +26,9 @@ A_DAY = 86_400.0
 
 
 def in_project(world: World, video_seconds: float | None) -> VideoExpiry:
-    row = {"id": ME.project, "name": "", "created_at": NOW, "used_bytes": 0}
+    change = update(projects).where(projects.c.id == ME.project)
     with world.database.write() as connection:
-        connection.execute(insert(projects).values({**row, "video_seconds": video_seconds}))
+        connection.execute(change.values(video_seconds=video_seconds))
     return VideoExpiry(
         ProjectRecords(world.database), world.library, audit_of(world), lambda: world.now
     )

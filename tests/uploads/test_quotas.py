@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from app.domain.access import Scope
 from app.domain.errors import UploadError
@@ -16,7 +16,6 @@ from app.domain.upload import Upload, UploadKind
 from app.records.identity.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES, ReceivedFile
 from app.uploads.service import NewUpload
-from tests.records.making import NOW
 from tests.storage.sources import PiecesSource, body, pattern
 from tests.uploads.world import ME, OTHERS, World, in_threads
 
@@ -26,16 +25,14 @@ QUOTA = 1000
 @pytest.fixture
 def limited(world: World) -> World:
     """A world in which `ME` is a project with a quota."""
-    add_project(world, QUOTA)
+    set_quota(world, QUOTA)
     return world
 
 
-def add_project(world: World, quota: int | None) -> None:
-    row = {"id": ME.project, "name": "", "created_at": NOW, "used_bytes": 0, "quota_bytes": quota}
+def set_quota(world: World, quota: int | None) -> None:
+    change = update(projects).where(projects.c.id == ME.project)
     with world.database.write() as connection:
-        connection.execute(insert(projects).values(row))
-        other = {**row, "id": OTHERS.project, "quota_bytes": None}
-        connection.execute(insert(projects).values(other))
+        connection.execute(change.values(quota_bytes=quota))
 
 
 def used(world: World) -> int:
@@ -104,7 +101,7 @@ def test_an_upload_without_room_on_the_disk_counts_nothing(limited: World) -> No
 
 
 def test_a_project_without_a_quota_is_counted_all_the_same(world: World) -> None:
-    add_project(world, None)
+    set_quota(world, None)
     world.completed(100)
     assert used(world) == 100
 
@@ -167,7 +164,7 @@ def test_parts_without_room_for_their_whole_wait_for_it(limited: World) -> None:
 
 
 def test_a_whole_file_is_refused_before_it_is_read_or_at_its_record(world: World) -> None:
-    add_project(world, CHECKED_FIRST_BYTES // 2)
+    set_quota(world, CHECKED_FIRST_BYTES // 2)
     early = body(0, CHECKED_FIRST_BYTES // 2 + 1)
     with pytest.raises(LargerThanQuota):
         world.whole.keep(world.whole.receive(early, scope=ME, filename="a.mp4"))

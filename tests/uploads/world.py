@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+from sqlalchemy import insert
+
 from app.domain.access import Scope
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
@@ -17,6 +19,7 @@ from app.ingest.copy import BodyLimits
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
+from app.records.identity.tables import projects
 from app.records.uploads import UploadRecords
 from app.request.minute_counts import MinuteCounts
 from app.storage.base import Durability
@@ -74,6 +77,7 @@ class World:
             database = new_sqlite(folder / "sluice.db")
             opened.append(database)
         self.database = database
+        add_projects(database)
         self.quotas = ProjectQuotas(database)
         counts = MinuteCounts(folder / "minute-counts", self._seconds)
         of_senders = SenderLimits(counts, **{**NO_LIMITS, **limits})
@@ -229,6 +233,15 @@ class World:
         """Names of all files, staged or published."""
         folders = [folder for folder in (self.staging, self.videos) if folder.exists()]
         return {path.name for folder in folders for path in folder.iterdir()}
+
+
+def add_projects(database: Database) -> None:
+    """The projects of `ME` and `OTHERS`, unless they are there."""
+    names = [ME.project, OTHERS.project]
+    at_all_times = {"created_at": datetime(2030, 1, 1, tzinfo=UTC), "used_bytes": 0}
+    rows = [{"id": name, "name": "", **at_all_times} for name in names]
+    with database.write() as connection:
+        connection.execute(insert(projects).prefix_with("OR IGNORE"), rows)
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -48,13 +48,14 @@ class ProjectQuotas:
         more = _counted_bytes(after) - _counted_bytes(before)
         if upload is None:
             return
-        if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
-            raise EntryNotFound("There is no such project.")  # It was removed a moment ago.
-        if not more:
+        if not more and before is not None:
             return
         statement = _CHANGED_WITHIN_QUOTA if more > 0 else _CHANGED
-        if not run(connection, statement, {"project": upload.owner, "more": more}):
-            _refuse(connection, upload.owner, more)
+        if run(connection, statement, {"project": upload.owner, "more": more}):
+            return
+        if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
+            raise EntryNotFound("There is no such project.")  # It was removed a moment ago.
+        _refuse(connection, upload.owner, more)
 
     def check(self, project: str, length: int) -> None:
         """Raise `QuotaExceeded` or `LargerThanQuota` unless the project has `length` bytes left.
