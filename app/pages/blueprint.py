@@ -20,7 +20,7 @@ SIZE_STEP = 1024
 SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
 blueprint = Blueprint("pages", __name__)
-blueprint.context_processor(lambda: {"style_nonce": style_nonce, "may_share": may_share})
+blueprint.context_processor(lambda: {"style_nonce": style_nonce, "may": may})
 blueprint.after_request(allow_styles_with_nonce)
 blueprint.add_app_template_filter(date_text, "date")
 
@@ -55,9 +55,9 @@ def index() -> str:
     )
 
 
-def may_share() -> bool:
-    """Whether the caller may make links for others; for templates."""
-    return reach_of(Action.SHARE, current_caller().role) is not Reach.NONE
+def may(action: str) -> bool:
+    """Whether the caller may do this to anything in the project; for templates."""
+    return reach_of(Action(action), current_caller().role) is not Reach.NONE
 
 
 @blueprint.get("/watch/<upload_id>")

@@ -27,8 +27,20 @@ function connectLibrary(library, { confirm, announce }) {
   return films;
 }
 
+/** What the library needs on the page of somebody who may watch, and not upload. */
+function watchOnly() {
+  return {
+    confirm: (question) => find("confirm-dialog").ask(question),
+    announce: (text) => find("live-announcer").say(text),
+  };
+}
+
 function start() {
   const library = new Library(find("video-library").initial);
+  if (!find("upload-drop")) {
+    connectLibrary(library, watchOnly());
+    return;
+  }
   const { queue, interrupted, connection, confirm, announce } = startUploads({ signedIn: isSignedIn });
   const arriving = connectLibrary(library, { confirm, announce });
   arriving.addEventListener("left", ({ detail }) => {
