@@ -145,7 +145,7 @@ def test_of_two_concurrent_deletions_one_finds_the_video_gone(
 
     monkeypatch.setattr(world.library, "get", look_together)
     outcomes = in_threads(2, lambda _: world.library.delete(ME, video.id))
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "UploadGone"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Upload", "UploadGone"]
 
 
 @pytest.mark.parametrize("way", ["open", "hand_over"])
