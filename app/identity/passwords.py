@@ -14,6 +14,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from zxcvbn import zxcvbn
 
 from app.domain.errors import InvalidField, ServerBusy
+from app.request.slots import without_slot
 
 MIN_CHARACTERS = 10
 
@@ -33,6 +34,9 @@ HASHES_AT_ONCE = 2
 MAX_WAIT_SECONDS = 10.0
 """How long a request waits for its turn before it is told to come back."""
 
+MAX_WAITING = 8
+"""In each process. Each has a thread to itself; further ones are told to come back at once."""
+
 
 class Passwords:
     """Hashes passwords with Argon2id; a flood of sign-ins does not take all memory and cores."""
@@ -43,9 +47,11 @@ class Passwords:
         *,
         at_once: int = HASHES_AT_ONCE,
         max_wait_seconds: float = MAX_WAIT_SECONDS,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
         self._hasher = hasher or PasswordHasher()
         self._turns = BoundedSemaphore(at_once)
+        self._places = BoundedSemaphore(max_waiting)
         self._max_wait_seconds = max_wait_seconds
 
     def hash(self, password: str) -> str:
@@ -75,13 +81,23 @@ class Passwords:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        if not self._turns.acquire(timeout=self._max_wait_seconds):
+        if not (self._turns.acquire(blocking=False) or self._wait()):
             raise ServerBusy("Too many people are signing in at the moment.")
         try:
             _ = self._of_nobody  # Made before the first check of either kind.
             yield
         finally:
             self._turns.release()
+
+    def _wait(self) -> bool:
+        """Wait for a turn while uploads use the slot of this request; whether its turn came."""
+        if not self._places.acquire(blocking=False):
+            return False
+        try:
+            with without_slot():
+                return self._turns.acquire(timeout=self._max_wait_seconds)
+        finally:
+            self._places.release()
 
     @cached_property
     def _of_nobody(self) -> str:

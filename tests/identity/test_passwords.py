@@ -1,5 +1,7 @@
 """Passwords: which are good enough, and what checking them costs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event, Thread
 
 import pytest
@@ -7,6 +9,7 @@ from argon2 import PasswordHasher
 
 from app.domain.errors import InvalidField, ServerBusy
 from app.identity.passwords import MAX_CHARACTERS, Passwords, require_good
+from app.request.slots import Slots, holding
 from tests.identity.world import CHEAP, GOOD_PASSWORD
 
 
@@ -108,14 +111,47 @@ class SlowHasher(PasswordHasher):
         return super().verify(hash, password)
 
 
+@contextmanager
+def hashing(hasher: SlowHasher, passwords: Passwords) -> Iterator[None]:
+    """Another thread checks a password meanwhile."""
+    thread = Thread(target=passwords.is_right, args=(None, GOOD_PASSWORD))
+    thread.start()
+    assert hasher.began.wait(60)
+    try:
+        yield
+    finally:
+        hasher.may_end.set()
+        thread.join()
+
+
 def test_a_flood_of_sign_ins_hashes_only_a_few_at_once() -> None:
     hasher = SlowHasher()
     passwords = Passwords(hasher, at_once=1, max_wait_seconds=0.01)
-    first = Thread(target=passwords.is_right, args=(None, GOOD_PASSWORD))
-    first.start()
-    assert hasher.began.wait(60)
-    with pytest.raises(ServerBusy):
+    with hashing(hasher, passwords), pytest.raises(ServerBusy):
         passwords.is_right(None, GOOD_PASSWORD)
-    hasher.may_end.set()
-    first.join()
     assert not passwords.is_right(None, GOOD_PASSWORD)
+
+
+def test_who_waits_for_a_hash_lets_other_requests_run() -> None:
+    hasher, slots = SlowHasher(), Slots(1)
+    passwords, ran = Passwords(hasher, at_once=1), Event()
+
+    def sign_in() -> None:
+        with holding(slots):
+            ran.set()
+            passwords.is_right(None, GOOD_PASSWORD)
+
+    with hashing(hasher, passwords):
+        waiter = Thread(target=sign_in)
+        waiter.start()
+        assert ran.wait(60)
+        with holding(slots):  # Free only because the waiter has given it up.
+            hasher.may_end.set()
+    waiter.join()
+
+
+def test_beyond_a_few_waiters_the_server_says_at_once_that_it_is_busy() -> None:
+    hasher = SlowHasher()
+    passwords = Passwords(hasher, at_once=1, max_wait_seconds=600, max_waiting=0)
+    with hashing(hasher, passwords), pytest.raises(ServerBusy):
+        passwords.is_right(None, GOOD_PASSWORD)
