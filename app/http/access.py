@@ -10,7 +10,7 @@ from flask import Request, g
 from werkzeug.exceptions import NotFound
 
 from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
-from app.domain.errors import NotSignedIn, UploadError
+from app.domain.errors import UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http import origins, session_cookie
 from app.http.access_rules import BELOW_LINKS, RULES
@@ -41,7 +41,7 @@ def admit(request: Request, under_way: UnderWay) -> None:
     """Note who sends a request; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
     A URL without a rule is refused: `RULES` must name every one. What a request sends, it sends
-    as long as it would be let in again: see `UnderWay`. A refused sign-in counts for its address.
+    as long as it would be let in again: see `UnderWay`. What is refused counts for its address.
     """
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
@@ -81,7 +81,7 @@ def _counted(request: Request, find: Find) -> tuple[Caller, Scope]:
     rate, address = current_services().request_rate, request.environ.get("REMOTE_ADDR", "")
     try:
         caller, scope = find()
-    except NotSignedIn:
+    except UploadError:  # Guessed links and ids count too.
         rate.check(None, address)
         raise
     if request.endpoint not in UNCOUNTED:

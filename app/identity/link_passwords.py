@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import datetime
 
+from app.domain.addresses import network_of
 from app.domain.errors import InvalidField, TooManyAttempts
 from app.identity.passwords import Passwords
 from app.identity.sign_in import in_words
@@ -31,7 +32,7 @@ class LinkPasswords:
 
     def check(self, link_id: str, stored: str, password: str, *, address: str) -> None:
         """Raise `InvalidField` for another password, and `TooManyAttempts` after many of them."""
-        subject = f"link:{link_id}:{address}"
+        subject = f"link:{link_id}:{network_of(address)}"
         if wait := self._attempts.begin({subject: OF_ADDRESS}, self._clock()):
             seconds = math.ceil(wait.total_seconds())
             raise TooManyAttempts(f"Try again in {in_words(seconds)}.", wait_seconds=seconds)

@@ -11,10 +11,11 @@ import math
 import secrets
 from collections.abc import Callable
 from datetime import datetime
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 
 from itsdangerous import BadData
 
+from app.domain.addresses import network_of
 from app.domain.errors import InvalidField, NotAllowed, TooManyAttempts, WrongCredentials
 from app.identity.passwords import Passwords
 from app.identity.signing import Signing
@@ -116,16 +117,12 @@ class SignIn:
 
 def _subjects_of_address(address: str) -> dict[str, Patience]:
     """Nothing for this machine: behind a proxy that names no clients, it would be everybody."""
+    network = network_of(address)
     try:
-        found = ip_address(address)
+        is_counted = not ip_address(network).is_loopback
     except ValueError:
         return {}
-    found = getattr(found, "ipv4_mapped", None) or found
-    if found.is_loopback:
-        return {}
-    if isinstance(found, IPv6Address):  # A home or a server has a /64 (RFC 6177).
-        found = IPv6Address(int(found) >> 64 << 64)
-    return {f"address:{found}": OF_ADDRESS}
+    return {f"address:{network}": OF_ADDRESS} if is_counted else {}
 
 
 def in_words(seconds: int) -> str:

@@ -42,6 +42,30 @@ def test_addresses_of_one_ipv6_network_count_together(tmp_path: Path) -> None:
         assert 429 in {answer.status_code for answer in answers}
 
 
+def test_links_that_do_not_exist_cannot_be_guessed_without_end(tmp_path: Path) -> None:
+    with application(tmp_path, access="accounts", requests_per_minute=LIMIT) as app:
+        client = app.test_client()
+        paths = [f"/u/{number:022}/api/uploads" for number in range(SURELY_TOO_MANY)]
+        answers = [client.get(path).status_code for path in paths]
+        assert set(answers) == {404, 429}
+
+
+@pytest.mark.parametrize("kind", [CallerKind.UPLOAD_LINK, CallerKind.SHARE_LINK])
+def test_who_uses_a_link_is_counted_by_address_there(tmp_path: Path, kind: CallerKind) -> None:
+    rate = RequestRate(MinuteCounts(tmp_path / "counts", lambda: 0), per_minute=LIMIT)
+
+    def ask(number: int, address: str, link: str = "a") -> None:
+        """As a program without cookies, which is another visitor each time."""
+        rate.check(Caller(kind=kind, id=link, visitor=f"visitor-{number}"), address)
+
+    for number in range(LIMIT):
+        ask(number, f"2001:db8::{number}")
+    with pytest.raises(TooManyRequests):
+        ask(LIMIT, "2001:db8::ffff")
+    ask(LIMIT, "2001:db8:0:1::1")
+    ask(LIMIT, "2001:db8::1", link="b")
+
+
 def test_without_accounts_nobody_counts(tmp_path: Path) -> None:
     with application(tmp_path) as app:
         client = app.test_client()

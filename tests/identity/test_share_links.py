@@ -175,6 +175,16 @@ def test_a_password_is_asked_for_and_cannot_be_tried_without_end(
     assert links.opened(link.code).views == 2
 
 
+def test_the_addresses_of_one_ipv6_network_guess_a_password_together(
+    links: ShareLinks, share: Share
+) -> None:
+    link = share(password="open sesame")
+    for number in range(OF_ADDRESS.free):
+        address = f"2001:db8::{number}"
+        assert_raises(InvalidField, lambda at=address: links.visit(link, "guess", address=at))
+    assert_raises(TooManyAttempts, lambda: links.visit(link, "guess", address="2001:db8::ff"))
+
+
 # ---- tickets -------------------------------------------------------------------------------------
 
 
