@@ -154,3 +154,5 @@ def test_who_manages_a_project_sees_that_one_and_administrators_all(tmp_path: Pa
         assert len(told(app.test_client())) == 3
         of_project = told(app.test_client(), project="local")
         assert [each["action"] for each in of_project] == ["key.revoked"]
+        of_another = told(app.test_client(), project="other")
+        assert [each["action"] for each in of_another] == ["key.made"]
