@@ -18,6 +18,13 @@ from app.records.identity.sessions import USE_NOTED_EVERY, Session, SessionRecor
 LIFETIME = timedelta(days=30)
 """A session that is not used for so long has ended."""
 
+PROVIDER = "provider"
+"""How somebody signed in at the OpenID provider."""
+
+MAX_AGE, MAX_AGE_OF_PROVIDER = timedelta(days=90), timedelta(days=1)
+"""A session ends after this time even if it is used. Nobody tells this server when the provider
+blocks somebody: it is asked again every day."""
+
 TOKEN_BYTES = 32
 
 MAX_AGENT_CHARACTERS = 400
@@ -44,7 +51,7 @@ class Sessions:
     ) -> str:
         """The cookie's value of a new session; that of the cookie it `replaces` has ended.
 
-        `method` says how the person signed in: "password", "passkey", "provider" or "link";
+        `method` says how the person signed in: "password", "passkey", `PROVIDER` or "link";
         `agent` is what the browser calls itself.
         """
         cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
@@ -55,7 +62,7 @@ class Sessions:
             method=method,
             created_at=now,
             active_at=now,
-            expires_at=now + LIFETIME,
+            expires_at=_expiry(method, now, began=now),
             address=address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
@@ -106,8 +113,14 @@ class Sessions:
             return None
         if now - session.active_at > USE_NOTED_EVERY:
             with suppress(UploadError):  # People can still delete something on a full disk.
-                self._records.note_use(digest, now, expires_at=now + LIFETIME)
+                expires_at = _expiry(session.method, now, began=session.created_at)
+                self._records.note_use(digest, now, expires_at=expires_at)
         return _caller(session, person, roles)
+
+
+def _expiry(method: str, now: datetime, *, began: datetime) -> datetime:
+    """When a session ends that is used now and then no more."""
+    return min(now + LIFETIME, began + (MAX_AGE_OF_PROVIDER if method == PROVIDER else MAX_AGE))
 
 
 def _caller(session: Session, person: Person, roles: Mapping[str, Role]) -> Caller:

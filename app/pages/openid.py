@@ -15,13 +15,12 @@ from app.http.session_cookie import set_cookie, value_in
 from app.http.signing_in import next_page, signed_in
 from app.identity.openid import ProviderIdentity
 from app.identity.services import OpenId
+from app.identity.sessions import PROVIDER
 from app.identity.single_use import LIFETIME
 from app.records.identity.people import Person
 
 WAITING = "sluice-provider"
 """The cookie of a browser that is at the provider."""
-
-METHOD = "provider"
 
 blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 
@@ -45,7 +44,7 @@ def finish() -> Response:
     openid = _openid()
     cookie = value_in(request.environ, WAITING)
     identity, target = openid.provider.finish(request.args.to_dict(), cookie, _callback())
-    response = signed_in(redirect(target, 303), _person(openid, identity), method=METHOD)
+    response = signed_in(redirect(target, 303), _person(openid, identity), method=PROVIDER)
     return set_cookie(request, response, "", WAITING)
 
 
@@ -53,7 +52,7 @@ def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
     try:
         arrival = openid.accounts.arrive(identity)
     except SignInRefused:
-        audited(AuditAction.SESSION_REFUSED, email=identity.email, method=METHOD)
+        audited(AuditAction.SESSION_REFUSED, email=identity.email, method=PROVIDER)
         raise
     person = arrival.person
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)

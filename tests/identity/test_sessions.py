@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.access import Caller, CallerKind, Role
-from app.identity.sessions import LIFETIME, Sessions
+from app.identity.sessions import LIFETIME, PROVIDER, Sessions
 from app.records.identity.people import Person
 from app.records.identity.sessions import SessionRecords
 from tests.identity.world import World
@@ -96,6 +96,20 @@ def test_a_session_ends_thirty_days_after_its_last_use(world: World, sessions: S
     assert caller(world, cookie) is not None
     world.clock.turn(days=LIFETIME.days)
     assert caller(world, cookie) is None
+
+
+@pytest.mark.parametrize(("method", "days"), [("password", 90), (PROVIDER, 1), ("passkey", 90)])
+def test_a_session_ends_at_its_age_even_if_it_is_used(
+    world: World, sessions: Sessions, method: str, days: int
+) -> None:
+    ann = world.person()
+    cookie = sessions.begin(ann, method, address="", agent="")
+    for _ in range(9):
+        world.clock.turn(days=days / 10)
+        assert caller(world, cookie) is not None
+    world.clock.turn(days=days / 10)
+    assert caller(world, cookie) is None
+    assert sessions.of_person(ann.id) == []
 
 
 def test_use_is_noted_once_a_minute(world: World, sessions: Sessions) -> None:
