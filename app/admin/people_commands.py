@@ -65,6 +65,17 @@ def reset(email: str) -> None:
     _print_link(_person(email))
 
 
+@users.command("email")
+@click.argument("email")
+@click.argument("new_email")
+@explained
+def change_email(email: str, new_email: str) -> None:
+    """Give a person another address; make sure that it is theirs."""
+    person = current_services().identity.accounts.change_email(_person(email), new_email)
+    _note(AuditAction.PERSON_CHANGED, person, change="email", was=clean_email(email))
+    click.echo(f"changed {clean_email(email)} to {person.email}")
+
+
 @users.command("block")
 @click.argument("email")
 @explained

@@ -55,11 +55,17 @@ class Accounts:
         self._people.add(person)
         return person
 
-    def rename(self, person: Person, *, name: str, email: str) -> Person:
-        """The person with another name and address; raises `InvalidField`."""
-        changed = self._people.rename(person, name=clean_name(name), email=clean_email(email))
-        self._sessions.forget()
-        return changed
+    def rename(self, person: Person, name: str) -> Person:
+        """The person with another name; raises `InvalidField`."""
+        return self._change(person, name=clean_name(name), email=person.email)
+
+    def change_email(self, person: Person, email: str) -> Person:
+        """The person with another address; raises `InvalidField`.
+
+        For administrators alone: whoever has an address is let into projects by it, and gets the
+        account of whoever the OpenID provider says has it.
+        """
+        return self._change(person, name=person.name, email=clean_email(email))
 
     def change_password(self, person: Person, password: str, *, session_id: str) -> None:
         """Store another password and end all sessions but this one; raises `InvalidField`."""
@@ -80,6 +86,11 @@ class Accounts:
         """Let a person administer the server, or not; raises `LastAdministrator`."""
         self._people.set_admin(person.id, is_admin=is_admin)
         self._sessions.forget()
+
+    def _change(self, person: Person, *, name: str, email: str) -> Person:
+        changed = self._people.rename(person, name=name, email=email)
+        self._sessions.forget()
+        return changed
 
 
 def clean_email(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A person's own account: name, address, password, sessions."""
+"""A person's own account: name, password, sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ blueprint.before_request(lambda: require_own_page(request))
 blueprint.add_app_template_filter(device_words, "device")
 
 DONE = {
-    "name": "Your name and address are saved.",
+    "name": "Your name is saved.",
     "password": "Your password is changed. All other sessions have ended.",
     "passkey": "The passkey is added. You can sign in with it from now on.",
     "passkey-removed": "The passkey is removed.",
@@ -39,16 +39,13 @@ def show() -> Response:
 
 @blueprint.post("/name")
 def rename() -> Response:
-    """Change name and e-mail address."""
+    """Change the name."""
     person, fields = _me(), form_fields()
-    name, email = fields.get("name", ""), fields.get("email", "")
     try:
-        changed = current_services().identity.accounts.rename(person, name=name, email=email)
+        changed = current_services().identity.accounts.rename(person, fields.get("name", ""))
     except InvalidField as error:
         return _page(person, fields, error)
-    audited(
-        AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email, was=person.email
-    )
+    audited(AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email)
     return _done("name")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,22 +82,33 @@ def make_reset_link(person_id: str) -> Response:
 
 @blueprint.post("/<person_id>")
 def change(person_id: str) -> Response:
-    """Block a person or not, let them administer the server or not."""
+    """Block a person or not, let them administer the server or not, or change their address."""
     person, accounts = _person(person_id), current_services().identity.accounts
-    changes = {
+    fields = form_fields()
+    changes: dict[str, Callable[[], object]] = {
         "block": lambda: accounts.block(person),
         "unblock": lambda: accounts.unblock(person),
         "make_admin": lambda: accounts.set_admin(person, is_admin=True),
         "make_member": lambda: accounts.set_admin(person, is_admin=False),
+        "email": lambda: accounts.change_email(person, fields.get("new_email", "")),
     }
-    wanted = form_fields().get("change", "")
+    wanted = fields.get("change", "")
     if wanted not in changes:
         raise InvalidField("The change is not one that this page makes.", field="change")
     try:
         changes[wanted]()
     except LastAdministrator as error:
         return _page(error=error, status=error.status_hint)
-    audited(AuditAction.PERSON_CHANGED, f"person:{person.id}", email=person.email, change=wanted)
+    except InvalidField as error:
+        values = {**fields, "person": person.id}
+        return _page(fields=values, problems={"new_email": str(error)}, status=error.status_hint)
+    audited(
+        AuditAction.PERSON_CHANGED,
+        f"person:{person.id}",
+        email=_person(person.id).email,
+        was=person.email,
+        change=wanted,
+    )
     return redirect(url_for("people.index"), 303)
 
 

@@ -66,6 +66,13 @@ def test_a_link_for_a_new_password_is_printed(operator: Operator) -> None:
     assert roles(operator, "carl@example.org") == {"local": Role.UPLOADER}
 
 
+def test_a_person_gets_another_address(operator: Operator) -> None:
+    add(operator, "eve@example.org")
+    assert operator.run("users", "email", "eve@example.org", "Eve@example.net").exit_code == 0
+    assert person(operator, "eve@example.net").name == "eve"
+    assert operator.run("users", "email", "eve@example.org", "x@example.net").exit_code == 1
+
+
 def test_people_are_blocked_and_let_in_again(operator: Operator) -> None:
     add(operator, "dora@example.org", "--role", "none")
     assert operator.run("users", "block", "dora@example.org").exit_code == 0

@@ -72,15 +72,3 @@ def test_without_accounts_nobody_counts(tmp_path: Path) -> None:
         for _ in range(SURELY_TOO_MANY):
             assert client.get("/api/videos").status_code == 200
         assert not (tmp_path / "data" / "minute-counts").exists()
-
-
-def test_the_guests_of_a_link_do_not_count_for_each_other(tmp_path: Path) -> None:
-    caller = Caller(kind=CallerKind.SHARE_LINK, id="1")
-    counts = MinuteCounts(tmp_path / "counts", clock=lambda: 0.0)
-    rate = RequestRate(counts, per_minute=LIMIT)
-    for number in range(LIMIT + 1):
-        rate.check(caller, f"10.1.1.{number}")
-    for _ in range(LIMIT - 1):
-        rate.check(caller, "10.1.1.1")
-    with pytest.raises(TooManyRequests):
-        rate.check(caller, "10.1.1.1")

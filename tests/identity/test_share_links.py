@@ -180,8 +180,8 @@ def test_the_addresses_of_one_ipv6_network_guess_a_password_together(
 ) -> None:
     link = share(password="open sesame")
     for number in range(OF_ADDRESS.free):
-        address = f"2001:db8::{number}"
-        assert_raises(InvalidField, lambda at=address: links.visit(link, "guess", address=at))
+        guess = partial(links.visit, link, "guess", address=f"2001:db8::{number}")
+        assert_raises(InvalidField, guess)
     assert_raises(TooManyAttempts, lambda: links.visit(link, "guess", address="2001:db8::ff"))
 
 
