@@ -74,13 +74,13 @@ class Accounts:
         self._sessions.end_others(person.id, but=session_id)
 
     def block(self, person: Person) -> None:
-        """Let a person in no more, from any session; raises `LastAdministrator`."""
-        self._people.set_blocked(person.id, is_blocked=True)
+        """Let a person in no more, nor the keys they have made; raises `LastAdministrator`."""
+        self._people.block(person.id, self._clock())
         self._sessions.forget()
 
     def unblock(self, person: Person) -> None:
-        """Let a person sign in again."""
-        self._people.set_blocked(person.id, is_blocked=False)
+        """Let a person sign in again; the keys stay revoked."""
+        self._people.unblock(person.id)
 
     def set_admin(self, person: Person, *, is_admin: bool) -> None:
         """Let a person administer the server, or not; raises `LastAdministrator`."""

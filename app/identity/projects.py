@@ -93,7 +93,10 @@ class Projects:
         return member
 
     def remove_member(self, project_id: str, person_id: str) -> Member:
-        """End a membership; returns what it was, raises as `set_role` does."""
-        member = self._records.remove_member(project_id, person_id)
+        """End a membership, and the keys that the person has made in the project.
+
+        Returns what it was, raises as `set_role` does.
+        """
+        member = self._records.remove_member(project_id, person_id, self._clock())
         self._sessions.forget()
         return member

@@ -112,7 +112,7 @@ class SignIn:
     def _refresh(self, person: Person, password: str) -> None:
         """Hash the password anew where parameters have changed: only now it is known."""
         if person.password_hash and self._passwords.is_outdated(person.password_hash):
-            self._people.set_password(person.id, self._passwords.hash(password))
+            self._people.replace_hash(person, self._passwords.hash(password))
 
 
 def _subjects_of_address(address: str) -> dict[str, Patience]:

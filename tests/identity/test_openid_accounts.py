@@ -139,7 +139,7 @@ def test_blocked_people_do_not_get_in(world: World) -> None:
     arrived(accounts(world), somebody())
     bob = world.person("bob@example.org")
     for person in (ann, bob):
-        world.people.set_blocked(person.id, is_blocked=True)
+        world.people.block(person.id, world.clock())
     for identity in (somebody(), somebody("2", "bob@example.org")):
         with pytest.raises(SignInRefused, match="blocked"):
             arrived(accounts(world), identity)

@@ -221,7 +221,7 @@ def test_a_removed_passkey_signs_nobody_in(desk: Desk, world: World) -> None:
 
 def test_blocked_people_do_not_get_in(desk: Desk, world: World) -> None:
     desk.register()
-    world.people.set_blocked(desk.person.id, is_blocked=True)
+    world.people.block(desk.person.id, world.clock())
     with pytest.raises(SignInRefused, match="blocked"):
         desk.sign_in()
 

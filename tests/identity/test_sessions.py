@@ -79,11 +79,11 @@ def test_who_is_blocked_is_nobody(world: World, sessions: Sessions) -> None:
     ann = world.person()
     world.person("admin@example.org", is_admin=True)
     before = begin(sessions, ann)
-    world.people.set_blocked(ann.id, is_blocked=True)
+    world.people.block(ann.id, world.clock())
     after = begin(sessions, ann)
     assert caller(world, before) is None
     assert caller(world, after) is None
-    world.people.set_blocked(ann.id, is_blocked=False)
+    world.people.unblock(ann.id)
     assert caller(world, before) is None, "it was ended for good"
     assert caller(world, after) is not None
 

@@ -94,7 +94,7 @@ def test_an_account_without_a_password_takes_none(door: Door, world: World) -> N
 def test_who_is_blocked_learns_so_only_with_the_right_password(
     door: Door, world: World, ann: Person
 ) -> None:
-    world.people.set_blocked(ann.id, is_blocked=True)
+    world.people.block(ann.id, world.clock())
     assert isinstance(door.try_(GOOD_PASSWORD), NotAllowed)
     assert isinstance(door.try_("wrong"), WrongCredentials)
 

@@ -15,7 +15,7 @@ from app.domain.access import Role
 from app.domain.errors import LinkClosed
 from app.records.engine import Database
 from app.records.identity.people import Person, add_person
-from app.records.identity.tables import invitations, members, people, sessions
+from app.records.identity.tables import invitations, members, passkeys, people, sessions
 
 
 class Purpose(StrEnum):
@@ -100,12 +100,16 @@ class InvitationRecords:
             connection.execute(member)
 
     def reset(self, invitation: Invitation, password_hash: str, now: datetime) -> None:
-        """Use it up, store the person's password and end all their sessions; as `join`."""
+        """Use it up and store the person's password; as `join`.
+
+        Ends all their sessions and removes their passkeys: somebody else may have added one.
+        """
         with self._used_up(invitation, now) as connection:
             change = update(people).where(people.c.id == invitation.person_id)
             connection.execute(change.values(password_hash=password_hash))
-            of_person = sessions.c.person_id == invitation.person_id
-            connection.execute(delete(sessions).where(of_person))
+            for table in (sessions, passkeys):
+                of_person = table.c.person_id == invitation.person_id
+                connection.execute(delete(table).where(of_person))
 
     def remove_old(self, now: datetime) -> None:
         """Remove those that work no longer."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from app.domain.access import Role
 from app.records.engine import Database
@@ -81,6 +81,24 @@ class KeyRecords:
         change = update(api_keys).where(api_keys.c.id == key_id, is_old).values(used_at=now)
         with self._database.write() as connection:
             connection.execute(change)
+
+
+def revoke_made_by(
+    connection: Connection, maker: str, now: datetime, *, project_id: str | None = None
+) -> None:
+    """Revoke the keys that `maker` ("person:ID") has made, and those made with these keys.
+
+    All of them, or those of one project.
+    """
+    makers = [maker]
+    while makers:
+        condition = api_keys.c.created_by.in_(makers)
+        if project_id is not None:
+            condition &= api_keys.c.project_id == project_id
+        found = connection.execute(select(api_keys.c.id).where(condition)).scalars()
+        makers = [f"key:{key_id}" for key_id in found]
+        change = update(api_keys).where(condition, api_keys.c.revoked_at.is_(None))
+        connection.execute(change.values(revoked_at=now))
 
 
 def _from_row(row: Row[Any]) -> ApiKey:

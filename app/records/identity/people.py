@@ -14,7 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator
 from app.records.engine import Database
-from app.records.identity.tables import members, people, sessions
+from app.records.identity.keys import revoke_made_by
+from app.records.identity.tables import invitations, members, people, sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +74,36 @@ class PeopleRecords:
         return replace(person, name=name, email=email)
 
     def set_password(self, person_id: str, password_hash: str) -> None:
-        """Store the hash of a password."""
+        """Store the hash of another password; links to choose one work no longer."""
         change = update(people).where(people.c.id == person_id)
         with self._database.write() as connection:
             connection.execute(change.values(password_hash=password_hash))
+            connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
 
-    def set_blocked(self, person_id: str, *, is_blocked: bool) -> None:
-        """Block a person, which ends all their sessions, or let them in again.
+    def replace_hash(self, person: Person, password_hash: str) -> None:
+        """Store another hash of the same password, unless that has changed meanwhile."""
+        is_same = people.c.password_hash == person.password_hash
+        change = update(people).where(people.c.id == person.id, is_same)
+        with self._database.write() as connection:
+            connection.execute(change.values(password_hash=password_hash))
+
+    def block(self, person_id: str, now: datetime) -> None:
+        """Let a person in no more: ends their sessions, and revokes the keys they have made.
 
         Raises `LastAdministrator` instead of blocking the only one.
         """
         with self._database.write() as connection:
-            if is_blocked:
-                _require_another_administrator(connection, person_id)
-                connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
+            _require_another_administrator(connection, person_id)
+            connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
+            revoke_made_by(connection, f"person:{person_id}", now)
             change = update(people).where(people.c.id == person_id)
-            connection.execute(change.values(is_blocked=is_blocked))
+            connection.execute(change.values(is_blocked=True))
+
+    def unblock(self, person_id: str) -> None:
+        """Let a person sign in again."""
+        change = update(people).where(people.c.id == person_id)
+        with self._database.write() as connection:
+            connection.execute(change.values(is_blocked=False))
 
     def set_admin(self, person_id: str, *, is_admin: bool) -> None:
         """Let a person administer the server, or not; raises `LastAdministrator`."""
