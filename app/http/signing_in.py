@@ -6,10 +6,10 @@ from flask import request, url_for
 from werkzeug import Response
 
 from app.domain.audit import AuditAction
-from app.domain.errors import WrongCredentials
+from app.domain.errors import InvalidField, WrongCredentials
 from app.http import session_cookie
 from app.http.audited import audited
-from app.http.context import current_services
+from app.http.context import current_caller, current_services
 from app.records.identity.people import Person
 
 
@@ -23,6 +23,23 @@ def person_with(email: str, password: str) -> Person:
     except WrongCredentials:
         audited(AuditAction.SESSION_REFUSED, email=email)
         raise
+
+
+def must_confirm(person: Person) -> bool:
+    """Whether the person signed in too long ago to get another way to sign in just so.
+
+    Otherwise whoever finds a browser open could keep the account.
+    """
+    session = current_caller().session
+    return not current_services().identity.sessions.has_just_begun(person.id, session)
+
+
+def confirm(person: Person, password: str) -> None:
+    """Raise `InvalidField` unless it is their password; who has none must sign in again."""
+    sign_in = current_services().identity.sign_in
+    if person.password_hash is None or not sign_in.has_passwords:
+        raise InvalidField("Sign out and in again first, to show that it is you.", field="password")
+    sign_in.confirm(person, password)
 
 
 def signed_in(response: Response, person: Person, *, method: str) -> Response:

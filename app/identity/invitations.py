@@ -95,7 +95,7 @@ class Invitations:
         return self._join(invitation, email=invitation.email or "", name=name, password=password)
 
     def choose_password(self, code: str, password: str) -> Person:
-        """Whose password it is now; all their sessions have ended, and their passkeys are removed."""
+        """Whose password it is now; their sessions have ended, their passkeys are removed."""
         invitation = self.find(code, Purpose.RESET)
         person = self._people.find(invitation.person_id or "")
         if person is None or person.is_blocked:

@@ -25,6 +25,9 @@ MAX_AGE, MAX_AGE_OF_PROVIDER = timedelta(days=90), timedelta(days=1)
 """A session ends after this time even if it is used. Nobody tells this server when the provider
 blocks somebody: it is asked again every day."""
 
+JUST_BEGUN = timedelta(minutes=10)
+"""So long after signing in nobody is asked for the password again."""
+
 TOKEN_BYTES = 32
 
 MAX_AGENT_CHARACTERS = 400
@@ -77,6 +80,14 @@ class Sessions:
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""
         return self._records.of_person(person_id, self._clock())
+
+    def has_just_begun(self, person_id: str, session_id: str) -> bool:
+        """Whether the person signed in to this session within `JUST_BEGUN`."""
+        now = self._clock()
+        return any(
+            session.id == session_id and now - session.created_at < JUST_BEGUN
+            for session in self.of_person(person_id)
+        )
 
     def end(self, cookie: str) -> None:
         """Sign out the browser that has this cookie."""

@@ -13,6 +13,7 @@ from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
+from app.http.signing_in import confirm, must_confirm
 from app.identity.passwords import MIN_CHARACTERS
 from app.pages.user_agent import device_words
 from app.records.identity.people import Person
@@ -51,12 +52,14 @@ def rename() -> Response:
 
 @blueprint.post("/password")
 def change_password() -> Response:
-    """Change the password, for whoever knows the old one."""
+    """Change the password, for whoever knows the old one; the first one after a fresh sign-in."""
     person, fields = _me(), form_fields()
     identity = current_services().identity
     try:
         if person.password_hash is not None:
             identity.sign_in.confirm(person, fields.get("old_password", ""))
+        elif must_confirm(person):
+            confirm(person, "")
         identity.accounts.change_password(
             person, fields.get("password", ""), session_id=current_caller().session
         )
@@ -106,6 +109,7 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         has_passwords=identity.sign_in.has_passwords,
         has_passkeys=identity.passkeys is not None,
         passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
+        must_confirm=must_confirm(person),
         min_characters=MIN_CHARACTERS,
     )
     response = make_response(page, error.status_hint if error else 200)

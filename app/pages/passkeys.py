@@ -20,7 +20,7 @@ from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.session_cookie import set_cookie, value_in
-from app.http.signing_in import next_page, signed_in
+from app.http.signing_in import confirm, must_confirm, next_page, signed_in
 from app.identity.single_use import LIFETIME, Browser
 
 if TYPE_CHECKING:
@@ -37,7 +37,14 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.post("/account/passkeys/options")
 def begin_registration() -> Response:
-    """What a device needs to make a passkey, and the token to send with what it made."""
+    """What a device needs to make a passkey, and the token to send with what it made.
+
+    Wants the `password` some time after the person has signed in.
+    """
+    identity = current_services().identity
+    person = identity.people.find(current_caller().id)
+    if person is not None and must_confirm(person):
+        confirm(person, member(json_object(), "password", kind=str, default=""))
     options, token = _passkeys().begin_registration(current_caller().id, _signed_in_browser())
     return _uncached({"options": options, "token": token})
 

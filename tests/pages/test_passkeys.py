@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from app.domain.audit import AuditAction, AuditFilter
+from app.identity.sessions import JUST_BEGUN
+from app.records.identity.people import Person
+from app.records.identity.tables import sessions
 from tests.identity.authenticator import Authenticator
-from tests.pages.house import Browser, House
+from tests.pages.house import PASSWORD, Browser, House
 
 
 def new_device() -> Authenticator:
@@ -91,6 +96,38 @@ def test_a_passkey_is_registered_in_the_session_that_asked(
     for person in (ann, eve):
         refused = house.browser_of(person).client.post("/account/passkeys", json=document)
         assert refused.get_json()["code"] == "sign_in_refused"
+
+
+def test_a_session_of_some_time_ago_needs_the_password(house: House) -> None:
+    owner = house.person("kit@example.org")
+    browser = house.browser_of(owner)
+    assert "Your password" not in browser.get("/account").text
+    make_older(house, owner)
+    assert "Your password" in browser.get("/account").text
+
+    def status(**sent: str) -> int:
+        return browser.client.post("/account/passkeys/options", json=sent).status_code
+
+    assert [status(), status(password="wrong"), status(password=PASSWORD)] == [400, 400, 200]
+
+
+def test_a_first_password_needs_a_fresh_sign_in(house: House) -> None:
+    owner = house.identity.accounts.add("lou@example.org")
+    browser, other = house.browser_of(owner), house.browser_of(owner)
+    make_older(house, owner)
+    refused = browser.post("/account/password", {"password": PASSWORD})
+    assert (refused.status_code, "in again first" in refused.text) == (400, True)
+    assert other.client.post("/account/passkeys/options", json={}).status_code == 400
+    fresh = house.browser_of(owner)
+    assert fresh.post("/account/password", {"password": PASSWORD}).status_code == 303
+
+
+def make_older(house: House, person: Person) -> None:
+    """Let the person's sessions have begun a while ago."""
+    change = update(sessions).where(sessions.c.person_id == person.id)
+    with house.services.database.write() as connection:
+        began = datetime.now(UTC) - JUST_BEGUN
+        connection.execute(change.values(created_at=began))
 
 
 def test_a_copied_device_is_refused_and_told_of(house: House, device: Authenticator) -> None:

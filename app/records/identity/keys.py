@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, true, update
 
 from app.domain.access import Role
 from app.records.engine import Database
@@ -90,11 +90,10 @@ def revoke_made_by(
 
     All of them, or those of one project.
     """
+    is_meant = true() if project_id is None else api_keys.c.project_id == project_id
     makers = [maker]
     while makers:
-        condition = api_keys.c.created_by.in_(makers)
-        if project_id is not None:
-            condition &= api_keys.c.project_id == project_id
+        condition = is_meant & api_keys.c.created_by.in_(makers)
         found = connection.execute(select(api_keys.c.id).where(condition)).scalars()
         makers = [f"key:{key_id}" for key_id in found]
         change = update(api_keys).where(condition, api_keys.c.revoked_at.is_(None))

@@ -11,9 +11,12 @@ export async function canOfferPasskeys() {
   return hasPasskeys() && Boolean(await PublicKeyCredential.isConditionalMediationAvailable?.());
 }
 
-/** Lets the device make a passkey, and registers it; `optionsUrl` and `url` are the server's for the two steps. */
-export async function registerPasskey({ optionsUrl, url, name, signal }) {
-  const { options, token } = await request(optionsUrl, { method: "POST", signal });
+/**
+ * Lets the device make a passkey, and registers it; `optionsUrl` and `url` are the server's for the two steps.
+ * It wants the password some time after signing in.
+ */
+export async function registerPasskey({ optionsUrl, url, name, password = "", signal }) {
+  const { options, token } = await request(optionsUrl, { method: "POST", json: { password }, signal });
   const publicKey = {
     ...options,
     challenge: fromBase64url(options.challenge),

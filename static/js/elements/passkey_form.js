@@ -21,7 +21,8 @@ export class PasskeyForm extends HTMLElement {
     button.disabled = true;
     setText(problem, "");
     try {
-      await registerPasskey({ optionsUrl, url, name: form.elements.passkey_name.value });
+      const { passkey_name: name, passkey_password: password } = form.elements;
+      await registerPasskey({ optionsUrl, url, name: name.value, password: password?.value });
       location.assign(doneUrl);
     } catch (error) {
       setText(problem, wordsForPasskey(error));
