@@ -63,6 +63,7 @@ class Ranges(TypeDecorator[RangeSet]):
 
 IS_VIDEO = text("state = 'complete'")
 HAS_SENDER = text("sender <> ''")
+IS_WITHOUT_LENGTH = text("state = 'receiving' AND length IS NULL")
 
 
 def _videos(name: str, column: str) -> Index:
@@ -98,6 +99,12 @@ uploads = Table(
     Index("uploads_by_activity", "state", "active_at"),
     Index(
         "uploads_by_sender", "sender", "state", sqlite_where=HAS_SENDER, postgresql_where=HAS_SENDER
+    ),
+    Index(
+        "uploads_without_length",
+        "owner",
+        sqlite_where=IS_WITHOUT_LENGTH,
+        postgresql_where=IS_WITHOUT_LENGTH,
     ),
     Index("uploads_by_digest", "state", "sha256", "active_at"),
     _videos("uploads_by_publication", "published_at"),

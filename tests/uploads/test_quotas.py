@@ -133,10 +133,26 @@ def test_an_upload_of_unknown_length_never_outgrows_what_is_left(limited: World)
     growing = without_length(limited)
     limited.chunks.append_at_offset(growing, 0, body(0, 500))
     other = without_length(limited)
-    with pytest.raises(QuotaExceeded, match="only 600 bytes"):
+    with pytest.raises(QuotaExceeded, match="only 100 bytes"):
         limited.chunks.append_at_offset(other, 0, body(0, 101))
     limited.chunks.append_at_offset(other, 0, body(0, 100))
     assert limited.service.get(ME, other.id).offset == 100
+
+
+def test_what_an_upload_of_unknown_length_holds_is_not_given_to_others(limited: World) -> None:
+    growing = without_length(limited)
+    limited.chunks.append_at_offset(growing, 0, body(0, 700))
+    with pytest.raises(QuotaExceeded, match="only 300 bytes are left") as refusal:
+        limited.create(301)
+    assert refusal.value.members == {"left": 300, "quota": QUOTA}
+    with pytest.raises(QuotaExceeded):
+        limited.quotas.check(ME.target(), 301)
+    with pytest.raises(QuotaExceeded):
+        limited.whole.keep(received(limited, 301))
+    limited.create(300)
+    assert used(limited) == 300
+    limited.chunks.declare_length(growing, 700)
+    assert used(limited) == QUOTA
 
 
 def test_a_body_of_unknown_length_ends_at_what_is_left(limited: World) -> None:

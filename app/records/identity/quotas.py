@@ -1,22 +1,23 @@
 """How much of its quota each project uses, counted in the transactions that change it.
 
 Every upload that has not ended counts with its whole length, whether or not its bytes have arrived.
-One whose length is not known counts nothing until it is; until then it may not outgrow what is
-left. While a concatenation and its parts both exist, both count: both take space.
+One whose length is not known is not counted until it is: until then it may not outgrow what is
+left, and the others may not have what it has received. While a concatenation and its parts both
+exist, both count: both take space.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, func, or_, select, update
 
-from app.domain.lifecycle import GONE, UploadState
+from app.domain.lifecycle import GONE
 from app.domain.limit_errors import over_quota
 from app.domain.project_errors import EntryNotFound
 from app.domain.upload import Upload
 from app.records.driver import fetch, run
 from app.records.engine import Database
 from app.records.identity.tables import projects
-from app.records.tables import uploads
+from app.records.tables import IS_WITHOUT_LENGTH, uploads
 
 _CHANGED = (
     update(projects)
@@ -33,6 +34,10 @@ _CHANGED_WITHIN_QUOTA = _CHANGED.where(
 
 _QUOTA = select(projects.c.quota_bytes, projects.c.used_bytes).where(
     projects.c.id == bindparam("project")
+)
+
+_UNCOUNTED = select(uploads.c.received).where(
+    uploads.c.owner == bindparam("project"), IS_WITHOUT_LENGTH, uploads.c.id != bindparam("but")
 )
 
 
@@ -52,10 +57,12 @@ class ProjectQuotas:
             return
         statement = _CHANGED_WITHIN_QUOTA if more > 0 else _CHANGED
         if run(connection, statement, {"project": upload.owner, "more": more}):
+            if more > 0:
+                _refuse(connection, upload.owner, more, but=upload.id, is_counted=True)
             return
         if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
             raise EntryNotFound("There is no such project.")  # It was removed a moment ago.
-        _refuse(connection, upload.owner, more)
+        _refuse(connection, upload.owner, more, but=upload.id)
 
     def check(self, project: str, length: int) -> None:
         """Raise `QuotaExceeded` or `LargerThanQuota` unless the project has `length` bytes left.
@@ -66,20 +73,15 @@ class ProjectQuotas:
             _refuse(connection, project, length)
 
     def check_growth(self, upload: Upload, length: int) -> None:
-        """Raise as `check` does unless an upload of unknown length may become `length` bytes long.
-
-        What others of unknown length have received counts too.
-        """
+        """Raise as `check` does unless an upload of unknown length may get `length` bytes."""
         with self._database.read() as connection:
-            _refuse(connection, upload.owner, length + _uncounted_bytes(connection, upload))
+            _refuse(connection, upload.owner, length, but=upload.id)
 
     def largest(self, upload: Upload, limit: int) -> int:
         """How many bytes an upload of unknown length may have, at most `limit`."""
         with self._database.read() as connection:
-            left = _left_and_quota(connection, upload.owner)
-            if left is None:
-                return limit
-            return max(0, min(limit, left[0] - _uncounted_bytes(connection, upload)))
+            found = _left_and_quota(connection, upload.owner, but=upload.id)
+        return limit if found is None else max(0, min(limit, found[0]))
 
     def recount(self) -> dict[str, tuple[int, int]]:
         """Count all projects anew; those whose count was wrong, with it and the right one."""
@@ -101,28 +103,33 @@ def _counted_bytes(upload: Upload | None) -> int:
     return 0 if upload is None or upload.state in GONE else upload.length or 0
 
 
-def _left_and_quota(connection: Connection, project: str) -> tuple[int, int] | None:
-    """What is left of the quota, and the quota; None where there is none."""
+def _left_and_quota(
+    connection: Connection, project: str, *, but: str = ""
+) -> tuple[int, int] | None:
+    """What is left of the quota for the upload with the id `but`, and the quota; None without one.
+
+    What is left is below zero if uploads of unknown length have received too much together.
+    """
     rows = fetch(connection, _QUOTA, {"project": project})
     if not rows or rows[0][0] is None:
         return None
     quota, used = rows[0]
-    return max(0, quota - used), quota
+    return quota - used - _uncounted_bytes(connection, project, but), quota
 
 
-def _refuse(connection: Connection, project: str, length: int) -> None:
-    found = _left_and_quota(connection, project)
-    if found is not None and length > found[0]:
-        raise over_quota(length, left=found[0], quota=found[1])
+def _refuse(
+    connection: Connection, project: str, length: int, *, but: str = "", is_counted: bool = False
+) -> None:
+    """Raise unless `length` bytes fit, which may be counted as used already."""
+    found = _left_and_quota(connection, project, but=but)
+    if found is None:
+        return
+    left, quota = found[0] + (length if is_counted else 0), found[1]
+    if length > left:
+        raise over_quota(length, left=max(0, left), quota=quota)
 
 
-def _uncounted_bytes(connection: Connection, upload: Upload) -> int:
-    """What the project's other uploads of unknown length have received."""
-    query = select(uploads.c.received).where(
-        uploads.c.state == UploadState.RECEIVING,
-        uploads.c.length.is_(None),
-        # With the column alone SQLite would look at all finished uploads of the project.
-        uploads.c.owner.concat("") == upload.owner,
-        uploads.c.id != upload.id,
-    )
-    return sum(row.received.total for row in connection.execute(query))
+def _uncounted_bytes(connection: Connection, project: str, but: str) -> int:
+    """What the project's uploads of unknown length have received, except the one with that id."""
+    rows = fetch(connection, _UNCOUNTED, {"project": project, "but": but})
+    return sum(received.total for (received,) in rows)

@@ -9,6 +9,7 @@ revision = "0006"
 down_revision = "0005"
 
 HAS_SENDER = sa.text("sender <> ''")
+IS_WITHOUT_LENGTH = sa.text("state = 'receiving' AND length IS NULL")
 
 FIRST_PROJECT = "local"
 """Owner of every upload until now."""
@@ -23,6 +24,13 @@ def upgrade() -> None:
         ["sender", "state"],
         sqlite_where=HAS_SENDER,
         postgresql_where=HAS_SENDER,
+    )
+    op.create_index(
+        "uploads_without_length",
+        "uploads",
+        ["owner"],
+        sqlite_where=IS_WITHOUT_LENGTH,
+        postgresql_where=IS_WITHOUT_LENGTH,
     )
     for create in (
         *(_create_projects, _create_members, _create_sessions, _create_passkeys),
@@ -42,6 +50,7 @@ def downgrade() -> None:
         *("api_keys", "members", "people", "projects"),
     ):
         op.drop_table(name)
+    op.drop_index("uploads_without_length", "uploads")
     op.drop_index("uploads_by_sender", "uploads")
     op.drop_column("uploads", "sender")
 
