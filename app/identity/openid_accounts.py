@@ -72,7 +72,7 @@ class OpenIdAccounts:
         invitation = self._invitation(person.email)
         if invitation is not None:
             # If the server stops in between, the e-mail address ties both the next time.
-            self._invitations.join(invitation, person, person.created_at)
+            self._invitations.join(invitation, person, person.created_at, is_proven=True)
             self._records.add(account)
         elif self._joining.admits(identity):
             self._records.add_person(account, person, self._joining.role)

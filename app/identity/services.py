@@ -128,7 +128,12 @@ class IdentityServices:
             people=people,
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
             invitations=Invitations(
-                InvitationRecords(database), people, passwords, clock=clock, new_id=new_id
+                InvitationRecords(database),
+                people,
+                passwords,
+                clock=clock,
+                new_id=new_id,
+                has_passwords=options.has_passwords,
             ),
             passwords=passwords,
             projects=_projects(database, options, sessions, clock=clock, new_id=new_id),

@@ -50,7 +50,10 @@ def _answer(code: str, purpose: Purpose) -> Response:
         person = _accept(code, purpose, fields)
     except InvalidField as error:
         return _page(invitation, fields, error)
-    return signed_in(redirect(url_for("pages.index"), 303), person, method="link")
+    # Without passwords, the person needs a passkey before this session ends.
+    has_passwords = current_services().identity.sign_in.has_passwords
+    target = url_for("pages.index" if has_passwords else "account.show")
+    return signed_in(redirect(target, 303), person, method="link")
 
 
 def _accept(code: str, purpose: Purpose, fields: Mapping[str, str]) -> Person:
@@ -73,14 +76,16 @@ def _accept(code: str, purpose: Purpose, fields: Mapping[str, str]) -> Person:
 def _page(
     invitation: Invitation, fields: Mapping[str, str], error: InvalidField | None = None
 ) -> Response:
-    people = current_services().identity.people
-    person = people.find(invitation.person_id) if invitation.person_id else None
+    identity = current_services().identity
+    person = identity.people.find(invitation.person_id) if invitation.person_id else None
     page = render_template(
         f"account/{invitation.purpose}.html",
         invitation=invitation,
         person=person,
         fields=fields,
         problems={error.field: str(error)} if error else {},
+        has_passwords=identity.sign_in.has_passwords,
+        has_passkeys=identity.passkeys is not None,
         min_characters=MIN_CHARACTERS,
     )
     response = make_response(page, error.status_hint if error else 200)

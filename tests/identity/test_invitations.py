@@ -144,6 +144,25 @@ def test_an_invitation_makes_a_member_of_the_project(
         invitations.join(code, name="Bob", password=GOOD_PASSWORD)
 
 
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_a_proven_address_uses_all_invitations_that_wait_for_it(
+    world: World, invitations: Invitations, is_proven: bool
+) -> None:
+    other, email = world.project("Other"), "bob@example.org"
+    here = invitations.to_join(email, project_id="local", role=Role.VIEWER)
+    there = invitations.to_join(email, project_id=other, role=Role.MANAGER)
+    invitations.to_join("eve@example.org", project_id=other, role=Role.VIEWER)
+    bob = Person(id=world.new_id(), email=email, name="Bob", created_at=world.clock())
+    used = invitations.find(here, Purpose.JOIN)
+    InvitationRecords(world.database).join(used, bob, world.clock(), is_proven=is_proven)
+    everywhere = {"local": Role.VIEWER, other: Role.MANAGER}
+    assert roles(world, bob) == (everywhere if is_proven else {"local": Role.VIEWER})
+    waiting = {each.email for each in invitations.waiting()}
+    assert waiting == ({"eve@example.org"} if is_proven else {"eve@example.org", email})
+    if not is_proven:
+        assert invitations.find(there, Purpose.JOIN).email == email
+
+
 def test_who_has_an_account_is_not_invited_to_make_another(
     world: World, invitations: Invitations
 ) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from werkzeug.test import TestResponse
 
 from app.domain.access import Role
 from app.records.identity.people import Person
-from tests.pages.house import OTHER_PASSWORD, PASSWORD, Browser, House
+from tests.pages.house import OTHER_PASSWORD, PASSWORD, Browser, House, new_house
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +191,19 @@ def test_an_invitation_is_to_the_project_that_was_chosen(house: House, admin: Br
     assert found == {"id": project.id, "name": "Other films", "role": "editor"}
     fields["project"] = "unknown"
     assert admin.post("/people/invitations", fields).status_code == 404
+
+
+def test_without_passwords_links_lead_to_the_first_passkey(tmp_path: Path) -> None:
+    with new_house(tmp_path, passwords=False) as house:
+        invitations, browser = house.identity.invitations, house.browser()
+        link = f"/set-up/{invitations.to_set_up()}"
+        assert 'type="password"' not in browser.get(link).text
+        made = browser.post(link, {"name": "Ann", "email": "ann@example.org"})
+        assert (made.status_code, made.location) == (303, "/account")
+        page = browser.get("/account").text
+        assert ("Add a passkey" in page, 'type="password"' in page) == (True, False)
+        (ann,) = house.identity.people.all()
+        link, again = f"/reset/{invitations.to_reset(ann)}", house.browser()
+        assert 'type="password"' not in again.get(link).text
+        assert again.post(link, {"email": ann.email}).location == "/account"
+        assert (again.who()["name"], browser.who()["signed_in"]) == ("Ann", False)

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from app.domain.access import Role
 from app.domain.errors import LinkClosed
@@ -74,12 +74,7 @@ class InvitationRecords:
 
     def waiting(self, now: datetime) -> list[Invitation]:
         """Those to join that still work, the newest first."""
-        query = (
-            select(invitations)
-            .where(invitations.c.purpose == Purpose.JOIN, invitations.c.used_at.is_(None))
-            .where(invitations.c.expires_at > now)
-            .order_by(invitations.c.created_at.desc())
-        )
+        query = select(invitations).where(_waiting(now)).order_by(invitations.c.created_at.desc())
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(query)]
 
@@ -89,17 +84,24 @@ class InvitationRecords:
             gone = connection.execute(delete(invitations).where(invitations.c.digest == digest))
             return gone.rowcount == 1
 
-    def join(self, invitation: Invitation, person: Person, now: datetime) -> None:
-        """Use it up and store the person; raises `LinkClosed`, or `InvalidField` for the e-mail."""
+    def join(
+        self, invitation: Invitation, person: Person, now: datetime, *, is_proven: bool = False
+    ) -> None:
+        """Use it up and store the person; raises `LinkClosed`, or `InvalidField` for the e-mail.
+
+        If the address is proven to be theirs, they use up all that wait for it. A link alone proves
+        nothing: whoever has made it for one project has seen it too.
+        """
         with self._used_up(invitation, now) as connection:
             add_person(connection, person)
-            if invitation.project_id is None or invitation.role is None:
-                return
-            values = {"project_id": invitation.project_id, "role": invitation.role}
-            member = insert(members).values(**values, person_id=person.id, added_at=now)
-            connection.execute(member)
+            others = _use_up_others(connection, person.email, now) if is_proven else []
+            roles = {each.project_id: each.role for each in (*others, invitation)}
+            for project_id, role in roles.items():
+                if project_id is not None and role is not None:
+                    values = {"project_id": project_id, "role": role, "person_id": person.id}
+                    connection.execute(insert(members).values(**values, added_at=now))
 
-    def reset(self, invitation: Invitation, password_hash: str, now: datetime) -> None:
+    def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
         """Use it up and store the person's password; as `join`.
 
         Ends all their sessions and removes their passkeys: somebody else may have added one.
@@ -125,6 +127,19 @@ class InvitationRecords:
             if connection.execute(change.values(used_at=now)).rowcount != 1:
                 raise LinkClosed("The link was used or has expired. Ask for a new one.")
             yield connection
+
+
+def _waiting(now: datetime) -> ColumnElement[bool]:
+    """Those to join that still work."""
+    is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
+    return (invitations.c.purpose == Purpose.JOIN) & is_unused
+
+
+def _use_up_others(connection: Connection, email: str, now: datetime) -> list[Invitation]:
+    is_meant = _waiting(now) & (invitations.c.email == email)
+    found = [_from_row(row) for row in connection.execute(select(invitations).where(is_meant))]
+    connection.execute(update(invitations).where(is_meant).values(used_at=now))
+    return found
 
 
 def _from_row(row: Row[Any]) -> Invitation:
