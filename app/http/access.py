@@ -55,7 +55,7 @@ def admit(request: Request, under_way: UnderWay) -> None:
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
     elif g.caller.kind is CallerKind.SHARE_LINK:
-        under_way.begin_download(request.environ, g.scope, lambda: find()[1])
+        under_way.begin_download(request.environ, g.scope, _guest_asker(g.caller, action))
 
 
 def _finder(request: Request, action: Action) -> Find:
@@ -74,6 +74,12 @@ def _finder(request: Request, action: Action) -> Find:
     if action is Action.MEASURE and _is_this_machine(request.environ):
         return lambda: (LOCAL, scope_of(LOCAL, action))
     return find
+
+
+def _guest_asker(guest: Caller, action: Action) -> Callable[[], Scope]:
+    """Finds what a guest still reaches: a download may take longer than its ticket is good for."""
+    share_links = current_services().identity.share_links
+    return lambda: scope_of(share_links.guest_by(guest.id), action)
 
 
 def _counted(request: Request, find: Find) -> tuple[Caller, Scope]:

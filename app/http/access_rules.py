@@ -19,6 +19,7 @@ _ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
         "shared.show",
         "shared.visit",
         "shared.film",
+        "shared.download",
         "shared.state",
         "upload_link.page",
         "upload_link.enter",

@@ -40,6 +40,9 @@ VISIT_TIME = timedelta(hours=12)
 TICKET_SECONDS = 3600.0
 """A ticket is good for at least this long, or twice as long as the film if that is longer."""
 
+DOWNLOAD_TICKET_SECONDS = 12 * 3600.0
+"""A ticket for a download is good for at least this long, so that browsers can resume it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTerms:
@@ -133,13 +136,15 @@ class ShareLinks:
         """Whether `kept` is what `visit` has returned for this link, and still counts."""
         return self._visits.subject_of(kept) == link.id
 
-    def ticket(self, link: ShareLink, film_seconds: float) -> str:
-        """What the URLs of its videos begin with, for a film of this length.
+    def ticket(
+        self, link: ShareLink, film_seconds: float = 0, *, at_least: float = TICKET_SECONDS
+    ) -> str:
+        """What the URLs of its videos begin with, for a film of this length; good for `at_least`.
 
         For half of its time everybody gets the same, so that browsers keep what they have loaded.
         It never outlives the link.
         """
-        good_for = max(TICKET_SECONDS, 2 * film_seconds)
+        good_for = max(at_least, 2 * film_seconds)
         step = good_for / 2
         periods = self._clock().timestamp() // step + 1
         expires_at = datetime.fromtimestamp(periods * step + good_for, UTC)
@@ -147,7 +152,10 @@ class ShareLinks:
 
     def guest(self, ticket: str) -> Caller:
         """Who has that ticket; raises `LinkNotFound` if it or its link does not work."""
-        link_id = self._tickets.subject_of(ticket)
+        return self.guest_by(self._tickets.subject_of(ticket))
+
+    def guest_by(self, link_id: str | None) -> Caller:
+        """Who was let in by a link, also after the ticket has ended; raises `LinkNotFound`."""
         known = None if link_id is None else self._recent.get(link_id)
         if known is None or not known.link.works(self._clock()):
             raise LinkNotFound("The link does not exist, or works no longer.")

@@ -7,7 +7,7 @@ programs that look at links in messages use up no views.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
@@ -24,11 +24,11 @@ from app.domain.errors import (
 from app.domain.upload import Upload, parse_upload_id
 from app.http.bodies import form_fields
 from app.http.context import current_services, note_upload
-from app.http.documents import plays_original, video_document
+from app.http.documents import media_path, plays_original, video_document
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
 from app.http.problems import Problem, answer_json, prefers_html
 from app.http.signed_media import signed_media
-from app.identity.share_links import VISIT_TIME, ShareLinks, guest_of
+from app.identity.share_links import DOWNLOAD_TICKET_SECONDS, VISIT_TIME, ShareLinks, guest_of
 from app.media.library import PlaybackView
 from app.pages.video_view import VideoView, view_of
 from app.records.identity.share_links import ShareLink
@@ -36,6 +36,8 @@ from app.records.identity.share_links import ShareLink
 COOKIE = "sluice-visit"
 
 MAX_FORM_BYTES = 4096
+
+AnyResponse = TypeVar("AnyResponse", bound=BaseResponse)
 
 blueprint = Blueprint("shared", __name__, url_prefix="/s/<code>")
 blueprint.context_processor(lambda: {"style_nonce": style_nonce})
@@ -84,12 +86,21 @@ def film(code: str, upload_id: str) -> BaseResponse:
     return _film_page(link, _video(link, upload_id))
 
 
+@blueprint.get("/<upload_id>/download")
+def download(code: str, upload_id: str) -> BaseResponse:
+    """The way to the file, with a fresh ticket: the page may have been open for hours."""
+    link = _visited(code)
+    scope = scope_of(guest_of(link), Action.DOWNLOAD)
+    video = current_services().library.get(scope, parse_upload_id(upload_id))
+    ticket = _links().ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
+    file = signed_media(note_upload(video), media_path(video.id, f"/t/{ticket}"), is_download=True)
+    return _unkept(redirect(request.script_root + file, 303))
+
+
 @blueprint.get("/<upload_id>/state")
 def state(code: str, upload_id: str) -> Response:
     """What the player asks now and then: the video, with URLs that are good for a while longer."""
-    link = _links().opened(code)
-    if not _has_visited(link):
-        raise LinkNotFound("The visit is over. Load the page again.")
+    link = _visited(code)
     video = note_upload(_video(link, upload_id))
     media = current_services().media
     (playback,) = media.library.playbacks([video])
@@ -131,8 +142,7 @@ def _gate(link: ShareLink, error: InvalidField | TooManyAttempts | None = None) 
 def _film_page(link: ShareLink, video: Upload) -> Response:
     (playback,) = current_services().media.library.playbacks([video])
     view = view_of(note_upload(video), playback, _root(link, [playback]))
-    download = signed_media(video, view.media, is_download=True) if link.can_download else None
-    page = render_template("shared/film.html", link=link, video=view, download=download)
+    page = render_template("shared/film.html", link=link, video=view)
     return _unkept(Response(page))
 
 
@@ -182,6 +192,14 @@ def _scope(link: ShareLink) -> Scope:
     return scope_of(guest_of(link), Action.WATCH)
 
 
+def _visited(code: str) -> ShareLink:
+    """The link, for what its page leads to; raises `LinkNotFound` if the visit is over."""
+    link = _links().opened(code)
+    if not _has_visited(link):
+        raise LinkNotFound("The visit is over. Load the page again.")
+    return link
+
+
 def _has_visited(link: ShareLink) -> bool:
     return _links().is_visited(link, request.cookies.get(COOKIE, ""))
 
@@ -190,7 +208,7 @@ def _links() -> ShareLinks:
     return current_services().identity.share_links
 
 
-def _unkept(response: Response) -> Response:
+def _unkept(response: AnyResponse) -> AnyResponse:
     """Neither browsers nor search engines keep it."""
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Robots-Tag"] = "noindex"

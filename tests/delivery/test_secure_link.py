@@ -64,9 +64,9 @@ def test_a_signed_url_is_answered_without_asking(
 
 
 def test_a_signed_download_has_the_files_name(nginx: str, film: Stored, link: Shared) -> None:
-    page = link.browser.get(f"{link.url}/{film.id}", timeout=60).text
-    url = page.partition('main" href="')[2].partition('"')[0].replace("&amp;", "&")
-    answer = requests.get(nginx + url, timeout=60)
+    button = f"{link.url}/{film.id}/download"
+    to_file = link.browser.get(button, timeout=60, allow_redirects=False)
+    answer = requests.get(nginx + to_file.headers["Location"], timeout=60)
     assert answer.content == CONTENT
     expected = "attachment; filename*=UTF-8''%C3%89t%C3%A9%20%C3%A0%20la%20mer.webm"
     assert answer.headers["Content-Disposition"] == expected

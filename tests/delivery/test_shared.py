@@ -101,6 +101,10 @@ def test_a_guest_who_may_download_gets_the_same_bytes_as_a_member(
     download = link.media(film, "?download")
     assert download.content == CONTENT
     assert download.headers["Content-Disposition"].startswith("attachment")
+    button = link.browser.get(f"{link.url}/{film.id}/download", timeout=60)
+    assert button.content == CONTENT
+    assert button.headers["Content-Disposition"].startswith("attachment")
+    assert requests.get(f"{link.url}/{film.id}/download", timeout=60).status_code == 404
     archive = server.post(f"{link.ticket(film)}/media/archive", data={"id": film.id})
     assert archive.headers["Content-Type"] == "application/zip"
     assert link.state(film)["media"] == f"{link.ticket(film)}/media/{film.id}"
@@ -113,12 +117,13 @@ def test_a_guest_who_may_only_watch_gets_what_the_player_needs(
     assert link.media(film, "/play.mp4").content == CONTENT
     for more in ("", "?download", "/renditions/720.mp4"):
         assert link.media(film, more).status_code == 403
+    assert link.browser.get(f"{link.url}/{film.id}/download", timeout=60).status_code == 403
     archive = server.post(f"{link.ticket(film)}/media/archive", data={"id": film.id})
     assert archive.status_code == 403
     state = link.state(film)
     assert state["media"] is None
     assert state["playback"]["playable"]["mp4"] == f"{link.ticket(film)}/media/{film.id}/play.mp4"
-    assert "?download" not in link.browser.get(link.url, timeout=60).text
+    assert "/download" not in link.browser.get(link.url, timeout=60).text
 
 
 def test_the_page_of_a_guest_leads_nowhere_else(

@@ -223,6 +223,19 @@ def test_a_ticket_lasts_longer_than_the_film_and_ends(
         assert_raises(LinkNotFound, partial(links.guest, ticket))
 
 
+def test_who_was_let_in_outlasts_the_ticket_and_not_the_link(
+    world: World, links: ShareLinks, share: Share
+) -> None:
+    link = share()
+    ticket = links.ticket(link)
+    guest = links.guest(ticket)
+    world.clock.turn(seconds=2 * TICKET_SECONDS)
+    assert_raises(LinkNotFound, lambda: links.guest(ticket))
+    assert links.guest_by(guest.id) == guest
+    links.revoke(FIRST_PROJECT, link.id)
+    assert_raises(LinkNotFound, lambda: links.guest_by(guest.id))
+
+
 def test_a_ticket_stays_the_same_for_a_while(world: World, links: ShareLinks, share: Share) -> None:
     link = share()
     tickets = set()
