@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, url_for
+from flask import Blueprint, Response, jsonify
 
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidRequest
@@ -14,6 +14,7 @@ from app.domain.upload import Upload, parse_upload_id
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
+from app.http.proxy import absolute_url
 from app.identity.share_links import ShareTerms
 from app.records.identity.share_links import ShareLink
 
@@ -63,7 +64,7 @@ def _videos(ids: list[Any]) -> list[Upload]:
 def _document(link: ShareLink) -> dict[str, Any]:
     return {
         "id": link.id,
-        "url": url_for("shared.show", code=link.code, _external=True),
+        "url": absolute_url("shared.show", code=link.code),
         "name": link.name,
         "videos": list(link.videos),
         "can_download": link.can_download,

@@ -19,6 +19,7 @@ from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services
 from app.http.origins import require_own_page
+from app.http.proxy import absolute_url
 from app.identity.share_links import ShareTerms
 from app.records.identity.share_links import ShareLink
 
@@ -97,7 +98,7 @@ def qr_code(url: str) -> Response:
 
 def url_of(link: ShareLink) -> str:
     """What guests open."""
-    return url_for("shared.show", code=link.code, _external=True)
+    return absolute_url("shared.show", code=link.code)
 
 
 def _form(

@@ -193,6 +193,14 @@ def test_a_revoked_link_says_so_and_its_videos_stop(server: Server) -> None:
     assert (page.status_code, "has closed the link" in page.text) == (410, True)
 
 
+def test_the_address_of_a_link_has_no_scheme_that_nobody_can_open(
+    server: Server, film: Stored
+) -> None:
+    told = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "javascript"}
+    made = server.post("/api/share-links", json={"videos": [film.id]}, headers=told)
+    assert made.json()["url"].startswith("/s/")
+
+
 def received_until_end(connection: socket.socket) -> int:
     count = 0
     with suppress(ConnectionError):
