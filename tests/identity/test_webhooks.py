@@ -137,6 +137,19 @@ def test_events_of_one_video_wait_for_the_one_before_and_others_do_not(world: We
     assert about(last)["type"] == "video.deleted"
 
 
+def test_nothing_is_ready_while_all_that_is_due_waits_for_an_earlier_event(
+    world: WebhookWorld,
+) -> None:
+    webhook = world.webhook()
+    video = world.video()
+    world.fail(world.claimed(webhook))
+    world.uploads.move(video.id, UploadState.DELETED, NOW)
+    assert world.queue.ready(world.now) == []
+    world.now += PAUSES[0]
+    world.succeed(world.claimed(webhook))
+    assert about(world.claimed(webhook))["type"] == "video.deleted"
+
+
 def test_after_three_days_an_event_has_failed_and_the_next_is_sent(world: WebhookWorld) -> None:
     webhook = world.webhook()
     video = world.video()

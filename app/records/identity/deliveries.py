@@ -27,19 +27,19 @@ _IS_BUSY = exists().where(
     _other.c.due_at > bindparam("now"),
 )
 
-_READY = select(webhooks.c.id).where(
-    webhooks.c.paused_at.is_(None),
-    exists().where(_ours.c.webhook_id == webhooks.c.id, _IS_DUE),
-    not_(_IS_BUSY),
-)
-"""Asked twice a second."""
-
 _HAS_EARLIER = exists().where(
     _other.c.webhook_id == _ours.c.webhook_id,
     _other.c.subject == _ours.c.subject,
     _other.c.event_number < _ours.c.event_number,
     _other.c.state.in_(UNFINISHED),
 )
+
+_READY = select(webhooks.c.id).where(
+    webhooks.c.paused_at.is_(None),
+    exists().where(_ours.c.webhook_id == webhooks.c.id, _IS_DUE, not_(_HAS_EARLIER)),
+    not_(_IS_BUSY),
+)
+"""Asked twice a second."""
 
 _NEXT = (
     select(
