@@ -140,7 +140,8 @@ class Caller:
 
     `id` is the id of the person, key or link, and `name` what people call it. `roles` are those in
     each project, and `project` is the one that new uploads go to. `visitor` tells those apart who
-    use the same upload link; `videos` are those of a share link.
+    use the same upload link, and `is_crowd` says that several people may be that visitor; `videos`
+    are those of a share link.
     """
 
     kind: CallerKind
@@ -150,6 +151,7 @@ class Caller:
     roles: Mapping[str, Role] = field(default_factory=dict, hash=False)
     is_admin: bool = False
     visitor: str = ""
+    is_crowd: bool = False
     session: str = ""
     videos: frozenset[str] = frozenset()
     can_download: bool = True
@@ -197,7 +199,8 @@ class Scope:
     `reach` is that in `project`, `others` those in further projects, whose uploads can be reached
     by their ids only. `own` is what the records of the caller's own uploads begin with, and
     `seen` are the projects in which the caller may know about all uploads. Unless it `may_delete`,
-    it can cancel uploads but not delete the videos they have become.
+    it can cancel uploads but not delete the videos they have become. If several people may be its
+    `sender` (`is_crowd`), they are not told of each other's uploads.
     """
 
     project: str | None
@@ -208,6 +211,7 @@ class Scope:
     listed: frozenset[str] = frozenset()
     own: str = ""
     may_delete: bool = True
+    is_crowd: bool = False
 
     @property
     def is_private(self) -> bool:
@@ -216,17 +220,20 @@ class Scope:
 
     @property
     def finds_of(self) -> str | None:
-        """The sender whose files it recognizes by their fingerprints; None for everybody's."""
+        """The sender whose uploads it finds without their ids or keys; None for everybody's."""
+        if self.is_crowd:
+            return CallerKind.NOBODY
         return self.sender if self.is_private else None
 
     def key(self, client_key: str) -> str:
         """The key under which a client's own key is recorded.
 
-        Who finds only its own uploads can neither guess nor block the keys of others.
+        Who finds only its own uploads can neither guess nor block the keys of others, nor write
+        into their files: libraries make the same key for files of the same name and size.
         """
         if not self.is_private:
             return client_key
-        return f"own:{sha256(f'{self.own} {client_key}'.encode()).hexdigest()}"
+        return f"own:{sha256(f'{self.sender} {client_key}'.encode()).hexdigest()}"
 
     def target(self) -> str:
         """The project that new uploads go to; raises `NotAllowed` if there is none."""
@@ -322,6 +329,7 @@ def _scope_in_projects(caller: Caller, action: Action) -> Scope:
         caller.videos,
         own,
         may_delete=changes != {Reach.NONE},
+        is_crowd=caller.is_crowd,
     )
 
 

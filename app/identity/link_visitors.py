@@ -1,13 +1,15 @@
 """Strangers who come through upload links: how they enter, and how they are told apart.
 
 The page of a link gives each browser a cookie of its own, by which it finds its uploads again after
-a reload. Programs have none: they find nothing of others, and go on by the ids of their uploads. A
-link with a password wants it once from a browser, which gets a second cookie for it, and from
-programs in every request.
+a reload. Programs have none: those of one network are one visitor, so that limits hold for them and
+their own keys work. They find nothing of others, and go on by the ids of their uploads. A link with
+a password wants it once from a browser, which gets a second cookie for it, and from programs in
+every request.
 """
 
 from __future__ import annotations
 
+import hmac
 import re
 import secrets
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.domain.access import Caller, CallerKind, Role
+from app.domain.addresses import network_of
 from app.domain.errors import InvalidField, LinkNotFound, NotSignedIn
 from app.identity.key_format import digest_of
 from app.identity.link_passwords import LinkPasswords
@@ -67,6 +70,7 @@ class LinkVisitors:
     ) -> None:
         self._records = records
         self._passwords = passwords
+        self._signing = signing
         self._entries = Tickets(signing, "entry to an upload link", clock=clock)
         self._clock = clock
         self._recent = Recent(records.find)
@@ -87,13 +91,15 @@ class LinkVisitors:
         link = self.visited(code)
         if link.password_hash is not None and not self.has_entered(link, knock.cookies):
             self._check(link, link.password_hash, knock)
+        visitor = visitor_in(knock.cookies)
         return Caller(
             kind=CallerKind.UPLOAD_LINK,
             id=link.id,
             name=link.name,
             project=link.project_id,
             roles={link.project_id: Role.SENDER},
-            visitor=visitor_in(knock.cookies) or secrets.token_hex(VISITOR_CHARACTERS // 2),
+            visitor=visitor or self._network_visitor(knock.address),
+            is_crowd=visitor is None,
         )
 
     def enter(self, link: UploadLink, password: str, *, address: str) -> str:
@@ -127,6 +133,11 @@ class LinkVisitors:
     def forget(self) -> None:
         """Look every link up again: one was changed in this process."""
         self._recent.forget()
+
+    def _network_visitor(self, address: str) -> str:
+        """The visitor that a network stands for; its name does not tell the address."""
+        text = f"visitor {network_of(address)}".encode()
+        return hmac.digest(self._signing.secret, text, "sha256").hex()[:VISITOR_CHARACTERS]
 
     def _check(self, link: UploadLink, stored: str, knock: Knock) -> None:
         if not knock.password:

@@ -286,6 +286,6 @@ def _awaited(digest: Future[str] | None) -> str | None:
 
 def _key_of(file: ReceivedFile) -> str:
     """One key for one fingerprint and length: of two requests at once, one stores the file."""
-    if file.fingerprint is None:
+    if file.fingerprint is None or file.scope.is_crowd:
         return file.id
     return derived_key("file", file.length, file.fingerprint, *whose(file.scope))

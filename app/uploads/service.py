@@ -236,7 +236,8 @@ def _key_of(new: NewUpload, upload_id: UploadId) -> str:
     """The client's own key, one derived from the file it describes, or the id."""
     if new.client_key is not None:
         return new.scope.key(check_client_key(new.client_key))
-    if new.fingerprint is not None and new.length is not None:
+    is_found_by_it = new.fingerprint is not None and not new.scope.is_crowd
+    if is_found_by_it and new.length is not None:
         return derived_key("sending", new.length, new.fingerprint, *whose(new.scope))
     return upload_id
 

@@ -253,6 +253,52 @@ def test_visitors_find_only_their_own_uploads(
     assert program.get(f"{link['path']}/api/uploads/{first}").status_code == 200
 
 
+def test_visitors_with_the_same_key_send_two_files(
+    app: Flask, member: FlaskClient, make_link: MakeLink
+) -> None:
+    """Resumable.js makes the key of a file from its size and name."""
+    link = make_link()
+    ada, bob, program = app.test_client(), app.test_client(), app.test_client(use_cookies=False)
+    ada.get(link["path"])
+    bob.get(link["path"])
+    senders = {b"ada!": ada, b"bob!": bob, b"curl": program}
+    for number in (1, 2):
+        for content, client in senders.items():
+            assert numbered_chunk(client, link, number, content) == 200
+    uploads = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
+    stored = set()
+    for upload in uploads:
+        with member.get(f"/media/{upload['id']}") as answer:
+            stored.add(answer.data)
+    assert stored == {content * 2 for content in senders}
+
+
+def numbered_chunk(client: FlaskClient, link: dict[str, Any], number: int, content: bytes) -> int:
+    """Send one of two chunks as Resumable.js does."""
+    fields = {
+        "resumableChunkNumber": number,
+        "resumableChunkSize": len(content),
+        "resumableCurrentChunkSize": len(content),
+        "resumableTotalSize": 2 * len(content),
+        "resumableTotalChunks": 2,
+        "resumableIdentifier": "8-amp4",
+        "resumableFilename": "a.mp4",
+        "file": (io.BytesIO(content), "a.mp4"),
+    }
+    return client.post(f"{link['path']}/resumablejs", data=fields).status_code
+
+
+def test_programs_of_one_network_are_one_visitor_who_finds_nothing(
+    app: Flask, make_link: MakeLink
+) -> None:
+    link = make_link()
+    program = app.test_client(use_cookies=False)
+    new = {"name": "a.mp4", "size": 100, "fingerprint": "same"}
+    made = [told(program.post(f"{link['path']}/api/uploads", json=new))["id"] for _ in range(2)]
+    assert len(set(made)) == 2
+    assert told(program.get(f"{link['path']}/api/uploads"))["uploads"] == []
+
+
 def test_uploads_of_another_link_are_not_found(stranger: FlaskClient, make_link: MakeLink) -> None:
     first, second = make_link(), make_link()
     upload = told(stranger.post(f"{first['path']}/api/uploads", json={"name": "a", "size": 9}))[
