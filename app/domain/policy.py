@@ -76,17 +76,17 @@ class UploadPolicy:
 
 
 class Allowance(Protocol):
-    """The limits of senders, asked before bytes are taken whose number is not known yet."""
+    """The limits of senders, asked before bytes are taken whose number or name is not known yet."""
 
-    def __call__(self, sender: str, filename: str, *, is_new: bool) -> int | None:
+    def __call__(self, sender: str, filename: str | None, *, upload_id: str | None) -> int | None:
         """How many bytes the file may have, None for any; raises what refuses it.
 
-        `is_new` says that the file is not recorded yet.
+        `filename` is None for a part of a file, and `upload_id` for what is not recorded yet.
         """
         ...
 
 
-def no_allowance(sender: str, filename: str, *, is_new: bool) -> None:
+def no_allowance(sender: str, filename: str | None, *, upload_id: str | None) -> None:
     """An `Allowance` where senders have no limits of their own."""
 
 

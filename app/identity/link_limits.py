@@ -3,7 +3,7 @@
 `observe` counts in the transactions of the uploads. An upload counts from its creation, with its
 length as soon as that is known. What ends unfinished no longer counts; what is complete does, even
 if it is deleted later. The parts of a concatenation count no file, and their bytes become those of
-the whole.
+the whole. What uploads of unknown length have received is not counted, but kept from others.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.domain.lifecycle import GONE
+from app.domain.lifecycle import GONE, UploadState
 from app.domain.policy import UNNAMED
 from app.domain.upload import Upload, UploadKind
 from app.records.identity.upload_links import (
     UploadLinkRecords,
+    count_parts,
     get_link,
     give_back,
     is_in_whole,
@@ -50,7 +51,7 @@ class LinkLimits:
         elif before is not None and after is not None and before.length != after.length:
             self._lengthen(connection, link_id, before, after)
 
-    def allowance(self, sender: str, filename: str, *, is_new: bool) -> int | None:
+    def allowance(self, sender: str, filename: str | None, *, upload_id: str | None) -> int | None:
         """An `Allowance`, as `observe` counts bytes only when their number is known.
 
         Raises `LinkClosed`, `LinkFull` or `TypeNotAllowed`.
@@ -58,29 +59,35 @@ class LinkLimits:
         link_id = link_of(sender)
         if link_id is None:
             return None
-        link = self._records.get(link_id).require_open(self._clock())
-        if filename != UNNAMED:
+        link = self._records.as_left_to(upload_id, link_id).require_open(self._clock())
+        if filename is not None:
             link.check_type(filename)
-        if is_new and link.is_full:
+        if upload_id is None and link.is_full:
             raise link.full()
         return link.largest_file
 
     def _begin(self, connection: Connection, link_id: str, upload: Upload) -> None:
         link = get_link(connection, link_id).require_open(self._clock())
-        # An upload may get its name after its creation, and a part never needs one.
-        if upload.kind is not UploadKind.PARTIAL and upload.filename != UNNAMED:
+        # A part needs no name, and an upload may get its name until its first byte.
+        may_be_named = _is_unnamed(upload) and upload.state is UploadState.RECEIVING
+        if upload.kind is not UploadKind.PARTIAL and not may_be_named:
             link.check_type(upload.filename)
         link.check_length(upload.length or 0)
-        take(connection, link_id, files=_files(upload), length=upload.length or 0)
+        take(connection, link_id, upload, files=_files(upload), length=upload.length or 0)
+        if upload.kind is UploadKind.PARTIAL:
+            link.check_parts(count_parts(connection, link_id))
 
     def _lengthen(
         self, connection: Connection, link_id: str, before: Upload, after: Upload
     ) -> None:
         length = (after.length or 0) - (before.length or 0)
-        get_link(connection, link_id).check_length(after.length or 0)
+        link = get_link(connection, link_id)
+        link.check_length(after.length or 0)
+        if _is_unnamed(after):
+            link.check_type(after.filename)
         if after.kind is UploadKind.CONCATENATION:
             length -= length_of_fresh_parts(connection, after)
-        take(connection, link_id, files=0, length=length)
+        take(connection, link_id, after, files=0, length=length)
 
     def _end(self, connection: Connection, link_id: str, upload: Upload) -> None:
         if upload.state in GONE or upload.published_at is not None:
@@ -91,6 +98,10 @@ class LinkLimits:
         )
         length = 0 if is_counted_elsewhere else upload.length or 0
         give_back(connection, link_id, files=_files(upload), length=length)
+
+
+def _is_unnamed(upload: Upload) -> bool:
+    return upload.kind is UploadKind.FILE and upload.filename == UNNAMED
 
 
 def _files(upload: Upload) -> int:

@@ -115,7 +115,7 @@ def _in_words(link: UploadLink) -> list[str]:
     words = []
     if link.files_left is not None:
         words.append("1 more file" if link.files_left == 1 else f"{link.files_left} more files")
-    if link.bytes_left is not None:
+    if link.max_bytes is not None and link.bytes_left is not None:
         words.append(f"{file_size(link.bytes_left)} more in all")
     if link.max_file_bytes is not None:
         words.append(f"Files of up to {file_size(link.max_file_bytes)}")

@@ -17,7 +17,7 @@ from app.domain.errors import (
     WriterSuperseded,
 )
 from app.domain.lifecycle import UploadState
-from app.domain.policy import Allowance, UploadPolicy, check_chunk, no_allowance
+from app.domain.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
@@ -206,15 +206,24 @@ class Chunks:
         """The limits of its sender too, unless its length was compared with them already."""
         if upload.length is not None or not upload.sender:
             return self._policy
-        return self._policy.within(self._allowance(upload.sender, upload.filename, is_new=False))
+        return self._policy.within(self._allowed(upload))
+
+    def _allowed(self, upload: Upload) -> int | None:
+        filename = None if upload.kind is UploadKind.PARTIAL else upload.filename
+        return self._allowance(upload.sender, filename, upload_id=upload.id)
 
     def _check_type(self, upload: Upload) -> None:
         """Raise `TypeNotAllowed` before anything of a forbidden type is written.
 
         The upload may have been created without a name, or when the settings allowed its type.
         """
-        if upload.kind is not UploadKind.PARTIAL:
-            self._policy.check_type(upload.filename)
+        if upload.kind is UploadKind.PARTIAL:
+            return
+        self._policy.check_type(upload.filename)
+        if (
+            upload.filename == UNNAMED and upload.sender
+        ):  # Other names were compared with its limits.
+            self._allowed(upload)
 
     @contextmanager
     def _completing(self, upload: Upload) -> Iterator[None]:

@@ -101,7 +101,7 @@ class WholeFiles:
         Raises what `Chunks.append` raises, and leaves nothing behind.
         """
         filename = self._policy.check_filename(filename)
-        policy = self._policy.within(self._allowance(scope.sender, filename, is_new=True))
+        policy = self._policy.within(self._allowance(scope.sender, filename, upload_id=None))
         policy.check_length(source.remaining or 0)
         self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())

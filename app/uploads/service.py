@@ -122,7 +122,7 @@ class UploadService:
     def rename(self, upload: Upload, filename: str) -> Upload:
         """Name an upload created without a name; raises what `create` raises for a bad name."""
         name = self._policy.check_filename(filename)
-        self._allowance(upload.sender, name, is_new=False)
+        self._allowance(upload.sender, name, upload_id=upload.id)
         return self._records.rename(upload.id, name)
 
     def get(self, scope: Scope, upload_id: UploadId) -> Upload:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
+from app.records.identity.upload_links import PARTS_PER_FILE
 from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, told
 
 # ---- members -------------------------------------------------------------------------------------
@@ -95,6 +97,26 @@ def test_an_upload_counts_its_bytes_once_their_number_is_known(
     assert counted(member, link) == (1, 1000)
 
 
+def test_uploads_of_unknown_length_share_what_the_link_has_left(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_bytes=1000)
+    headers = {**TUS, "Upload-Defer-Length": "1"}
+    first, second = (
+        stranger.post(f"{link['path']}/tus/", headers=headers).headers["Location"] for _ in range(2)
+    )
+    chunk = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    assert stranger.patch(first, headers=chunk, data=bytes(600)).status_code == 204
+    assert stranger.patch(second, headers=chunk, data=bytes(401)).status_code == 413
+    assert code(create(stranger, link, 401)) == (413, "link_full")
+    assert code(send(stranger, link, "a.mp4", 401)) == (413, "too_large")
+    assert stranger.patch(second, headers=chunk, data=bytes(400)).status_code == 204
+    assert code(send(stranger, link, "a.mp4", 1)) == (413, "link_full")
+    end = {**chunk, "Upload-Offset": "600", "Upload-Length": "600"}
+    assert stranger.patch(first, headers=end).status_code == 204
+    assert counted(member, link) == (2, 600)
+
+
 def test_a_file_that_is_too_large_is_refused_before_its_bytes(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
@@ -124,6 +146,24 @@ def test_a_file_that_gets_its_name_late_must_have_a_type_it_takes(
         assert stranger.patch(url, headers=headers, data=b"film").status_code == status
 
 
+def test_a_file_without_a_name_has_no_type_that_a_link_takes(
+    member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(extensions=["mp4"])
+    refused = (415, "type_not_allowed")
+    chunk = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    upload = create(stranger, link, 4).headers["Location"]
+    assert code(stranger.patch(upload, headers=chunk, data=b"film")) == refused
+    deferred = stranger.post(f"{link['path']}/tus/", headers={**TUS, "Upload-Defer-Length": "1"})
+    chunk["Upload-Length"] = "4"
+    assert code(stranger.patch(deferred.headers["Location"], headers=chunk)) == refused
+    assert code(send(stranger, link, "unnamed", 4)) == refused
+    whole = {**TUS, "Upload-Concat": "final;" + part(stranger, link, 4)}
+    assert code(stranger.post(f"{link['path']}/tus/", headers=whole)) == refused
+    found = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
+    assert {upload["state"] for upload in found} == {"receiving"}
+
+
 def test_of_a_batch_the_files_that_fit_are_kept(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
@@ -145,6 +185,31 @@ def test_the_bytes_of_parts_become_those_of_the_whole(
     headers = {**TUS, "Upload-Concat": "final;" + " ".join(parts)}
     assert stranger.post(f"{link['path']}/tus/", headers=headers).status_code == 201
     assert counted(member, link) == (1, 1000)
+
+
+def test_the_parts_of_a_link_have_no_more_bytes_than_its_files(
+    stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_files=2, max_file_bytes=100)
+    headers = {**TUS, "Upload-Concat": "partial", "Upload-Length": "80"}
+    answers = [stranger.post(f"{link['path']}/tus/", headers=headers) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 413]
+    assert code(answers[2]) == (413, "link_full")
+
+
+def test_the_unfinished_parts_of_a_link_are_numbered(
+    stranger: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_files=1)
+    headers = {**TUS, "Upload-Concat": "partial", "Upload-Defer-Length": "1"}
+
+    def begin() -> TestResponse:
+        return stranger.post(f"{link['path']}/tus/", headers=headers)
+
+    parts = [begin().headers["Location"] for _ in range(PARTS_PER_FILE)]
+    assert code(begin()) == (413, "link_full")
+    assert stranger.delete(parts[0], headers=TUS).status_code == 204
+    assert begin().status_code == 201
 
 
 def part(client: FlaskClient, link: dict[str, Any], length: int) -> str:

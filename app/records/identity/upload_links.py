@@ -25,14 +25,18 @@ from app.domain.errors import LinkClosed, LinkFull, LinkNotFound, TooLarge, Type
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind
 from app.records import statements
-from app.records.driver import run
+from app.records.driver import fetch, run
 from app.records.engine import Database
 from app.records.identity.tables import link_senders, upload_links
-from app.records.tables import UPLOAD, uploads
+from app.records.tables import HAS_SENDER, IS_WITHOUT_LENGTH, UPLOAD, uploads
 from app.records.tables import parts as parts_table
 
 SENDER_KIND = "upload_link"
 """How the sender of an upload begins that came through a link; see `Caller.sender`."""
+
+PARTS_PER_FILE = 64
+"""Most unfinished parts for each file that a link takes; further ones are refused. Clients that
+send a file in parts use a handful."""
 
 
 class LinkState(StrEnum):
@@ -84,9 +88,19 @@ class UploadLink:
         return None if self.max_files is None else max(0, self.max_files - self.files)
 
     @property
+    def most_bytes(self) -> int | None:
+        """How many bytes it takes in all; None for any number.
+
+        Without a limit of its own, as many as its files may have: parts count no file.
+        """
+        if self.max_bytes is not None or self.max_files is None or self.max_file_bytes is None:
+            return self.max_bytes
+        return self.max_files * self.max_file_bytes
+
+    @property
     def bytes_left(self) -> int | None:
         """How many more bytes it takes; None for any number."""
-        return None if self.max_bytes is None else max(0, self.max_bytes - self.bytes)
+        return None if self.most_bytes is None else max(0, self.most_bytes - self.bytes)
 
     @property
     def is_full(self) -> bool:
@@ -117,6 +131,16 @@ class UploadLink:
         """Raise `TooLarge` for the length of a file that it never takes."""
         if self.max_file_bytes is not None and length > self.max_file_bytes:
             raise TooLarge(f"This link takes files of up to {self.max_file_bytes} bytes.")
+
+    def check_parts(self, parts: int) -> None:
+        """Raise `LinkFull` for more unfinished parts than its files need."""
+        if self.files_left == 0:
+            raise self.full()
+        if self.max_files is not None and parts > self.max_files * PARTS_PER_FILE:
+            raise LinkFull(
+                f"This link takes at most {self.max_files * PARTS_PER_FILE} unfinished parts of "
+                "files: finish or cancel some first."
+            )
 
     def full(self) -> LinkFull:
         """The error that says what it has left."""
@@ -176,6 +200,14 @@ class UploadLinkRecords:
         if project_id not in {None, link.project_id}:
             raise LinkNotFound("No link has this id.")
         return link
+
+    def as_left_to(self, upload_id: str | None, link_id: str) -> UploadLink:
+        """The link with the bytes of its other uploads of unknown length counted too.
+
+        `upload_id` is None for an upload without a record. Raises `LinkNotFound`.
+        """
+        with self._database.read() as connection:
+            return _as_left_to(connection, upload_id, get_link(connection, link_id))
 
     def of_project(self, project_id: str) -> list[UploadLink]:
         """All links of a project, the newest first."""
@@ -244,14 +276,33 @@ def get_link(connection: Connection, link_id: str) -> UploadLink:
     return _from_row(row)
 
 
-def take(connection: Connection, link_id: str, *, files: int, length: int) -> None:
-    """Count files and bytes, if the link has room for them; raises `LinkFull`.
+def take(connection: Connection, link_id: str, upload: Upload, *, files: int, length: int) -> None:
+    """Count files and bytes of an upload, if the link has room for them; raises `LinkFull`.
 
-    A single statement: of many that try at the same time, as many succeed as there is room for.
+    A single statement counts: of many that try at the same time, as many succeed as there is room
+    for. What uploads of unknown length hold is compared while that keeps the others waiting.
     """
     counted = {"link_id": link_id, "more_files": files, "more_bytes": length}
     if run(connection, _TAKE, counted) == 0:
         raise get_link(connection, link_id).full()
+    if length <= 0:
+        return
+    link = _as_left_to(connection, upload.id, get_link(connection, link_id))
+    if link.most_bytes is not None and link.bytes > link.most_bytes:
+        raise replace(link, files=link.files - files, bytes=link.bytes - length).full()
+
+
+def count_parts(connection: Connection, link_id: str) -> int:
+    """How many parts of files that came through the link are not part of a file yet."""
+    start = sender_prefix(link_id)
+    query = select(func.count()).where(
+        HAS_SENDER,
+        uploads.c.sender >= start,
+        uploads.c.sender < start + "~",
+        uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD]),
+        uploads.c.kind == UploadKind.PARTIAL,
+    )
+    return connection.execute(query).scalar_one()
 
 
 def give_back(connection: Connection, link_id: str, *, files: int, length: int) -> None:
@@ -277,7 +328,24 @@ def length_of_fresh_parts(connection: Connection, whole: Upload) -> int:
     )
 
 
+def _as_left_to(connection: Connection, upload_id: str | None, link: UploadLink) -> UploadLink:
+    if link.most_bytes is None:
+        return link
+    start = sender_prefix(link.id)
+    senders = {"project": link.project_id, "start": start, "end": start + "~"}
+    rows = fetch(connection, _WITHOUT_LENGTH, {**senders, "but": upload_id or ""})
+    return replace(link, bytes=link.bytes + sum(received.total for (received,) in rows))
+
+
 _LINKS = select(upload_links)
+
+_WITHOUT_LENGTH = select(uploads.c.received).where(
+    uploads.c.owner == bindparam("project"),
+    IS_WITHOUT_LENGTH,
+    uploads.c.sender >= bindparam("start"),
+    uploads.c.sender < bindparam("end"),
+    uploads.c.id != bindparam("but"),
+)
 
 _BY_ID = _LINKS.where(upload_links.c.id == bindparam("link_id"))
 
