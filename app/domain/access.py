@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
 
+from app.domain.addresses import network_of
 from app.domain.errors import InvalidField, NotAllowed, NotSignedIn, UploadNotFound
 from app.domain.upload import Upload
 
@@ -178,6 +179,25 @@ class Caller:
     def actor(self) -> str:
         """How the audit log names the caller: as `sender`, or "local", or "nobody"."""
         return self.sender or self.kind.value
+
+
+THROUGH_LINKS = frozenset({CallerKind.UPLOAD_LINK, CallerKind.SHARE_LINK})
+"""Callers who share one link, and can be as many visitors as they like."""
+
+
+def counted_as(caller: Caller | None, address: str) -> str:
+    """The name by which limits count whoever sends a request from that address.
+
+    Who is not known is told apart by network, and so are those who use the same link.
+    """
+    if caller is not None and caller.kind in THROUGH_LINKS:
+        return f"{caller.kind}:{caller.id} {network_of(address)}"
+    return (caller.sender if caller is not None else "") or network_of(address)
+
+
+def is_through_link(sender: str) -> bool:
+    """Whether an upload of this sender came through an upload link."""
+    return sender.startswith(f"{CallerKind.UPLOAD_LINK}:")
 
 
 NOBODY = Caller(kind=CallerKind.NOBODY)

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from flask import request
 
+from app.domain.access import counted_as
 from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge
 from app.http.context import current_caller, current_services
 from app.ingest.copy import BodyLimits, Pace
@@ -55,7 +56,8 @@ def _paced(source: BodySource) -> BodySource:
     line = current_services().line
     if line is None:
         return source
-    return paced(source, line, current_caller().sender or request.environ.get("REMOTE_ADDR", ""))
+    address = request.environ.get("REMOTE_ADDR", "")
+    return paced(source, line, counted_as(current_caller(), address))
 
 
 def open_form() -> FormReader:
