@@ -164,7 +164,8 @@ class Settings:
         _seconds,
         "600",
         "With accounts, an upload of which no byte has come for this long gives the disk space "
-        "reserved for it back, and reserves it again when its first byte comes.",
+        "reserved for it back, and reserves it again when its first byte comes; "
+        "one that began through an upload link expires.",
     )
     project_quota_bytes: int = _option(
         _count,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
+from app.domain.access import is_through_link
 from app.domain.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
@@ -159,23 +160,34 @@ class Housekeeping:
     def give_space_back(self) -> None:
         """Free the space of uploads of which no byte has come for the time of a reservation.
 
-        They stay, and reserve it again when their first byte comes.
+        They stay, and reserve it again when their first byte comes. Those of upload links expire
+        instead: strangers could otherwise hold a project's quota without sending anything.
         """
         if self._reservation is None:
             return
         longest = self._reservation.total_seconds()
         idle = [f.key for f in self._store.inspection.staged() if f.idle_seconds > longest]
         for upload_id, state in self._states(idle):
-            if state is UploadState.RECEIVING and self._is_empty(upload_id):
+            upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
+            if upload is None:
+                continue
+            if is_through_link(upload.sender):
+                with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                    self._expire_idle(upload, self._clock() - self._reservation)
+            else:
                 # Asked again once no writer can begin: it records its bytes before it ends.
                 self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
 
     def _is_empty(self, upload_id: UploadId) -> bool:
+        return self._empty(upload_id) is not None
+
+    def _empty(self, upload_id: UploadId) -> Upload | None:
+        """The upload, if it has a length and waits for its first byte."""
         with suppress(UploadNotFound):
             upload = self._records.get(upload_id)
             is_waiting = upload.state is UploadState.RECEIVING and not upload.received
-            return is_waiting and bool(upload.length)
-        return False
+            return upload if is_waiting and upload.length else None
+        return None
 
     def remove_deleted(self) -> None:
         """Remove published files of uploads that were cancelled or deleted.

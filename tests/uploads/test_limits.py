@@ -120,6 +120,20 @@ def test_space_without_bytes_is_given_back_and_reserved_again(stingy: World) -> 
     assert stingy.send(stingy.send(upload, 0, 500), 600, 1000).state is UploadState.COMPLETE
 
 
+def test_an_upload_through_a_link_without_bytes_expires_and_frees_its_quota(
+    stingy: World,
+) -> None:
+    link = Scope("me", sender="upload_link:a:visitor")
+    empty, begun = create(stingy, link, 1000), create(stingy, link, 1000)
+    stingy.send(begun, 0, 1)
+    stingy.now += timedelta(hours=1)
+    for upload in (empty, begun):
+        age(stingy, upload)
+    stingy.housekeeping.give_space_back()
+    assert stingy.state(empty) is UploadState.EXPIRED
+    assert stingy.files() == {begun.id}
+
+
 def test_the_first_byte_is_refused_if_the_disk_is_full_by_then(
     stingy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
