@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from threading import BoundedSemaphore, Thread
+from itertools import count
+from threading import Lock, Thread
 
 from app.domain.errors import UploadError
 from app.identity.webhook_sender import WebhookSender, signed_headers
@@ -14,8 +16,11 @@ from app.records.identity.deliveries import Claim, DeliveryQueue
 MAX_AT_ONCE = 8
 """As many webhooks are sent to at the same time; each has one request at a time."""
 
+MAX_OF_PROJECT = MAX_AT_ONCE // 2
+"""As many of them may be of one project: its slow receivers leave room for others."""
+
 MAX_IN_A_ROW = 20
-"""After as many deliveries, a webhook lets another have its turn."""
+"""After as many deliveries, or one that failed, a webhook lets another have its turn."""
 
 LEASE = timedelta(minutes=1)
 """A delivery that was not noted after this time is sent again: its sender has died. An attempt
@@ -39,23 +44,23 @@ class WebhookDelivery:
         self._sender = sender
         self._clock = clock
         self._new_id = new_id
-        self._slots = BoundedSemaphore(MAX_AT_ONCE)
-        self._last = ""
+        self._slots = _Slots()
+        self._turns: dict[str, int] = {}
+        self._numbers = count(1)
 
     def deliver_due(self) -> None:
         """Begin to send what is due, as far as there are free threads; does not wait for it."""
-        for webhook_id in self._in_turn(self._queue.ready(self._clock())):
-            if not self._slots.acquire(blocking=False):
-                return
-            self._last = webhook_id
-            # A daemon: a server that stops does not wait for slow receivers.
-            Thread(target=self._deliver_some, args=(webhook_id,), daemon=True).start()
+        ready = self._queue.ready(self._clock())
+        # Those whose last turn was longest ago come first.
+        for webhook_id in sorted(ready, key=lambda each: self._turns.get(each, 0)):
+            project_id = ready[webhook_id]
+            if self._slots.take(project_id):
+                self._turns[webhook_id] = next(self._numbers)
+                # A daemon: a server that stops does not wait for slow receivers.
+                some = (webhook_id, project_id)
+                Thread(target=self._deliver_some, args=some, daemon=True).start()
 
-    def _in_turn(self, webhook_ids: list[str]) -> list[str]:
-        """Those after the one that had its turn last come first."""
-        return sorted(webhook_ids, key=lambda each: (each <= self._last, each))
-
-    def _deliver_some(self, webhook_id: str) -> None:
+    def _deliver_some(self, webhook_id: str, project_id: str) -> None:
         try:
             for _ in range(MAX_IN_A_ROW):
                 if not self.deliver_next(webhook_id):
@@ -63,16 +68,14 @@ class WebhookDelivery:
         except UploadError as error:
             log.error("a delivery to a webhook could not be recorded: %s", error)
         finally:
-            self._slots.release()
+            self._slots.release(project_id)
 
     def deliver_next(self, webhook_id: str) -> bool:
-        """Send the next event that is due to a webhook; whether there was one."""
+        """Send the next event that is due to a webhook; whether there was one, and it arrived."""
         claim = self._queue.claim(webhook_id, self._clock(), token=self._new_id(), lease=LEASE)
-        if claim is not None:
-            self._send(claim)
-        return claim is not None
+        return claim is not None and self._send(claim)
 
-    def _send(self, claim: Claim) -> None:
+    def _send(self, claim: Claim) -> bool:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Sluice",
@@ -82,6 +85,31 @@ class WebhookDelivery:
         now = self._clock()
         if answer.status is not None and answer.problem is None:
             self._queue.note_delivered(claim, now, answer.status)
-        else:
-            problem = answer.problem or ""
-            self._queue.note_failed(claim, now, status=answer.status, problem=problem)
+            return True
+        problem = answer.problem or ""
+        self._queue.note_failed(claim, now, status=answer.status, problem=problem)
+        return False
+
+
+class _Slots:
+    """How many webhooks are being sent to, in all and of each project."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+        self._changing = Lock()
+
+    def take(self, project_id: str) -> bool:
+        """Whether there was one left for this project; it is the caller's until `release`."""
+        with self._changing:
+            is_full = self._taken.total() >= MAX_AT_ONCE
+            if is_full or self._taken[project_id] >= MAX_OF_PROJECT:
+                return False
+            self._taken[project_id] += 1
+            return True
+
+    def release(self, project_id: str) -> None:
+        """Give it back."""
+        with self._changing:
+            self._taken[project_id] -= 1
+            if not self._taken[project_id]:
+                del self._taken[project_id]

@@ -23,7 +23,7 @@ from standardwebhooks import Webhook as Verifier
 
 from app.domain.access import FIRST_PROJECT
 from app.domain.webhooks import PAUSES, DeliveryState, EventType
-from app.identity.webhook_delivery import LEASE, WebhookDelivery
+from app.identity.webhook_delivery import LEASE, MAX_AT_ONCE, MAX_OF_PROJECT, WebhookDelivery
 from app.identity.webhook_sender import Answer, WebhookSender
 from app.records.engine import Database
 from app.records.identity.webhooks import Webhook
@@ -61,9 +61,9 @@ def delivery(world: WebhookWorld) -> WebhookDelivery:
     )
 
 
-def made(world: WebhookWorld, receiver: Receiver) -> Webhook:
+def made(world: WebhookWorld, receiver: Receiver, project: str = FIRST_PROJECT) -> Webhook:
     return world.webhooks.make(
-        FIRST_PROJECT, url=receiver.url, events=[EventType.UPLOAD_COMPLETED], created_by="person:1"
+        project, url=receiver.url, events=[EventType.UPLOAD_COMPLETED], created_by="person:1"
     )
 
 
@@ -103,9 +103,11 @@ def test_an_event_is_sent_again_until_the_receiver_takes_it(
     webhook = made(world, receiver)
     world.video()
     receiver.behaviours = [answer(500), answer(429)]
-    for pause in (*PAUSES[:2], timedelta(0)):
-        assert delivery.deliver_next(webhook.id)
+    for attempt, pause in enumerate((*PAUSES[:2], timedelta(0)), 1):
+        has_arrived = delivery.deliver_next(webhook.id)
+        assert has_arrived is (attempt == 3), "one that failed ends the turn"
         assert not delivery.deliver_next(webhook.id)
+        assert len(receiver.received) == attempt
         world.now += pause
     (sent,) = world.deliveries(webhook)
     assert (sent.state, sent.attempts, sent.status) == (DeliveryState.DELIVERED, 3, 204)
@@ -210,6 +212,26 @@ def test_a_slow_receiver_holds_up_nobody_else(
             "the slow receiver has all events",
         )
     assert {each.state for each in world.deliveries(quick)} == {DeliveryState.DELIVERED}
+
+
+def test_the_slow_receivers_of_a_project_hold_up_no_other_project(
+    world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
+) -> None:
+    go_on = Event()
+    with running_receiver() as slow_receiver:
+        slow_receiver.behaviours = [answer_once(go_on)] * (MAX_AT_ONCE + 1)
+        for _ in slow_receiver.behaviours:
+            made(world, slow_receiver)
+        other = made(world, receiver, world.project())
+        world.video()
+        world.webhooks.test(other.project_id, other.id)
+        delivery.deliver_due()
+        wait_until(lambda: receiver.received, "the other project's receiver has its event")
+        wait_until(
+            lambda: len(slow_receiver.received) == MAX_OF_PROJECT, "the slow ones have their share"
+        )
+        delivery.deliver_due()
+        go_on.set()
 
 
 SEND_ONE = """

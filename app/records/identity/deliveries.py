@@ -34,7 +34,7 @@ _HAS_EARLIER = exists().where(
     _other.c.state.in_(UNFINISHED),
 )
 
-_READY = select(webhooks.c.id).where(
+_READY = select(webhooks.c.id, webhooks.c.project_id).where(
     webhooks.c.paused_at.is_(None),
     exists().where(_ours.c.webhook_id == webhooks.c.id, _IS_DUE, not_(_HAS_EARLIER)),
     not_(_IS_BUSY),
@@ -102,10 +102,10 @@ class DeliveryQueue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def ready(self, now: datetime) -> list[str]:
-        """The webhooks that have something to send, and to which nothing is being sent."""
+    def ready(self, now: datetime) -> dict[str, str]:
+        """The webhooks that have something to send and are sent nothing, each with its project."""
         with self._database.read() as connection:
-            return list(connection.scalars(_READY, {"now": now}))
+            return {row.id: row.project_id for row in connection.execute(_READY, {"now": now})}
 
     def claim(
         self, webhook_id: str, now: datetime, *, token: str, lease: timedelta
