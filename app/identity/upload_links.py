@@ -115,8 +115,14 @@ class UploadLinks:
         return replace(terms, password_hash=self._passwords.hash(password))
 
     def change(self, link: UploadLink, terms: LinkTerms) -> UploadLink:
-        """The link with other terms; what it has taken stays, even if that is more than them."""
-        changed = self._records.change(link, **_columns(terms))
+        """The link with other terms; what it has taken stays, even if that is more than them.
+
+        Only what differs from `link` is written: somebody else may have changed the rest meanwhile.
+        """
+        other = {
+            name: value for name, value in _columns(terms).items() if value != getattr(link, name)
+        }
+        changed = self._records.change(link.id, **other)
         self._visitors.forget()
         return changed
 
@@ -124,7 +130,7 @@ class UploadLinks:
         """Refuse every further request through the link; closing it again changes nothing."""
         if link.closed_at is not None:
             return link
-        closed = self._records.change(link, closed_at=self._clock())
+        closed = self._records.change(link.id, closed_at=self._clock())
         self._visitors.forget()
         return closed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
 
@@ -55,10 +55,7 @@ class Webhooks:
 
     def get(self, project_id: str, webhook_id: str) -> Webhook:
         """One of them."""
-        webhook = self._records.find(project_id, webhook_id)
-        if webhook is None:
-            raise EntryNotFound("The project has no such webhook.")
-        return webhook
+        return _found(self._records.find(project_id, webhook_id))
 
     def make(
         self, project_id: str, *, url: str, events: Sequence[EventType], created_by: str
@@ -88,17 +85,15 @@ class Webhooks:
         is_paused: bool | None = None,
     ) -> Webhook:
         """The webhook with what is given; events wait while it is paused."""
-        webhook = self.get(project_id, webhook_id)
+        changes: dict[str, object] = {}
         if url is not None:
             self._check(url)
-            webhook = replace(webhook, url=url)
+            changes["url"] = url
         if events is not None:
-            webhook = replace(webhook, events=tuple(events))
+            changes["events"] = tuple(events)
         if is_paused is not None:
-            paused_at = (webhook.paused_at or self._clock()) if is_paused else None
-            webhook = replace(webhook, paused_at=paused_at)
-        self._records.change(webhook)
-        return webhook
+            changes["paused_at"] = self._clock() if is_paused else None
+        return _found(self._records.change(project_id, webhook_id, **changes))
 
     def remove(self, project_id: str, webhook_id: str) -> Webhook:
         """Forget it and its deliveries; what it was."""
@@ -142,3 +137,9 @@ class Webhooks:
             return
         if not is_allowed:
             raise InvalidRequest("The address is in a private network.")
+
+
+def _found(webhook: Webhook | None) -> Webhook:
+    if webhook is None:
+        raise EntryNotFound("The project has no such webhook.")
+    return webhook

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,19 @@ def test_a_paused_webhook_gets_its_events_later(world: WebhookWorld) -> None:
     assert world.claim(webhook) is None
     world.webhooks.change(FIRST_PROJECT, webhook.id, is_paused=False)
     assert about(world.claimed(webhook))["type"] == "upload.completed"
+
+
+def test_a_change_writes_nothing_but_what_it_names(world: WebhookWorld) -> None:
+    webhook = world.webhook(EventType.VIDEO_READY)
+    change = partial(world.webhooks.change, FIRST_PROJECT, webhook.id)
+    assert change() == webhook
+    paused = replace(webhook, paused_at=world.now)
+    assert change(is_paused=True) == paused
+    world.now += SECOND
+    assert change(is_paused=True) == paused, "since the first time"
+    elsewhere = replace(paused, url="https://hooks.example/2", events=(EventType.VIDEO_DELETED,))
+    assert change(url=elsewhere.url, events=elsewhere.events) == elsewhere
+    assert change(is_paused=False) == replace(elsewhere, paused_at=None)
 
 
 def test_a_delivery_is_sent_again_from_the_start(world: WebhookWorld) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from app.domain.access import FIRST_PROJECT
+from app.http.context import current_services
 from app.records.identity.upload_links import PARTS_PER_FILE
 from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, told
 
@@ -32,6 +35,16 @@ def test_a_link_is_made_listed_changed_and_closed(member: FlaskClient, make_link
     assert member.delete(path).status_code == 204
     assert told(member.get(path))["state"] == "closed"
     assert member.delete(path).status_code == 204
+
+
+def test_of_two_changes_at_the_same_time_both_count(app: Flask, make_link: MakeLink) -> None:
+    with app.app_context():
+        links = current_services().identity.upload_links
+    link = links.get(FIRST_PROJECT, make_link(name="Wedding")["id"])
+    links.change(link, replace(links.terms(link), message="Thanks!", extensions=("mov",)))
+    changed = links.change(link, replace(links.terms(link), max_files=3))
+    assert (changed.message, changed.extensions, changed.max_files) == ("Thanks!", ("mov",), 3)
+    assert links.change(changed, links.terms(changed)) == changed
 
 
 @pytest.mark.parametrize(

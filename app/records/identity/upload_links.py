@@ -217,16 +217,15 @@ class UploadLinkRecords:
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(query)]
 
-    def change(self, link: UploadLink, **values: object) -> UploadLink:
-        """The link after the change of some of its columns."""
-        stored = dict(values)
-        if "extensions" in stored:
-            stored["extensions"] = " ".join(values["extensions"])  # type: ignore[arg-type]
+    def change(self, link_id: str, **values: Any) -> UploadLink:
+        """The link as it is stored after the change of these columns alone."""
+        if "extensions" in values:
+            values["extensions"] = " ".join(values["extensions"])
         with self._database.write() as connection:
-            connection.execute(
-                update(upload_links).where(upload_links.c.id == link.id).values(stored)
-            )
-        return replace(link, **values)  # type: ignore[arg-type]
+            if values:
+                change = update(upload_links).where(upload_links.c.id == link_id)
+                connection.execute(change.values(values))
+            return get_link(connection, link_id)
 
     def received(self, link_id: str, limit: int) -> list[Received]:
         """What came through the link and what is on its way, the newest first."""

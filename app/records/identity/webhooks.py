@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, literal, select, update
 
 from app.domain.webhooks import DeliveryState, EventType
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
 from app.records.identity.tables import webhook_deliveries, webhook_events, webhooks
+from app.records.tables import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +88,23 @@ class WebhookRecords:
             row = connection.execute(select(webhooks).where(_is(project_id, webhook_id))).first()
         return None if row is None else _webhook(row)
 
-    def change(self, webhook: Webhook) -> None:
-        """Store another URL, other events, or a pause; harmless if it was removed."""
-        values = {"url": webhook.url, "paused_at": webhook.paused_at, **_events(webhook.events)}
-        change = update(webhooks).where(_is(webhook.project_id, webhook.id)).values(values)
+    def change(self, project_id: str, webhook_id: str, **values: Any) -> Webhook | None:
+        """The webhook as it is stored after the change of these columns alone; None if it is gone.
+
+        A webhook that is paused already stays so since then.
+        """
+        if "events" in values:
+            values |= _events(values["events"])
+        if values.get("paused_at") is not None:
+            values["paused_at"] = func.coalesce(
+                webhooks.c.paused_at, literal(values["paused_at"], Instant)
+            )
+        is_it = _is(project_id, webhook_id)
         with self._database.write() as connection:
-            connection.execute(change)
+            if values:
+                connection.execute(update(webhooks).where(is_it).values(values))
+            row = connection.execute(select(webhooks).where(is_it)).first()
+        return None if row is None else _webhook(row)
 
     def remove(self, project_id: str, webhook_id: str) -> bool:
         """Forget a webhook and its deliveries; whether it was there."""
