@@ -83,6 +83,11 @@ def _text(name: str, value: object) -> str:
     return value.strip()
 
 
+def _lines(name: str, value: object) -> str:
+    """Forms of browsers end lines with CRLF."""
+    return _text(name, value).replace("\r\n", "\n")
+
+
 def _number(name: str, value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON has one kind of number: 3.0 is 3.
@@ -112,7 +117,7 @@ def _expiry(_name: str, value: object) -> datetime | None:
 
 _PARSERS: Mapping[str, Callable[[str, object], Any]] = {
     "name": _text,
-    "message": _text,
+    "message": _lines,
     "max_files": _number,
     "max_bytes": _number,
     "max_file_bytes": _number,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -44,12 +45,14 @@ class LinkTerms:
 
     def __post_init__(self) -> None:
         """Check all of it."""
-        if len(self.name) > MAX_NAME_CHARACTERS:
-            words = f"The title is over {MAX_NAME_CHARACTERS} characters."
+        if len(self.name) > MAX_NAME_CHARACTERS or not self.name.isprintable():
+            words = f"The title must be one line of at most {MAX_NAME_CHARACTERS} characters."
             raise InvalidField(words, field="name")
         if len(self.message) > MAX_MESSAGE_CHARACTERS:
             words = f"The message is over {MAX_MESSAGE_CHARACTERS} characters."
             raise InvalidField(words, field="message")
+        if not _is_text(self.message):
+            raise InvalidField("The message has characters that are no text.", field="message")
         if len(self.extensions) > MAX_EXTENSIONS:
             raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
         if not all(_EXTENSION.fullmatch(each) for each in self.extensions):
@@ -141,3 +144,8 @@ class UploadLinks:
 
 def _columns(terms: LinkTerms) -> dict[str, Any]:
     return {name: getattr(terms, name) for name in LinkTerms.__slots__}
+
+
+def _is_text(message: str) -> bool:
+    """Whether it has neither control characters, other than line breaks, nor lone surrogates."""
+    return all(each == "\n" or unicodedata.category(each) not in {"Cc", "Cs"} for each in message)

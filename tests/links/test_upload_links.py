@@ -26,10 +26,10 @@ def test_a_link_is_made_listed_changed_and_closed(member: FlaskClient, make_link
     listed = told(member.get("/api/upload-links"))["links"]
     assert link["id"] in [each["id"] for each in listed]
     path = f"/api/upload-links/{link['id']}"
-    changed = told(member.patch(path, json={"max_files": None, "message": "Thanks!"}))
+    changed = told(member.patch(path, json={"max_files": None, "message": "Thanks!\r\n👨‍👩‍👧"}))
     assert (changed["max_files"], changed["message"], changed["name"]) == (
         None,
-        "Thanks!",
+        "Thanks!\n👨‍👩‍👧",
         "Wedding",
     )
     assert member.delete(path).status_code == 204
@@ -61,8 +61,12 @@ def test_of_two_changes_at_the_same_time_both_count(app: Flask, make_link: MakeL
         {"asks_name": "yes"},
         {"name": "x" * 201},
         {"name": 7},
+        {"name": "a\ud800"},
+        {"name": "a\0"},
+        {"message": "a\ud800"},
+        {"message": "a\0"},
     ],
-    ids=str,
+    ids=ascii,
 )
 def test_terms_that_cannot_be_are_refused(member: FlaskClient, terms: dict[str, object]) -> None:
     assert member.post("/api/upload-links", json=terms).status_code == 400
