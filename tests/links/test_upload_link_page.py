@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 
 from flask import Flask
 from flask.testing import FlaskClient
 
+from app.records.identity.link_names import keep_name, name_of
 from tests.links.link_requests import HTML, TUS, MakeLink, code, send, told
 
 # ---- the page ------------------------------------------------------------------------------------
@@ -97,6 +99,22 @@ def test_members_see_who_has_sent_a_file(
     sent = told(send(stranger, link, "a.mp4", 10))["id"]
     uploads = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
     assert [(each["id"], each["sender_name"]) for each in uploads] == [(sent, "Ada Lovelace")]
+
+
+def test_names_of_visitors_who_send_nothing_are_not_kept_without_end(
+    app: Flask, make_link: MakeLink
+) -> None:
+    link = make_link(asks_name=True)
+    ada = app.test_client()
+    ada.post(link["path"], data={"name": "Ada"})
+    send(ada, link, "a.mp4", 10)
+    with app.extensions["sluice"].database.write() as connection:
+        for number in range(4):
+            now = datetime(2100, 1, 1, minute=number, tzinfo=UTC)
+            keep_name(connection, link["id"], f"idle-{number}", name="Bob", now=now, max_idle=2)
+        names = [name_of(connection, link["id"], f"idle-{number}") for number in range(4)]
+    assert names == [None, None, "Bob", "Bob"]
+    assert "You send as Ada" in ada.get(link["path"], headers=HTML).text
 
 
 # ---- the pages of members ------------------------------------------------------------------------

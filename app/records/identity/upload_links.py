@@ -27,6 +27,7 @@ from app.domain.upload import Upload, UploadKind
 from app.records import statements
 from app.records.driver import fetch, run
 from app.records.engine import Database
+from app.records.identity.link_names import keep_name, name_of
 from app.records.identity.tables import link_senders, upload_links
 from app.records.tables import HAS_SENDER, IS_WITHOUT_LENGTH, UPLOAD, uploads
 from app.records.tables import parts as parts_table
@@ -248,20 +249,13 @@ class UploadLinkRecords:
 
     def name_sender(self, link_id: str, visitor: str, name: str, now: datetime) -> None:
         """Note what a visitor of a link is called; the latest name counts."""
-        key = {"link_id": link_id, "visitor": visitor}
-        same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
         with self._database.write() as connection:
-            change = update(link_senders).where(same).values(name=name)
-            if connection.execute(change).rowcount == 0:
-                connection.execute(insert(link_senders).values(**key, name=name, created_at=now))
+            keep_name(connection, link_id, visitor, name=name, now=now)
 
     def sender_name(self, link_id: str, visitor: str) -> str | None:
         """What the visitor has said to be called."""
-        query = select(link_senders.c.name).where(
-            link_senders.c.link_id == link_id, link_senders.c.visitor == visitor
-        )
         with self._database.read() as connection:
-            return connection.execute(query).scalar()
+            return name_of(connection, link_id, visitor)
 
 
 # ---- within the transactions of uploads ----------------------------------------------------------
