@@ -127,14 +127,7 @@ class IdentityServices:
             keys=keys,
             people=people,
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
-            invitations=Invitations(
-                InvitationRecords(database),
-                people,
-                passwords,
-                clock=clock,
-                new_id=new_id,
-                has_passwords=options.has_passwords,
-            ),
+            invitations=_invitations(database, options, passwords, clock=clock, new_id=new_id),
             passwords=passwords,
             projects=_projects(database, options, sessions, clock=clock, new_id=new_id),
             sessions=sessions,
@@ -157,6 +150,24 @@ class IdentityServices:
             webhooks=_webhooks(database, options, clock=clock, new_id=new_id),
             webhook_delivery=_webhook_delivery(database, options, clock=clock, new_id=new_id),
         )
+
+
+def _invitations(
+    database: Database,
+    options: IdentityOptions,
+    passwords: Passwords,
+    *,
+    clock: Callable[[], datetime],
+    new_id: Callable[[], str],
+) -> Invitations:
+    return Invitations(
+        InvitationRecords(database),
+        PeopleRecords(database),
+        passwords,
+        clock=clock,
+        new_id=new_id,
+        has_passwords=options.has_passwords,
+    )
 
 
 def _webhooks(
