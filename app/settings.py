@@ -163,9 +163,8 @@ class Settings:
     reservation_seconds: float = _option(
         _seconds,
         "600",
-        "With accounts, an upload of which no byte has come for this long gives the disk space "
-        "reserved for it back, and reserves it again when its first byte comes; "
-        "one that began through an upload link expires.",
+        "With accounts, an upload of which no byte has come for this long gives its disk space "
+        "back until its first byte comes; one through an upload link expires.",
     )
     project_quota_bytes: int = _option(
         _count,
