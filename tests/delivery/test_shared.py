@@ -48,9 +48,9 @@ class Shared:
         return self.server.get(f"{ticket}/media/{video.id}{more}", headers=headers)
 
     def ticket(self, video: Stored) -> str:
-        """What the URLs of its media begin with, on the page of a video."""
-        page = self.browser.get(f"{self.url}/{video.id}", timeout=60).text
-        return page[page.index("/t/") :].partition("/media/")[0]
+        """What the URLs of its media begin with, as the page's player is told."""
+        told = self.browser.get(f"{self.url}/{video.id}/state", timeout=60).text
+        return told[told.index("/t/") :].partition("/media/")[0]
 
     def revoke(self) -> None:
         """End the link."""
