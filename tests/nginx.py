@@ -33,6 +33,9 @@ http {{
 }}
 """
 
+LOG = "/var/log/nginx/access.log"
+"""Where the shipped file has the access log; in tests it is `access` in nginx's folder."""
+
 
 @contextmanager
 def deployed_nginx(
@@ -48,7 +51,7 @@ def deployed_nginx(
     It sends the files of `library` itself; with a secret also those of signed URLs.
     """
     port = free_port()
-    site = _adapted(port, target, prefix, library, link_secret)
+    site = _adapted(port, target, prefix, library, link_secret).replace(LOG, f"{folder}/access")
     with _nginx(folder, site, port, prefix) as url:
         yield url
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -29,8 +30,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def nginx(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("nginx") / "nginx"
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of nginx."""
+    return tmp_path_factory.mktemp("nginx") / "nginx"
+
+
+@pytest.fixture(scope="module")
+def nginx(server: Server, folder: Path) -> Iterator[str]:
     with deployed_nginx(folder, server.port, library=server.library, link_secret=SECRET) as url:
         yield url
 
@@ -89,6 +95,20 @@ def test_without_a_valid_signature_sluice_decides(
     elsewhere = url.replace(link.ticket(film), "/t/forged")
     assert requests.get(nginx + elsewhere, timeout=60).status_code == 404
     assert requests.get(f"{nginx}/shared/{film.id}", timeout=60).status_code == 404
+
+
+def test_the_log_of_nginx_has_no_secrets_of_urls(nginx: str, folder: Path) -> None:
+    hidden = ["/s/{}", "/u/{}/tus/1", "/t/{}/media/1", "/join/{}", "/reset/{}", "/set-up/{}"]
+    paths = [each.format("SECRET") for each in hidden] + ["/api/videos"]
+    for path in paths:
+        requests.get(f"{nginx}{path}?signature=SECRET", headers={"Referer": "SECRET"}, timeout=60)
+    wait_until(
+        lambda: "GET /api/videos HTTP/1.1" in (folder / "access").read_text(), "all is logged"
+    )
+    log = (folder / "access").read_text()
+    assert "SECRET" not in log
+    for path in hidden:
+        assert f'"GET {path.format("***")} HTTP/1.1"' in log
 
 
 def requests_of(server: Server, film: Stored) -> int:
