@@ -67,9 +67,9 @@ def search_field(page: UploadPage) -> Locator:
 
 
 def hold(page: UploadPage, method: str) -> None:
-    """Make the page's requests with this method wait until `release` is called.
+    """Make the library's requests with this method wait until `release` is called.
 
-    The page looks by itself for films that arrive: those requests pass.
+    The page looks by itself for films that arrive or are being prepared: those requests pass.
     """
     page.page.evaluate(
         """(method) => {
@@ -77,7 +77,8 @@ def hold(page: UploadPage, method: str) -> None:
             const released = new Promise((resolve) => (window.release = resolve));
             window.held = 0;
             window.fetch = async (path, options) => {
-                if (options.method === method && !path.startsWith("/api/uploads")) {
+                const isOfLibrary = path.startsWith(method === "GET" ? "/api/videos?" : "/api/videos");
+                if (options.method === method && isOfLibrary) {
                     window.held += 1;
                     await released;
                 }

@@ -135,8 +135,8 @@ class UploadPage:
 
     @property
     def videos(self) -> Locator:
-        """The rows of the library."""
-        return self.page.locator("video-library .video-row")
+        """The rows of the library, without films that are still on their way."""
+        return self.page.locator("video-library .video-row:not(.video-row--arriving)")
 
     @property
     def notice(self) -> Locator:
