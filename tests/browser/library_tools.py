@@ -77,8 +77,8 @@ def hold(page: UploadPage, method: str) -> None:
             const released = new Promise((resolve) => (window.release = resolve));
             window.held = 0;
             window.fetch = async (path, options) => {
-                const isOfLibrary = path.startsWith(method === "GET" ? "/api/videos?" : "/api/videos");
-                if (options.method === method && isOfLibrary) {
+                const asked = method === "GET" ? "/api/videos?" : "/api/videos";
+                if (options.method === method && path.startsWith(asked)) {
                     window.held += 1;
                     await released;
                 }
