@@ -19,6 +19,7 @@ import pytest
 
 from tests.hostile.disks import run
 from tests.live_server import Server
+from tests.waiting import wait_until
 
 MEGABYTES = 512
 COMMIT_SECONDS = 600
@@ -74,8 +75,17 @@ def powered_disk(image: Path, folder: Path) -> Iterator[PoweredDisk]:
         device = _attach(image)
         stack.callback(subprocess.run, ["losetup", "-d", device], check=True)
         run("mount", "-o", f"commit={COMMIT_SECONDS}", device, str(folder))
-        stack.callback(subprocess.run, ["umount", str(folder)], check=True)
+        stack.callback(_unmount, folder)
         yield PoweredDisk(image, folder, device)
+
+
+def _unmount(folder: Path) -> None:
+    """A process that was killed a moment ago, or that a killed one had begun, may still hold it."""
+
+    def is_unmounted() -> bool:
+        return subprocess.run(["umount", str(folder)], check=False).returncode == 0
+
+    wait_until(is_unmounted, f"nothing uses {folder}")
 
 
 def _attach(image: Path) -> str:
