@@ -149,6 +149,7 @@ def _in_project(identity: IdentityServices, caller: Caller, chosen: str, action:
     if chosen in caller.roles:
         return replace(caller, project=chosen)
     if caller.is_admin and action is Action.AUDIT:
+        identity.projects.get(chosen)
         return caller
     if caller.is_admin and action in {Action.MANAGE, Action.ADMINISTER}:
         identity.projects.get(chosen)

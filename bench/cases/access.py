@@ -123,5 +123,5 @@ BENCHMARK = Benchmark(
     needed_bytes=GB,
     rounds=15,
     seconds=240,
-    quick_seconds=4,
+    quick_seconds=2,
 )

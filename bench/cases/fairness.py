@@ -122,5 +122,5 @@ BENCHMARK = Benchmark(
     run=run,
     draw=draw,
     needed_bytes=10 * GB,
-    quick_seconds=4,
+    quick_seconds=2,
 )
