@@ -188,7 +188,7 @@ def request(
     connection: socket.socket, method: str, url: str, body: bytes = b"", **fields: str | int
 ) -> dict[str, str]:
     """The headers of the answer to a request on a kept connection."""
-    head = headers_of(Host="x", Content_Length=len(body), Content_Type=CHUNK_TYPE, **fields)
+    head = headers_of(Host="localhost", Content_Length=len(body), Content_Type=CHUNK_TYPE, **fields)
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
     path = "/" + url.split("/", 3)[3]
     connection.sendall(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
