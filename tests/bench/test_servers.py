@@ -78,4 +78,4 @@ def test_memory_is_measured_above_that_of_a_fresh_server(servers: Servers) -> No
     with servers.meter(ours, "one") as second:
         pass
     assert 0 < first.peak_bytes < 100 * 1024**2, "what the warm-up has left"
-    assert second.peak_bytes >= 0.2 * first.peak_bytes, "and nothing is taken off for it"
+    assert second.peak_bytes >= 0.5 * first.peak_bytes, "and nothing is taken off for it"

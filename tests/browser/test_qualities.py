@@ -19,12 +19,10 @@ FILM = "av1.mp4"
 """Browsers play it as it is; as not all do, it is offered in H.264, too."""
 
 QUALITY = "360p"
-FRAMES_LOST = 36
-"""Pictures, one and a half seconds: a busy machine shows some of them too late for a script. A
-segment that is left out has four."""
-FRAMES_REPEATED = 36
-"""The film goes on at the time that the old source had reached when the change began: on a busy
-machine that source plays on for a moment."""
+FRAMES_LOST = 12
+"""Pictures, half a second: a busy machine shows some of them too late for a script."""
+FRAMES_REPEATED = 1
+"""The film goes on at the time that the old source had reached; the picture before may begin it."""
 
 
 def open_page(page: Page, shelf: Shelf, film: Shelved) -> None:
