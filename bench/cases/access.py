@@ -25,6 +25,9 @@ SIZES = {"a tus chunk of 64 KiB": (64 * 1024, 400), "a tus chunk of 20 MiB": (LA
 QUICK_PART = 10
 """A quick run sends this part of them."""
 
+REQUESTS_PER_MINUTE = 1_000_000
+"""More than it sends: requests are counted, as they are by default, and none is refused."""
+
 TUS = {"Tus-Resumable": "1.0.0"}
 OPEN, KEY = "without accounts", "with a key"
 
@@ -62,7 +65,11 @@ def _sites(lab: Lab) -> Iterator[list[Site]]:
     options = {"SLUICE_WORKERS": "1", "SLUICE_DURABILITY": "none"}
     with (
         lab.server(**options, SLUICE_ACCESS="open") as free,
-        lab.server(**options, SLUICE_ACCESS="accounts") as closed,
+        lab.server(
+            **options,
+            SLUICE_ACCESS="accounts",
+            SLUICE_REQUESTS_PER_MINUTE=str(REQUESTS_PER_MINUTE),
+        ) as closed,
     ):
         yield [Site(OPEN, free, {}), Site(KEY, closed, bearer(make_key(closed)))]
 

@@ -83,14 +83,14 @@ def test_a_batch_that_breaks_off_keeps_its_whole_files_and_nothing_of_the_rest(
 
 def test_a_file_sent_again_with_its_fingerprint_is_stored_once(server: Server) -> None:
     body = fingerprinted_body(
-        [("twice-a", "twice a.mp4", b"one"), ("twice-b", "twice b.mp4", b"two")]
+        [("print-a", "print a.mp4", b"one"), ("print-b", "print b.mp4", b"two")]
     )
     first = server.post("/batch", data=body, headers=form_headers()).json()
     again = server.post("/batch", data=body, headers=form_headers()).json()
     assert ids(again) == ids(first)
     assert ["known" in receipt for receipt in first["files"]] == [False, False]
     assert [receipt["known"] for receipt in again["files"]] == [True, True]
-    assert names_of(server, "twice") == ["twice b.mp4", "twice a.mp4"]
+    assert names_of(server, "print ") == ["print b.mp4", "print a.mp4"]
     assert server.get(again["files"][1]["media"]).content == b"two"
 
 
