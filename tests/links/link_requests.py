@@ -26,6 +26,14 @@ def send(client: FlaskClient, link: dict[str, Any], name: str, length: int) -> T
     return client.post(f"{link['path']}/upload", data={"file": file})
 
 
+def sent(client: FlaskClient, link: dict[str, Any], name: str, length: int) -> str:
+    """The id of a file that was sent as `send` does."""
+    answer = send(client, link, name, length)
+    assert answer.status_code == 200, answer.text
+    upload_id: str = told(answer)["id"]
+    return upload_id
+
+
 def create(client: FlaskClient, link: dict[str, Any], length: int, name: str = "") -> TestResponse:
     """Create an upload as tus clients do."""
     headers = {**TUS, "Upload-Length": str(length)}

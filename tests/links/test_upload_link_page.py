@@ -9,7 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.records.identity.link_names import keep_name, name_of
-from tests.links.link_requests import HTML, TUS, MakeLink, code, send, told
+from tests.links.link_requests import HTML, TUS, MakeLink, code, send, sent, told
 
 # ---- the page ------------------------------------------------------------------------------------
 
@@ -96,9 +96,9 @@ def test_members_see_who_has_sent_a_file(
     assert (nameless.status_code, "A name of 1 to" in nameless.text) == (400, True)
     assert stranger.post(link["path"], data={"name": "Ada  Lovelace"}).status_code == 303
     assert "You send as Ada Lovelace" in stranger.get(link["path"], headers=HTML).text
-    sent = told(send(stranger, link, "a.mp4", 10))["id"]
+    video = sent(stranger, link, "a.mp4", 10)
     uploads = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
-    assert [(each["id"], each["sender_name"]) for each in uploads] == [(sent, "Ada Lovelace")]
+    assert [(each["id"], each["sender_name"]) for each in uploads] == [(video, "Ada Lovelace")]
 
 
 def test_names_of_visitors_who_send_nothing_are_not_kept_without_end(

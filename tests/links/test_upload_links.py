@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from app.domain.access import FIRST_PROJECT
 from app.http.context import current_services
 from app.records.identity.upload_links import PARTS_PER_FILE
-from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, told
+from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, sent, told
 
 # ---- members -------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ def test_a_deleted_video_was_still_sent(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
     link = make_link()
-    video = told(send(stranger, link, "a.mp4", 400))["id"]
+    video = sent(stranger, link, "a.mp4", 400)
     assert member.delete(f"/api/videos/{video}").status_code == 204
     assert counted(member, link) == (1, 400)
 
@@ -289,7 +289,7 @@ def test_a_link_leads_to_nothing_but_uploads(
     stranger: FlaskClient, make_link: MakeLink, method: str, path: str
 ) -> None:
     link = make_link()
-    video = told(send(stranger, link, "a.mp4", 10))["id"]
+    video = sent(stranger, link, "a.mp4", 10)
     answer = stranger.open(link["path"] + path.replace("ID", video), method=method, json={})
     assert code(answer) == (403, "not_allowed")
 
@@ -305,7 +305,7 @@ def test_nobody_deletes_a_file_that_has_arrived(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
     link = make_link()
-    video = told(send(stranger, link, "a.mp4", 10))["id"]
+    video = sent(stranger, link, "a.mp4", 10)
     for answer in (
         stranger.delete(f"{link['path']}/tus/{video}", headers=TUS),
         stranger.delete(f"{link['path']}/filepond", data=video),
