@@ -22,7 +22,9 @@ from app.api import videos as api_videos
 from app.api import webhooks as api_webhooks
 from app.delivery import archive, playback
 from app.delivery import blueprint as delivery
+from app.domain.access import Action
 from app.http import access, context, origins, problems
+from app.http.access_rules import requires, rules_of
 from app.http.mounts import LinkMiddleware
 from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
@@ -62,6 +64,18 @@ PROTECTION = {
 }
 """Headers of every response, unless its view sets them."""
 
+PAGES = (
+    *(pages, project, audit_page, webhook_pages, sign_in, passkeys, openid, invitations),
+    *(account, people, shared, links, upload_link, upload_links),
+)
+API = (
+    *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),
+    *(api_session, api_webhooks, api_audit, api_server, api_openapi),
+)
+DELIVERY = (delivery, playback, archive)
+PROTOCOLS = (upload, resumablejs, flow, simple_uploader, filepond, fineuploader, batch, tus, ietf)
+MONITORING = (probes.health, probes.metrics, status.blueprint, status.api_blueprint)
+
 
 def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
     """The WSGI application for `services`; counts with `instruments`, by default its own."""
@@ -73,22 +87,12 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     context.init_app(app, services)
     probes.init_app(app, instruments)
     problems.init_app(app)
-    _surround_requests(app, services.settings, RequestMonitor(instruments))
-    for module in (pages, project, audit_page, webhook_pages):
+    for module in (*PAGES, *API, *DELIVERY, *PROTOCOLS):
         app.register_blueprint(module.blueprint)
-    for module in (delivery, playback, archive, upload, batch, tus, ietf):
-        app.register_blueprint(module.blueprint)
-    for module in (resumablejs, flow, simple_uploader, filepond, fineuploader):
-        app.register_blueprint(module.blueprint)
-    for module in (api_uploads, api_videos, api_share_links, api_projects, api_keys):
-        app.register_blueprint(module.blueprint)
-    for module in (api_upload_links, api_webhooks, api_audit, api_server, api_openapi):
-        app.register_blueprint(module.blueprint)
-    of_links = (shared, links, upload_link, upload_links)
-    for module in (sign_in, passkeys, openid, invitations, account, people, api_session, *of_links):
-        app.register_blueprint(module.blueprint)
-    for blueprint in (probes.health, probes.metrics, status.blueprint, status.api_blueprint):
+    for blueprint in MONITORING:
         app.register_blueprint(blueprint)
+    requires(Action.VISIT, is_below_links=True, is_counted=False)(app.view_functions["static"])
+    _surround_requests(app, services.settings, RequestMonitor(instruments))
     commands.init_app(app)
     inner = LinkMiddleware(app.wsgi_app)
     proxies = services.settings.trusted_proxies
@@ -98,7 +102,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
 
 def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
     """What happens around every view, in order. Flask checks each hook anew each time."""
-    under_way = UnderWay()
+    rules, under_way = rules_of(app), UnderWay()
 
     @app.before_request
     def begin() -> Response | None:
@@ -109,7 +113,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
         origins.refuse_other_sites(request, settings.cors_origins)
         preflight = origins.answer_preflight(request, settings.cors_origins)
         if preflight is None:
-            access.admit(request, under_way)
+            access.admit(request, rules, under_way)
         return preflight
 
     @app.after_request

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, abort, jsonify, request
 
+from app.domain.access import Action
 from app.domain.errors import InvalidRequest
 from app.domain.numbers import parse_digits
+from app.http.access_rules import requires
 from app.http.audited import wanted_entries
 from app.http.context import current_services
 from app.identity.audit_export import csv_lines, document_of, json_lines
@@ -21,6 +23,7 @@ FORMS = {
 
 
 @blueprint.get("")
+@requires(Action.AUDIT)
 def index() -> Response:
     """A page of the entries that the parameters ask for, the newest first."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
@@ -33,6 +36,7 @@ def index() -> Response:
 
 
 @blueprint.get("/export.<ending>")
+@requires(Action.AUDIT)
 def export(ending: str) -> Response:
     """All of these entries as a file; a page of them at a time is in memory."""
     if ending not in FORMS:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from flask import Blueprint, Response, jsonify
 
-from app.domain.access import parse_role
+from app.domain.access import Action, parse_role
 from app.domain.audit import AuditAction
 from app.domain.moments import parse_expiry
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
@@ -18,6 +19,7 @@ blueprint = Blueprint("api_keys", __name__, url_prefix="/api/keys")
 
 
 @blueprint.get("")
+@requires(Action.MANAGE)
 def index() -> Response:
     """The keys that were not revoked, without their secrets."""
     keys = current_services().identity.keys.of_project(current_scope().target())
@@ -25,6 +27,7 @@ def index() -> Response:
 
 
 @blueprint.post("")
+@requires(Action.MANAGE)
 def make() -> tuple[Response, int]:
     """A new key; this answer alone shows it."""
     body, project = json_object(), current_scope().target()
@@ -42,6 +45,7 @@ def make() -> tuple[Response, int]:
 
 
 @blueprint.delete("/<key_id>")
+@requires(Action.MANAGE)
 def revoke(key_id: str) -> tuple[str, int]:
     """End a key."""
     current_services().identity.keys.revoke(current_scope().target(), key_id)

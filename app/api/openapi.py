@@ -13,6 +13,9 @@ from typing import Any
 import yaml
 from flask import Blueprint, Response, jsonify
 
+from app.domain.access import Action
+from app.http.access_rules import requires
+
 blueprint = Blueprint("api_openapi", __name__)
 
 FILE = Path(__file__).with_suffix(".yaml")
@@ -26,12 +29,14 @@ def openapi_document() -> dict[str, Any]:
 
 
 @blueprint.get("/openapi.json")
+@requires(Action.VISIT)
 def show() -> Response:
     """The document as JSON."""
     return jsonify(openapi_document())
 
 
 @blueprint.get("/openapi.yaml")
+@requires(Action.VISIT)
 def show_yaml() -> Response:
     """The document as it was written."""
     return Response(FILE.read_bytes(), content_type="application/yaml")

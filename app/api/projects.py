@@ -6,11 +6,12 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from app.domain.access import CallerKind, Role, parse_role
+from app.domain.access import Action, CallerKind, Role, parse_role
 from app.domain.audit import AuditAction
 from app.domain.errors import NotAllowed
 from app.domain.moments import instant
 from app.domain.project_limits import parse_limits
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
@@ -22,12 +23,14 @@ blueprint = Blueprint("api_projects", __name__, url_prefix="/api/projects")
 
 
 @blueprint.get("")
+@requires(Action.BELONG)
 def index() -> Response:
     """The projects the caller may enter; an administrator's are all."""
     return jsonify({"projects": [_document(found) for found in _projects().of(current_caller())]})
 
 
 @blueprint.post("")
+@requires(Action.ADMINISTER)
 def make() -> tuple[Response, int]:
     """A new project, managed by the person who makes it."""
     caller = current_caller()
@@ -41,12 +44,14 @@ def make() -> tuple[Response, int]:
 
 
 @blueprint.get("/<project_id>")
+@requires(Action.MANAGE)
 def show(project_id: str) -> Response:
     """One project."""
     return jsonify(_document(_projects().get(project_id)))
 
 
 @blueprint.patch("/<project_id>")
+@requires(Action.MANAGE)
 def change(project_id: str) -> Response:
     """Give a project another name; for administrators, also another quota or time for videos."""
     body = json_object()
@@ -69,6 +74,7 @@ def change(project_id: str) -> Response:
 
 
 @blueprint.delete("/<project_id>")
+@requires(Action.ADMINISTER)
 def remove(project_id: str) -> tuple[str, int]:
     """End a project without videos and uploads."""
     _projects().remove(project_id)
@@ -77,12 +83,14 @@ def remove(project_id: str) -> tuple[str, int]:
 
 
 @blueprint.get("/<project_id>/members")
+@requires(Action.MANAGE)
 def members(project_id: str) -> Response:
     """Who is in the project."""
     return jsonify({"members": list(map(member_document, _projects().members(project_id)))})
 
 
 @blueprint.post("/<project_id>/members")
+@requires(Action.MANAGE)
 def add_member(project_id: str) -> tuple[Response, int]:
     """Let a person into the project; who has no account gets a link, shown in this answer alone."""
     body = json_object()
@@ -95,6 +103,7 @@ def add_member(project_id: str) -> tuple[Response, int]:
 
 
 @blueprint.patch("/<project_id>/members/<person_id>")
+@requires(Action.MANAGE)
 def change_member(project_id: str, person_id: str) -> Response:
     """Give a member another role."""
     role = parse_role(member(json_object(), "role", kind=str))
@@ -104,6 +113,7 @@ def change_member(project_id: str, person_id: str) -> Response:
 
 
 @blueprint.delete("/<project_id>/members/<person_id>")
+@requires(Action.MANAGE)
 def remove_member(project_id: str, person_id: str) -> tuple[str, int]:
     """End a membership."""
     audited_member(AuditAction.MEMBER_REMOVED, _projects().remove_member(project_id, person_id))

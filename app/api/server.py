@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from flask import Blueprint, Response, jsonify
 
 from app import __version__
+from app.domain.access import Action
+from app.http.access_rules import requires
 from app.http.context import current_services
 
 blueprint = Blueprint("api_server", __name__)
 
 
 @blueprint.get("/api/server")
+@requires(Action.VISIT, is_below_links=True)
 def show() -> Response:
     """The chunk size to use, the largest upload, and the server's clock."""
     settings = current_services().settings

@@ -5,7 +5,8 @@ from __future__ import annotations
 from flask import Blueprint, jsonify, request
 from werkzeug import Response
 
-from app.domain.access import CallerKind
+from app.domain.access import Action, CallerKind
+from app.http.access_rules import requires
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -17,6 +18,7 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.get("")
+@requires(Action.VISIT)
 def show() -> Response:
     """Who sends the request, and its role in each project."""
     caller = current_caller()
@@ -39,6 +41,7 @@ def show() -> Response:
 
 
 @blueprint.post("")
+@requires(Action.VISIT)
 def begin() -> Response:
     """Sign in with e-mail address and password."""
     body = json_object()
@@ -47,6 +50,7 @@ def begin() -> Response:
 
 
 @blueprint.delete("")
+@requires(Action.VISIT)
 def end() -> Response:
     """Sign out."""
     return end_session(request, Response(status=204))

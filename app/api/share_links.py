@@ -7,10 +7,12 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidRequest
 from app.domain.moments import instant, optional_instant, parse_expiry
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
@@ -22,6 +24,7 @@ blueprint = Blueprint("api_share_links", __name__, url_prefix="/api/share-links"
 
 
 @blueprint.get("")
+@requires(Action.SHARE)
 def index() -> Response:
     """The project's links that were not revoked, the newest first."""
     links = current_services().identity.share_links.of_project(current_caller().project)
@@ -29,6 +32,7 @@ def index() -> Response:
 
 
 @blueprint.post("")
+@requires(Action.SHARE)
 def create() -> tuple[Response, int]:
     """A new link to the videos that the body names."""
     body = json_object()
@@ -47,6 +51,7 @@ def create() -> tuple[Response, int]:
 
 
 @blueprint.delete("/<link_id>")
+@requires(Action.SHARE)
 def revoke(link_id: str) -> tuple[str, int]:
     """End a link at once."""
     current_services().identity.share_links.revoke(current_caller().project, link_id)

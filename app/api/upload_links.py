@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import json_object
 from app.http.context import current_caller, current_scope, current_services
@@ -19,6 +21,7 @@ LATEST_UPLOADS = 100
 
 
 @blueprint.get("")
+@requires(Action.SHARE)
 def index() -> Response:
     """All upload links of the project, the newest first."""
     links = current_services().identity.upload_links.of_project(current_scope().target())
@@ -26,6 +29,7 @@ def index() -> Response:
 
 
 @blueprint.post("")
+@requires(Action.SHARE)
 def create() -> tuple[Response, int]:
     """Make a link."""
     links = current_services().identity.upload_links
@@ -39,6 +43,7 @@ def create() -> tuple[Response, int]:
 
 
 @blueprint.get("/<link_id>")
+@requires(Action.SHARE)
 def show(link_id: str) -> Response:
     """One link, and the latest of what came through it."""
     link = _link(link_id)
@@ -48,6 +53,7 @@ def show(link_id: str) -> Response:
 
 
 @blueprint.patch("/<link_id>")
+@requires(Action.SHARE)
 def change(link_id: str) -> Response:
     """Change what is named of its terms; what it has taken stays."""
     links, link = current_services().identity.upload_links, _link(link_id)
@@ -57,6 +63,7 @@ def change(link_id: str) -> Response:
 
 
 @blueprint.delete("/<link_id>")
+@requires(Action.SHARE)
 def close(link_id: str) -> tuple[str, int]:
     """Close the link at once, also for requests under way."""
     link = current_services().identity.upload_links.close(_link(link_id))

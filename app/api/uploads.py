@@ -7,7 +7,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
+from app.domain.access import Action
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload
@@ -22,6 +24,7 @@ LIST_LIMIT = 1000
 
 
 @blueprint.post("")
+@requires(Action.SEND)
 def create() -> tuple[Response, int, dict[str, str]]:
     """Create an upload and reserve its space (201), or find the one for the same file (200)."""
     body = json_object()
@@ -42,6 +45,7 @@ def create() -> tuple[Response, int, dict[str, str]]:
 
 
 @blueprint.get("")
+@requires(Action.FOLLOW)
 def index() -> Response:
     """Uploads in progress."""
     found = current_services().uploads.active(current_scope(), LIST_LIMIT)
@@ -49,6 +53,7 @@ def index() -> Response:
 
 
 @blueprint.get("/<upload_id>")
+@requires(Action.FOLLOW)
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
     upload = current_services().uploads.get(current_scope(), parse_upload_id(upload_id))
@@ -58,6 +63,7 @@ def show(upload_id: str) -> Response:
 
 
 @blueprint.delete("/<upload_id>")
+@requires(Action.SEND)
 def cancel(upload_id: str) -> tuple[str, int]:
     """Cancel an upload and free its space."""
     audit_removal(current_services().uploads.cancel(current_scope(), parse_upload_id(upload_id)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.domain.access import Action
 from app.domain.errors import InvalidRequest
 from app.domain.numbers import parse_digits
 from app.domain.upload import Upload, parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
+from app.http.access_rules import requires
 from app.http.audited import audit_removal, audit_rename
 from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload
@@ -19,6 +21,7 @@ DEFAULT_PAGE = 50
 
 
 @blueprint.get("")
+@requires(Action.BROWSE)
 def index() -> Response:
     """A page of the videos that `q` and `sort` ask for; `next` is the following page's `cursor`."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
@@ -39,12 +42,14 @@ def index() -> Response:
 
 
 @blueprint.get("/<upload_id>")
+@requires(Action.BROWSE)
 def show(upload_id: str) -> Response:
     """One video."""
     return _document(_video(upload_id))
 
 
 @blueprint.patch("/<upload_id>")
+@requires(Action.CHANGE)
 def rename(upload_id: str) -> Response:
     """Give a video another name; answers as `show` does."""
     filename = member(json_object(), "filename", kind=str)
@@ -56,6 +61,7 @@ def rename(upload_id: str) -> Response:
 
 
 @blueprint.delete("/<upload_id>")
+@requires(Action.CHANGE)
 def delete(upload_id: str) -> tuple[str, int]:
     """Remove a video and its file."""
     audit_removal(current_services().library.delete(current_scope(), parse_upload_id(upload_id)))
@@ -63,6 +69,7 @@ def delete(upload_id: str) -> tuple[str, int]:
 
 
 @blueprint.post("/<upload_id>/renditions/<int:height>")
+@requires(Action.CHANGE)
 def order_rendition(upload_id: str, height: int) -> tuple[Response, int]:
     """Have the film made in another quality, as a file to download; 202 until it is there."""
     video = _video(upload_id)
@@ -71,6 +78,7 @@ def order_rendition(upload_id: str, height: int) -> tuple[Response, int]:
 
 
 @blueprint.delete("/<upload_id>/renditions/<int:height>")
+@requires(Action.CHANGE)
 def remove_rendition(upload_id: str, height: int) -> tuple[str, int]:
     """Stop making it, and remove what was made."""
     current_services().media.renditions.remove(_video(upload_id), height)

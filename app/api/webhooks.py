@@ -6,11 +6,13 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidRequest
 from app.domain.moments import instant, optional_instant
 from app.domain.numbers import parse_digits
 from app.domain.webhooks import SUBSCRIBABLE, DeliveryState, parse_events
+from app.http.access_rules import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
@@ -23,6 +25,7 @@ DEFAULT_PAGE = 50
 
 
 @blueprint.get("")
+@requires(Action.MANAGE)
 def index() -> Response:
     """All of them, the oldest first."""
     found = _webhooks().of_project(current_scope().target())
@@ -30,6 +33,7 @@ def index() -> Response:
 
 
 @blueprint.post("")
+@requires(Action.MANAGE)
 def make() -> tuple[Response, int]:
     """A new webhook, with its secret; without `events` it wants all of them."""
     body = json_object()
@@ -44,12 +48,14 @@ def make() -> tuple[Response, int]:
 
 
 @blueprint.get("/<webhook_id>")
+@requires(Action.MANAGE)
 def show(webhook_id: str) -> Response:
     """One of them."""
     return jsonify(webhook_document(_webhooks().get(current_scope().target(), webhook_id)))
 
 
 @blueprint.patch("/<webhook_id>")
+@requires(Action.MANAGE)
 def change(webhook_id: str) -> Response:
     """Give it another URL or other events, pause it or let it go on."""
     body = json_object()
@@ -68,6 +74,7 @@ def change(webhook_id: str) -> Response:
 
 
 @blueprint.delete("/<webhook_id>")
+@requires(Action.MANAGE)
 def remove(webhook_id: str) -> tuple[str, int]:
     """Forget it, and what was not delivered yet."""
     removed = _webhooks().remove(current_scope().target(), webhook_id)
@@ -76,6 +83,7 @@ def remove(webhook_id: str) -> tuple[str, int]:
 
 
 @blueprint.post("/<webhook_id>/secret")
+@requires(Action.MANAGE)
 def show_secret(webhook_id: str) -> Response:
     """What its signatures are made with; that somebody looked is noted, so it is no GET."""
     webhook = _webhooks().get(current_scope().target(), webhook_id)
@@ -86,6 +94,7 @@ def show_secret(webhook_id: str) -> Response:
 
 
 @blueprint.post("/<webhook_id>/test")
+@requires(Action.MANAGE)
 def test(webhook_id: str) -> tuple[Response, int]:
     """Have a test event sent to it."""
     delivery = _webhooks().test(current_scope().target(), webhook_id)
@@ -93,6 +102,7 @@ def test(webhook_id: str) -> tuple[Response, int]:
 
 
 @blueprint.get("/<webhook_id>/deliveries")
+@requires(Action.MANAGE)
 def deliveries(webhook_id: str) -> Response:
     """A page of what was sent to it, or waits, the newest first."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
@@ -105,6 +115,7 @@ def deliveries(webhook_id: str) -> Response:
 
 
 @blueprint.post("/<webhook_id>/deliveries/<delivery_id>/send-again")
+@requires(Action.MANAGE)
 def send_again(webhook_id: str, delivery_id: str) -> tuple[Response, int]:
     """Send one event again."""
     project = current_scope().target()

@@ -17,9 +17,11 @@ from werkzeug.wrappers import Response
 from zipstream import ZipStream
 
 from app.delivery.byteranges import BLOCK_BYTES
+from app.domain.access import Action
 from app.domain.errors import InvalidRequest
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.bodies import read_small_body
 from app.http.context import SENDING_KEY, Sending, current_scope, current_services
 from app.uploads.library import VideoLibrary
@@ -34,6 +36,7 @@ blueprint = Blueprint("archive", __name__)
 
 
 @blueprint.post("/media/archive")
+@requires(Action.DOWNLOAD)
 def archive() -> Response:
     """The videos that the form names, each in a field `id`, as a download."""
     library, scope = current_services().library, current_scope()

@@ -21,6 +21,7 @@ from app.domain.errors import NotAllowed
 from app.domain.media_type import OPAQUE
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.context import current_caller, current_scope, current_services, note_upload
 from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
@@ -36,6 +37,7 @@ has no origin to load the film from."""
 
 
 @blueprint.get("/media/<upload_id>")
+@requires(Action.WATCH)
 def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
     is_download = bool(request.query_string) and "download" in request.args

@@ -18,8 +18,10 @@ from app.delivery.blueprint import content_disposition
 from app.delivery.conditional import Validators
 from app.delivery.pieces import pieces_body
 from app.delivery.sendfile import span_body
+from app.domain.access import Action
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
 from app.media.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
@@ -40,6 +42,7 @@ PLAYLIST = "application/vnd.apple.mpegurl"
 
 
 @blueprint.get("/play.mp4")
+@requires(Action.WATCH)
 def play(upload_id: str) -> Response:
     """The film as an MP4 file that starts to play at once."""
     video = _video(upload_id)
@@ -47,6 +50,7 @@ def play(upload_id: str) -> Response:
 
 
 @blueprint.get("/hls/master.m3u8")
+@requires(Action.WATCH)
 def master(upload_id: str) -> Response:
     """The playlist of all qualities, sound tracks and subtitles."""
     video = _video(upload_id)
@@ -54,12 +58,14 @@ def master(upload_id: str) -> Response:
 
 
 @blueprint.get("/hls/<stream>/index.m3u8")
+@requires(Action.WATCH)
 def playlist(upload_id: str, stream: str) -> Response:
     """The segments of one stream."""
     return _playlist(_playlists().of_stream(_video(upload_id), stream))
 
 
 @blueprint.get("/hls/<stream>/<int:number>.m4s")
+@requires(Action.WATCH)
 def segment(upload_id: str, stream: str, number: int) -> Response:
     """One segment; they are counted from 1."""
     found = _films().segment(_video(upload_id), stream, number)
@@ -67,6 +73,7 @@ def segment(upload_id: str, stream: str, number: int) -> Response:
 
 
 @blueprint.get("/hls/<stream>/init.mp4")
+@requires(Action.WATCH)
 def initialization(upload_id: str, stream: str) -> Response:
     """What a player needs before the first segment of a stream."""
     found = _films().initialization(_video(upload_id), stream)
@@ -74,12 +81,14 @@ def initialization(upload_id: str, stream: str) -> Response:
 
 
 @blueprint.get("/hls/<int:quality>/index.m3u8")
+@requires(Action.WATCH)
 def rung_playlist(upload_id: str, quality: int) -> Response:
     """The segments of the picture in another quality."""
     return _playlist(_renditions().playlist(_video(upload_id), quality))
 
 
 @blueprint.get("/hls/<int:quality>/<int:number>.m4s")
+@requires(Action.WATCH)
 def rung_segment(upload_id: str, quality: int, number: int) -> Response:
     """One of them, once it is made; they are counted from 1."""
     found = _renditions().segment(_video(upload_id), quality, number, _is_awaited)
@@ -87,6 +96,7 @@ def rung_segment(upload_id: str, quality: int, number: int) -> Response:
 
 
 @blueprint.get("/hls/<int:quality>/init.mp4")
+@requires(Action.WATCH)
 def rung_initialization(upload_id: str, quality: int) -> Response:
     """What a player needs before the first of them."""
     found = _renditions().initialization(_video(upload_id), quality, _is_awaited)
@@ -94,6 +104,7 @@ def rung_initialization(upload_id: str, quality: int) -> Response:
 
 
 @blueprint.get("/renditions/<int:quality>.mp4")
+@requires(Action.DOWNLOAD)
 def rendition(upload_id: str, quality: int) -> Response:
     """The whole film in another quality, to be downloaded."""
     video = _video(upload_id)
@@ -104,6 +115,7 @@ def rendition(upload_id: str, quality: int) -> Response:
 
 
 @blueprint.get("/subs-<string(length=32):text_id>.vtt")
+@requires(Action.WATCH)
 def subtitles_beside(upload_id: str, text_id: str) -> Response:
     """Subtitles that came in a file of their own."""
     files = current_services().media.text_files
@@ -115,6 +127,7 @@ def subtitles_beside(upload_id: str, text_id: str) -> Response:
 
 
 @blueprint.get("/<name>")
+@requires(Action.WATCH)
 def made(upload_id: str, name: str) -> Response:
     """A picture, subtitles, or the like."""
     found = _films().made(_video(upload_id), name)

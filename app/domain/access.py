@@ -1,8 +1,8 @@
 """Who may do what, as one table.
 
-Every caller has a role in each project it may enter. Every URL asks for one action (the table of
-URLs is in `app/http/access_rules.py`). `REACH` says how far a role's action reaches: to all of a
-project, or to what the caller has sent itself.
+Every caller has a role in each project it may enter. Every view asks for one action: `@requires`
+above it names it. `REACH` says how far a role's action reaches: to all of a project, or to what the
+caller has sent itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Role, S
 from app.domain.errors import UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http import origins, session_cookie
-from app.http.access_rules import BELOW_LINKS, RULES
+from app.http.access_rules import AccessRule
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
@@ -33,23 +33,21 @@ PROJECT = "project"
 
 Find = Callable[[], tuple[Caller, Scope]]
 
-UNCOUNTED = frozenset({"static", "health.alive", "health.ready"})
-"""Endpoints that anybody may ask as often as they like."""
 
-
-def admit(request: Request, under_way: UnderWay) -> None:
+def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay) -> None:
     """Note who sends a request; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
-    A URL without a rule is refused: `RULES` must name every one. What a request sends, it sends
-    as long as it would be let in again: see `UnderWay`. What is refused counts for its address.
+    What a request sends, it sends as long as it would be let in again: see `UnderWay`. What is
+    refused counts for its address.
     """
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
         return
-    action = Action.VISIT if request.method == "OPTIONS" else RULES[request.endpoint]
-    if LINK_KEY in request.environ and RULES[request.endpoint] in OF_NO_PROJECT:
-        _require_below_links(request.endpoint)
+    rule = rules[request.endpoint]
+    action = Action.VISIT if request.method == "OPTIONS" else rule.action
+    if LINK_KEY in request.environ and rule.action in OF_NO_PROJECT and not rule.is_below_links:
+        raise NotFound  # A link leads to uploads or videos, and not to the pages of people.
     find = _finder(request, action)
-    g.caller, g.scope = _counted(request, find)
+    g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
     is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in request.environ
     is_sending = action is Action.SEND and not is_safe
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
@@ -82,7 +80,7 @@ def _guest_asker(guest: Caller, action: Action) -> Callable[[], Scope]:
     return lambda: scope_of(share_links.guest_by(guest.id), action)
 
 
-def _counted(request: Request, find: Find) -> tuple[Caller, Scope]:
+def _counted(request: Request, find: Find, *, is_counted: bool) -> tuple[Caller, Scope]:
     """What `find` returns, unless the caller or its address asks too often."""
     rate, address = current_services().request_rate, request.environ.get("REMOTE_ADDR", "")
     try:
@@ -90,7 +88,7 @@ def _counted(request: Request, find: Find) -> tuple[Caller, Scope]:
     except UploadError:  # Guessed links and ids count too.
         rate.check(None, address)
         raise
-    if request.endpoint not in UNCOUNTED:
+    if is_counted:
         rate.check(caller, address)
     return caller, scope
 
@@ -111,12 +109,6 @@ def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
     except UploadError:
         caller = NOBODY
     return caller, scope_of(caller, Action.VISIT)
-
-
-def _require_below_links(endpoint: str) -> None:
-    """A link leads to uploads or videos, and not to the pages of people."""
-    if endpoint not in BELOW_LINKS:
-        raise NotFound
 
 
 def _credentials_of(request: Request) -> Credentials:

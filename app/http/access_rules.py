@@ -1,179 +1,62 @@
-"""What each URL asks for. A test fails for every URL that is not named here."""
+"""What each view asks for, declared beside its route: `@requires(Action.SHARE)`.
+
+A server with a view that declares nothing does not start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flask import Flask
 
 from app.domain.access import Action
 
-_ENDPOINTS: Mapping[Action, tuple[str, ...]] = {
-    Action.VISIT: (
-        "static",
-        "health.alive",
-        "health.ready",
-        "api_openapi.show",
-        "api_openapi.show_yaml",
-        "api_server.show",
-        "resumable.options",
-        "shared.show",
-        "shared.visit",
-        "shared.film",
-        "shared.download",
-        "shared.state",
-        "upload_link.page",
-        "upload_link.enter",
-        "sign_in.show",
-        "sign_in.done",
-        "sign_in.sign_in",
-        "sign_in.sign_out",
-        "passkeys.begin_sign_in",
-        "passkeys.sign_in",
-        "openid.begin",
-        "openid.finish",
-        "invitations.set_up",
-        "invitations.join",
-        "invitations.reset",
-        "api_session.show",
-        "api_session.begin",
-        "api_session.end",
-    ),
-    Action.HAVE_ACCOUNT: (
-        "account.show",
-        "account.rename",
-        "account.change_password",
-        "account.end_session",
-        "account.end_other_sessions",
-        "passkeys.begin_registration",
-        "passkeys.register",
-        "passkeys.remove",
-        "project.choose",
-    ),
-    Action.BROWSE: (
-        "pages.index",
-        "pages.watch",
-        "api_videos.index",
-        "api_videos.show",
-    ),
-    Action.WATCH: (
-        "playback.play",
-        "playback.master",
-        "playback.playlist",
-        "playback.segment",
-        "playback.initialization",
-        "playback.rung_playlist",
-        "playback.rung_segment",
-        "playback.rung_initialization",
-        "playback.made",
-        "playback.subtitles_beside",
-        "delivery.media",
-    ),
-    Action.DOWNLOAD: ("archive.archive", "playback.rendition"),
-    Action.FOLLOW: ("api_uploads.index", "api_uploads.show"),
-    Action.SEND: (
-        "api_uploads.create",
-        "api_uploads.cancel",
-        "batch.batch",
-        "upload.upload",
-        "tus.collection",
-        "tus.one",
-        "resumable.create",
-        "resumable.append",
-        "resumable.cancel",
-        "resumable.look",
-        "simple_uploader.probe",
-        "resumablejs.probe",
-        "resumablejs.upload",
-        "flow.probe",
-        "flow.upload",
-        "filepond.process",
-        "filepond.patch",
-        "filepond.show",
-        "filepond.revert",
-        "fineuploader.upload",
-        "fineuploader.delete",
-    ),
-    Action.CHANGE: (
-        "api_videos.rename",
-        "api_videos.delete",
-        "api_videos.order_rendition",
-        "api_videos.remove_rendition",
-    ),
-    Action.SHARE: (
-        "api_share_links.index",
-        "api_share_links.create",
-        "api_share_links.revoke",
-        "links.index",
-        "links.share",
-        "links.make",
-        "links.revoke",
-        "links.qr",
-        "upload_links.index",
-        "upload_links.make",
-        "upload_links.show",
-        "upload_links.close",
-        "upload_links.qr",
-        "api_upload_links.index",
-        "api_upload_links.create",
-        "api_upload_links.show",
-        "api_upload_links.change",
-        "api_upload_links.close",
-    ),
-    Action.AUDIT: ("api_audit.index", "api_audit.export", "audit.index"),
-    Action.MANAGE: (
-        "project.show",
-        "project.rename",
-        "project.limit",
-        "project.add_member",
-        "project.change_member",
-        "project.make_key",
-        "project.revoke_key",
-        "api_webhooks.index",
-        "api_webhooks.make",
-        "api_webhooks.show",
-        "api_webhooks.change",
-        "api_webhooks.remove",
-        "api_webhooks.show_secret",
-        "api_webhooks.test",
-        "api_webhooks.deliveries",
-        "api_webhooks.send_again",
-        "webhooks.index",
-        "webhooks.make",
-        "webhooks.show",
-        "webhooks.show_secret",
-        "webhooks.pause",
-        "webhooks.remove",
-        "webhooks.test",
-        "webhooks.send_again",
-        "api_keys.index",
-        "api_keys.make",
-        "api_keys.revoke",
-        "api_projects.show",
-        "api_projects.change",
-        "api_projects.members",
-        "api_projects.add_member",
-        "api_projects.change_member",
-        "api_projects.remove_member",
-    ),
-    Action.BELONG: ("api_projects.index",),
-    Action.ADMINISTER: (
-        "api_projects.make",
-        "api_projects.remove",
-        "people.index",
-        "people.invite",
-        "people.withdraw",
-        "people.make_reset_link",
-        "people.change",
-        "status.page",
-        "api_status.show",
-    ),
-    Action.MEASURE: ("metrics.everything",),
-}
+View = TypeVar("View", bound=Callable[..., Any])
 
-RULES: Mapping[str, Action] = MappingProxyType(
-    {endpoint: action for action, endpoints in _ENDPOINTS.items() for endpoint in endpoints}
-)
-"""The action of each endpoint, as Flask names them."""
+_RULE = "access_rule"
 
-BELOW_LINKS = frozenset({"static", "health.alive", "api_server.show", "resumable.options"})
-"""What everybody may see that is also found below a link; nothing else of it is."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRule:
+    """Who may send requests to a view."""
+
+    action: Action
+    is_below_links: bool
+    """Found below a link too, although everybody may see it."""
+    is_counted: bool
+    """Counts for the caller's requests a minute."""
+
+
+class MissingRule(TypeError):
+    """A view does not say who may use it."""
+
+
+def requires(
+    action: Action, *, is_below_links: bool = False, is_counted: bool = True
+) -> Callable[[View], View]:
+    """Declares what callers of a view must be allowed to do; stands between route and view."""
+    rule = AccessRule(action=action, is_below_links=is_below_links, is_counted=is_counted)
+
+    def declare(view: View) -> View:
+        setattr(view, _RULE, rule)
+        return view
+
+    return declare
+
+
+def rules_of(app: Flask) -> Mapping[str, AccessRule]:
+    """The rule of each endpoint; raises `MissingRule`."""
+    return {endpoint: _rule_of(endpoint, view) for endpoint, view in app.view_functions.items()}
+
+
+def _rule_of(endpoint: str, view: Callable[..., Any]) -> AccessRule:
+    rule: AccessRule | None = getattr(view, _RULE, None)
+    if rule is None:
+        raise MissingRule(
+            f"Nothing says who may use {endpoint}: write @requires(Action....) above "
+            f"{view.__module__}.{view.__qualname__}, below its route. "
+            "The actions are in app/domain/access.py."
+        )
+    return rule

@@ -10,6 +10,8 @@ from flask import Blueprint, Flask, Response, current_app, jsonify
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
+from app.domain.access import Action
+from app.http.access_rules import requires
 from app.http.context import current_scope, current_services
 from app.media.ffmpeg import Ffmpeg
 from app.monitoring.instruments import Instruments
@@ -28,12 +30,14 @@ def init_app(app: Flask, instruments: Instruments) -> None:
 
 
 @health.get("/healthz")
+@requires(Action.VISIT, is_below_links=True, is_counted=False)
 def alive() -> Response:
     """The process answers."""
     return Response('{"status":"ok"}\n', mimetype="application/json")
 
 
 @health.get("/readyz")
+@requires(Action.VISIT, is_counted=False)
 def ready() -> tuple[Response, int]:
     """Whether the server can take uploads, and what is wrong with its set-up."""
     services = current_services()
@@ -48,6 +52,7 @@ def ready() -> tuple[Response, int]:
 
 
 @metrics.get("/metrics")
+@requires(Action.MEASURE)
 def everything() -> Response:
     """The text that Prometheus reads: what all processes have counted, and the present state."""
     return Response(generate_latest(_Everything()), content_type=CONTENT_TYPE_LATEST)

@@ -9,6 +9,8 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template
 
 from app import __version__
+from app.domain.access import Action
+from app.http.access_rules import requires
 from app.http.context import current_scope, current_services
 from app.monitoring.probes import snapshot
 from app.monitoring.reading import Snapshot
@@ -31,12 +33,14 @@ ENDED = ("created", "complete", "cancelled", "expired")
 
 
 @blueprint.get("/status")
+@requires(Action.ADMINISTER)
 def page() -> str:
     """The page with current numbers."""
     return render_template("status.html", status=status_document())
 
 
 @api_blueprint.get("/api/status")
+@requires(Action.ADMINISTER)
 def show() -> Response:
     """What the server does now and has done since its start, over all of its processes."""
     response = jsonify(status_document())

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, NotSignedIn
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
@@ -33,12 +35,14 @@ DONE = {
 
 
 @blueprint.get("")
+@requires(Action.HAVE_ACCOUNT)
 def show() -> Response:
     """The account."""
     return _page(_me(), {})
 
 
 @blueprint.post("/name")
+@requires(Action.HAVE_ACCOUNT)
 def rename() -> Response:
     """Change the name."""
     person, fields = _me(), form_fields()
@@ -51,6 +55,7 @@ def rename() -> Response:
 
 
 @blueprint.post("/password")
+@requires(Action.HAVE_ACCOUNT)
 def change_password() -> Response:
     """Change the password, for whoever knows the old one; the first one after a fresh sign-in."""
     person, fields = _me(), form_fields()
@@ -70,6 +75,7 @@ def change_password() -> Response:
 
 
 @blueprint.post("/sessions/<session_id>/end")
+@requires(Action.HAVE_ACCOUNT)
 def end_session(session_id: str) -> Response:
     """End a session of one's own."""
     current_services().identity.sessions.end_one(_me().id, session_id)
@@ -78,6 +84,7 @@ def end_session(session_id: str) -> Response:
 
 
 @blueprint.post("/sessions/end-others")
+@requires(Action.HAVE_ACCOUNT)
 def end_other_sessions() -> Response:
     """End all sessions but this one."""
     caller = current_caller()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, render_template, request
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
+from app.http.access_rules import requires
 from app.http.audited import wanted_entries
 from app.http.context import current_services
 
@@ -17,6 +19,7 @@ CHOICES = ("action", "actor", "since", "until", "project")
 
 
 @blueprint.get("/audit")
+@requires(Action.AUDIT)
 def index() -> str:
     """A page of entries, the newest first, and what to choose them by."""
     audit = current_services().identity.audit

@@ -9,6 +9,7 @@ from flask import Blueprint, render_template, request, url_for
 from app.domain.access import Action, Reach, reach_of
 from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
+from app.http.access_rules import requires
 from app.http.context import current_caller, current_scope, current_services
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
 from app.pages.video_view import date_text, view_of
@@ -26,6 +27,7 @@ blueprint.add_app_template_filter(date_text, "date")
 
 
 @blueprint.get("/")
+@requires(Action.BROWSE)
 def index() -> str:
     """The start page: the drop area, the uploads and the first page of the library."""
     services = current_services()
@@ -61,6 +63,7 @@ def may(action: str) -> bool:
 
 
 @blueprint.get("/watch/<upload_id>")
+@requires(Action.BROWSE)
 def watch(upload_id: str) -> str:
     """The page of one video, also while it is being uploaded."""
     films = current_services().media.library

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.domain.access import Caller, CallerKind
+from app.domain.access import Action, Caller, CallerKind
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_services
@@ -24,18 +25,21 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.route("/set-up/<code>", methods=["GET", "POST"])
+@requires(Action.VISIT)
 def set_up(code: str) -> Response:
     """Make the first administrator."""
     return _answer(code, Purpose.SET_UP)
 
 
 @blueprint.route("/join/<code>", methods=["GET", "POST"])
+@requires(Action.VISIT)
 def join(code: str) -> Response:
     """Make an account."""
     return _answer(code, Purpose.JOIN)
 
 
 @blueprint.route("/reset/<code>", methods=["GET", "POST"])
+@requires(Action.VISIT)
 def reset(code: str) -> Response:
     """Choose another password."""
     return _answer(code, Purpose.RESET)

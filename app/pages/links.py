@@ -10,11 +10,13 @@ import segno
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, InvalidRequest, LinkNotFound, UploadError
 from app.domain.moments import parse_expiry
 from app.domain.numbers import parse_digits
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services
@@ -39,6 +41,7 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.get("")
+@requires(Action.SHARE)
 def index() -> str:
     """All links, the newest first; `made` names the one that was just made."""
     links = current_services().identity.share_links.of_project(current_caller().project)
@@ -51,12 +54,14 @@ def index() -> str:
 
 
 @blueprint.get("/share")
+@requires(Action.SHARE)
 def share() -> Response:
     """The form for a link to the videos that `videos` lists, with commas between their ids."""
     return _form(_videos(request.args.get("videos", "")))
 
 
 @blueprint.post("/share")
+@requires(Action.SHARE)
 def make() -> Response:
     """Make the link."""
     fields = form_fields(MAX_FORM_BYTES)
@@ -72,6 +77,7 @@ def make() -> Response:
 
 
 @blueprint.post("/share/<link_id>/revoke")
+@requires(Action.SHARE)
 def revoke(link_id: str) -> Response:
     """End a link at once."""
     current_services().identity.share_links.revoke(current_caller().project, link_id)
@@ -80,6 +86,7 @@ def revoke(link_id: str) -> Response:
 
 
 @blueprint.get("/share/<link_id>/qr.svg")
+@requires(Action.SHARE)
 def qr(link_id: str) -> Response:
     """The address of a link for a phone's camera."""
     links = current_services().identity.share_links.of_project(current_caller().project)

@@ -6,9 +6,10 @@ from flask import Blueprint, redirect, request, url_for
 from werkzeug import Response
 from werkzeug.exceptions import NotFound
 
-from app.domain.access import Caller, CallerKind
+from app.domain.access import Action, Caller, CallerKind
 from app.domain.audit import AuditAction
 from app.domain.errors import SignInRefused
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.context import current_services
 from app.http.session_cookie import set_cookie, value_in
@@ -26,6 +27,7 @@ blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 
 
 @blueprint.get("")
+@requires(Action.VISIT)
 def begin() -> Response:
     """Send the browser to the provider; it ends up on the path `next`."""
     target = next_page(request.args.get("next", ""))
@@ -35,6 +37,7 @@ def begin() -> Response:
 
 
 @blueprint.get("/callback")
+@requires(Action.VISIT)
 def finish() -> Response:
     """Begin a session for whoever comes back with an answer that holds.
 

@@ -12,9 +12,11 @@ from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import SignInRefused
 from app.domain.names import clean_name
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
@@ -36,6 +38,7 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.post("/account/passkeys/options")
+@requires(Action.HAVE_ACCOUNT)
 def begin_registration() -> Response:
     """What a device needs to make a passkey, and the token to send with what it made.
 
@@ -50,6 +53,7 @@ def begin_registration() -> Response:
 
 
 @blueprint.post("/account/passkeys")
+@requires(Action.HAVE_ACCOUNT)
 def register() -> tuple[Response, int]:
     """Keep the `credential` that a device has made under a `name`."""
     body, browser = json_object(), _signed_in_browser()
@@ -63,6 +67,7 @@ def register() -> tuple[Response, int]:
 
 
 @blueprint.post("/account/passkeys/<passkey_id>/remove")
+@requires(Action.HAVE_ACCOUNT)
 def remove(passkey_id: str) -> BaseResponse:
     """Delete a passkey of one's own; the form of the account page."""
     passkey = _passkeys().remove(current_caller().id, passkey_id)
@@ -72,6 +77,7 @@ def remove(passkey_id: str) -> BaseResponse:
 
 
 @blueprint.post("/sign-in/passkey/options")
+@requires(Action.VISIT)
 def begin_sign_in() -> BaseResponse:
     """What a device needs to answer, and the token to send with the answer."""
     mark = value_in(request.environ, MARK) or secrets.token_urlsafe(MARK_BYTES)
@@ -82,6 +88,7 @@ def begin_sign_in() -> BaseResponse:
 
 
 @blueprint.post("/sign-in/passkey")
+@requires(Action.VISIT)
 def sign_in() -> BaseResponse:
     """Begin a session; answers with the path of the `next` page."""
     body, browser = json_object(), _browser(value_in(request.environ, MARK))

@@ -9,10 +9,11 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.domain.access import FIRST_PROJECT, MEMBERS, Role
+from app.domain.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, LastAdministrator, UploadError
 from app.domain.project_errors import EntryNotFound
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
@@ -35,12 +36,14 @@ class NewLink:
 
 
 @blueprint.get("")
+@requires(Action.ADMINISTER)
 def index() -> Response:
     """The list, with what can be done."""
     return _page()
 
 
 @blueprint.post("/invitations")
+@requires(Action.ADMINISTER)
 def invite() -> Response:
     """Make a link by which somebody joins, and send it if there is mail."""
     fields = form_fields()
@@ -62,6 +65,7 @@ def invite() -> Response:
 
 
 @blueprint.post("/invitations/<digest>/withdraw")
+@requires(Action.ADMINISTER)
 def withdraw(digest: str) -> Response:
     """Let an invitation work no longer."""
     if current_services().identity.invitations.withdraw(digest):
@@ -70,6 +74,7 @@ def withdraw(digest: str) -> Response:
 
 
 @blueprint.post("/<person_id>/reset-link")
+@requires(Action.ADMINISTER)
 def make_reset_link(person_id: str) -> Response:
     """Make a link by which a person chooses another password, and send it if there is mail."""
     person = _person(person_id)
@@ -81,6 +86,7 @@ def make_reset_link(person_id: str) -> Response:
 
 
 @blueprint.post("/<person_id>")
+@requires(Action.ADMINISTER)
 def change(person_id: str) -> Response:
     """Block a person or not, let them administer the server or not, or change their address."""
     person, accounts = _person(person_id), current_services().identity.accounts

@@ -8,12 +8,13 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.domain.access import MEMBERS, parse_role
+from app.domain.access import MEMBERS, Action, parse_role
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, InvalidRequest, NotAllowed, UploadError
 from app.domain.moments import parse_expiry
 from app.domain.project_errors import EntryNotFound, LastManager
 from app.domain.project_limits import limits_in_words, words_of_limits
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
@@ -40,12 +41,14 @@ LIFETIMES = (
 
 
 @blueprint.get("")
+@requires(Action.MANAGE)
 def show() -> Response:
     """Name, members and keys."""
     return _page()
 
 
 @blueprint.post("/name")
+@requires(Action.MANAGE)
 def rename() -> Response:
     """Give the project another name."""
     fields, project = form_fields(), current_caller().project
@@ -58,6 +61,7 @@ def rename() -> Response:
 
 
 @blueprint.post("/limits")
+@requires(Action.MANAGE)
 def limit() -> Response:
     """Set how much the project may hold, and how long it keeps videos; for administrators."""
     caller, fields = current_caller(), form_fields()
@@ -78,6 +82,7 @@ def limit() -> Response:
 
 
 @blueprint.post("/members")
+@requires(Action.MANAGE)
 def add_member() -> Response:
     """Let somebody in; who has no account gets a link, which is shown this one time."""
     fields, project = form_fields(), current_caller().project
@@ -95,6 +100,7 @@ def add_member() -> Response:
 
 
 @blueprint.post("/members/<person_id>")
+@requires(Action.MANAGE)
 def change_member(person_id: str) -> Response:
     """Give a member another role, or end the membership."""
     fields, projects, project = form_fields(), _identity().projects, current_caller().project
@@ -113,6 +119,7 @@ def change_member(person_id: str) -> Response:
 
 
 @blueprint.post("/keys")
+@requires(Action.MANAGE)
 def make_key() -> Response:
     """Make a key, which is shown this one time."""
     fields, caller = form_fields(), current_caller()
@@ -133,6 +140,7 @@ def make_key() -> Response:
 
 
 @blueprint.post("/keys/<key_id>/revoke")
+@requires(Action.MANAGE)
 def revoke_key(key_id: str) -> Response:
     """End a key; what it is sending ends within seconds."""
     _identity().keys.revoke(current_caller().project, key_id)
@@ -141,6 +149,7 @@ def revoke_key(key_id: str) -> Response:
 
 
 @blueprint.post("/choose")
+@requires(Action.HAVE_ACCOUNT)
 def choose() -> Response:
     """Show another project from now on, in this session."""
     caller, project = current_caller(), form_fields().get("project", "")

@@ -22,6 +22,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services, note_upload
 from app.http.documents import media_path, plays_original, video_document
@@ -45,6 +46,7 @@ blueprint.after_request(allow_styles_with_nonce)
 
 
 @blueprint.get("")
+@requires(Action.VISIT)
 def show(code: str) -> Response:
     """The video, or the set of them; before the visit, the way to them."""
     link = _links().opened(code)
@@ -55,6 +57,7 @@ def show(code: str) -> Response:
 
 
 @blueprint.post("")
+@requires(Action.VISIT)
 def visit(code: str) -> BaseResponse:
     """Begin a visit, with the password if it takes one."""
     link = _links().opened(code)
@@ -78,6 +81,7 @@ def visit(code: str) -> BaseResponse:
 
 
 @blueprint.get("/<upload_id>")
+@requires(Action.VISIT)
 def film(code: str, upload_id: str) -> BaseResponse:
     """One video of a set."""
     link = _links().opened(code)
@@ -87,6 +91,7 @@ def film(code: str, upload_id: str) -> BaseResponse:
 
 
 @blueprint.get("/<upload_id>/download")
+@requires(Action.VISIT)
 def download(code: str, upload_id: str) -> BaseResponse:
     """The way to the file, with a fresh ticket: the page may have been open for hours."""
     link = _visited(code)
@@ -98,6 +103,7 @@ def download(code: str, upload_id: str) -> BaseResponse:
 
 
 @blueprint.get("/<upload_id>/state")
+@requires(Action.VISIT)
 def state(code: str, upload_id: str) -> Response:
     """What the player asks now and then: the video, with URLs that are good for a while longer."""
     link = _visited(code)

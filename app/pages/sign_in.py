@@ -5,8 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.domain.access import CallerKind
+from app.domain.access import Action, CallerKind
 from app.domain.errors import NotAllowed, TooManyAttempts, UploadError, WrongCredentials
+from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -18,6 +19,7 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.get("/sign-in")
+@requires(Action.VISIT)
 def show() -> Response:
     """The form, for whoever is not signed in; `next` is the path where that person goes then."""
     target = next_page(request.args.get("next", ""))
@@ -27,12 +29,14 @@ def show() -> Response:
 
 
 @blueprint.get("/sign-in/done")
+@requires(Action.VISIT)
 def done() -> str:
     """For whoever has signed in beside a page whose session had ended."""
     return render_template("account/signed_in.html")
 
 
 @blueprint.post("/sign-in")
+@requires(Action.VISIT)
 def sign_in() -> Response:
     """Begin a session; what is wrong is shown above the form."""
     fields = form_fields()
@@ -45,6 +49,7 @@ def sign_in() -> Response:
 
 
 @blueprint.post("/sign-out")
+@requires(Action.VISIT)
 def sign_out() -> Response:
     """End the session."""
     return end_session(request, redirect(url_for("sign_in.show"), 303))

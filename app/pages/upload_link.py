@@ -10,7 +10,9 @@ from datetime import timedelta
 from flask import Blueprint, Response, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.domain.access import Action
 from app.domain.errors import InvalidField, LinkClosed, LinkNotFound, TooManyAttempts
+from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services
 from app.http.problems import Problem, answer_json, prefers_html
@@ -35,6 +37,7 @@ blueprint = Blueprint("upload_link", __name__)
 
 
 @blueprint.get("/u/<code>")
+@requires(Action.VISIT)
 def page(code: str) -> BaseResponse:
     """Where files are chosen; first perhaps the questions for a password and a name."""
     link = _visitors().visited(code)
@@ -48,6 +51,7 @@ def page(code: str) -> BaseResponse:
 
 
 @blueprint.post("/u/<code>")
+@requires(Action.VISIT)
 def enter(code: str) -> BaseResponse:
     """Take the password and the name."""
     visitors, link = _visitors(), _visitors().visited(code)

@@ -9,9 +9,11 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, InvalidRequest
 from app.domain.numbers import parse_digits
+from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services
@@ -42,12 +44,14 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.get("")
+@requires(Action.SHARE)
 def index() -> Response:
     """All upload links of the project, and a form for another."""
     return _index()
 
 
 @blueprint.post("")
+@requires(Action.SHARE)
 def make() -> Response:
     """Make a link, and show its address."""
     fields = form_fields(MAX_FORM_BYTES)
@@ -61,6 +65,7 @@ def make() -> Response:
 
 
 @blueprint.get("/<link_id>")
+@requires(Action.SHARE)
 def show(link_id: str) -> str:
     """One link: its address, what it has taken, and from whom."""
     link = _link(link_id)
@@ -74,6 +79,7 @@ def show(link_id: str) -> str:
 
 
 @blueprint.post("/<link_id>/close")
+@requires(Action.SHARE)
 def close(link_id: str) -> Response:
     """Close a link at once."""
     link = _links().close(_link(link_id))
@@ -82,6 +88,7 @@ def close(link_id: str) -> Response:
 
 
 @blueprint.get("/<link_id>/qr.svg")
+@requires(Action.SHARE)
 def qr(link_id: str) -> Response:
     """The address of a link for a phone's camera."""
     return qr_code(link_url(_link(link_id)))

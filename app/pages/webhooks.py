@@ -7,10 +7,12 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidRequest
 from app.domain.webhooks import SUBSCRIBABLE, check_url, parse_events
 from app.http.access import PROJECT
+from app.http.access_rules import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services
@@ -29,12 +31,14 @@ CHOSEN = "on"
 
 
 @blueprint.get("")
+@requires(Action.MANAGE)
 def index() -> str:
     """The project's webhooks, and a form for another."""
     return _index({"url": "", **dict.fromkeys(SUBSCRIBABLE, CHOSEN)}, {})
 
 
 @blueprint.post("")
+@requires(Action.MANAGE)
 def make() -> Response:
     """Make a webhook, and show its secret."""
     fields = form_fields()
@@ -55,12 +59,14 @@ def make() -> Response:
 
 
 @blueprint.get("/<webhook_id>")
+@requires(Action.MANAGE)
 def show(webhook_id: str) -> Response:
     """One webhook with what was delivered to it."""
     return _page(_webhook(webhook_id))
 
 
 @blueprint.post("/<webhook_id>/secret")
+@requires(Action.MANAGE)
 def show_secret(webhook_id: str) -> Response:
     """The same page with the secret."""
     webhook = _webhook(webhook_id)
@@ -69,6 +75,7 @@ def show_secret(webhook_id: str) -> Response:
 
 
 @blueprint.post("/<webhook_id>/pause")
+@requires(Action.MANAGE)
 def pause(webhook_id: str) -> Response:
     """Pause it, or let it go on."""
     is_paused = form_fields().get("paused") == CHOSEN
@@ -78,6 +85,7 @@ def pause(webhook_id: str) -> Response:
 
 
 @blueprint.post("/<webhook_id>/remove")
+@requires(Action.MANAGE)
 def remove(webhook_id: str) -> Response:
     """Forget it."""
     removed = _webhooks().remove(current_scope().target(), webhook_id)
@@ -86,6 +94,7 @@ def remove(webhook_id: str) -> Response:
 
 
 @blueprint.post("/<webhook_id>/test")
+@requires(Action.MANAGE)
 def test(webhook_id: str) -> Response:
     """Have a test event sent."""
     _webhooks().test(current_scope().target(), webhook_id)
@@ -93,6 +102,7 @@ def test(webhook_id: str) -> Response:
 
 
 @blueprint.post("/<webhook_id>/deliveries/<delivery_id>/send-again")
+@requires(Action.MANAGE)
 def send_again(webhook_id: str, delivery_id: str) -> Response:
     """Send an event again."""
     _webhooks().send_again(current_scope().target(), webhook_id, delivery_id)

@@ -20,6 +20,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.domain.access import Action
 from app.domain.errors import (
     BodyStalled,
     BodyTruncated,
@@ -33,6 +34,7 @@ from app.domain.errors import (
 from app.domain.lifecycle import UploadState
 from app.domain.numbers import parse_bounded
 from app.domain.policy import check_fingerprint
+from app.http.access_rules import requires
 from app.http.bodies import open_form
 from app.http.chunk_signs import chunk_signs
 from app.http.context import current_scope, current_services
@@ -63,6 +65,7 @@ Receipt = dict[str, Any]
 
 
 @blueprint.post("/batch")
+@requires(Action.SEND)
 def batch() -> Response:
     """Store every file of the form; receipts are in the order of the parts."""
     _refuse_chunk({}, request.headers.keys())

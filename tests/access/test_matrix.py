@@ -1,7 +1,7 @@
 """Every route and every kind of caller: who may do what is decided by one table.
 
-What is expected follows from `REACH` and `RULES` alone. A new route needs a rule there, and an
-example here for each part of its URL that varies.
+What is expected follows from `REACH` and from what `@requires` says above each view. A new route
+needs an example here for each part of its URL that varies.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from sqlalchemy import select
 from werkzeug.routing import Rule
 
@@ -25,7 +26,7 @@ from app.domain.access import (
     Role,
     reach_of,
 )
-from app.http.access_rules import RULES
+from app.http.access_rules import MissingRule, rules_of
 from app.records.identity.tables import projects
 from tests.access.world import BY_SOMEBODY, OTHER_PROJECT, AccessWorld, Sender
 
@@ -80,7 +81,7 @@ Make = Callable[[AccessWorld, Rule, str], str]
 
 def new_upload(world: AccessWorld, rule: Rule, sender: str) -> str:
     """The id of an upload on its way where uploads are asked for, else of a video."""
-    is_on_its_way = RULES[rule.endpoint] in {Action.SEND, Action.FOLLOW}
+    is_on_its_way = world.actions[rule.endpoint] in {Action.SEND, Action.FOLLOW}
     return (world.upload(sender) if is_on_its_way else world.video(sender)).id
 
 
@@ -187,8 +188,19 @@ def status_of(world: AccessWorld, rule: Rule, method: str, url: str, sender: Sen
     return response.status_code
 
 
-def test_every_route_has_a_rule_and_every_rule_a_route(world: AccessWorld) -> None:
-    assert {rule.endpoint for rule in world.app.url_map.iter_rules()} == set(RULES)
+def test_every_route_has_a_rule(world: AccessWorld) -> None:
+    assert {rule.endpoint for rule in world.app.url_map.iter_rules()} == set(rules_of(world.app))
+
+
+def test_a_view_that_does_not_say_who_may_use_it_keeps_the_server_from_starting() -> None:
+    app = Flask("app", static_folder=None)
+
+    @app.get("/everything")
+    def everything() -> str:
+        raise AssertionError
+
+    with pytest.raises(MissingRule, match=r"@requires.*test_matrix.*\.everything"):
+        rules_of(app)
 
 
 def test_every_caller_reaches_what_the_table_says_and_nothing_else(
@@ -199,8 +211,9 @@ def test_every_caller_reaches_what_the_table_says_and_nothing_else(
         for sender in senders:
             if sender.prefix and rule.rule == "/":
                 continue  # A prefix alone is no URL below a link.
-            for made_by in senders_of(rule, sender):
-                expected = expected_of(rule, method, sender, is_own=made_by == sender.sender)
+            for made_by in senders_of(world, rule, sender):
+                is_own = made_by == sender.sender
+                expected = expected_of(world, rule, method, sender, is_own=is_own)
                 url = url_of(world, rule, made_by)
                 found = status_of(world, rule, method, url, sender)
                 is_right = found in expected if expected else found not in {401, 403}
@@ -209,16 +222,18 @@ def test_every_caller_reaches_what_the_table_says_and_nothing_else(
     assert wrong == [], "\n".join(wrong)
 
 
-def senders_of(rule: Rule, sender: Sender) -> set[str]:
+def senders_of(world: AccessWorld, rule: Rule, sender: Sender) -> set[str]:
     """Whose things are asked for: somebody's, and for some callers also their own."""
-    action = RULES[rule.endpoint]
+    action = world.actions[rule.endpoint]
     is_by_sender = action in REACH and reach_of(action, sender.role) is Reach.OWN
     return {BY_SOMEBODY, sender.sender} if is_by_sender else {BY_SOMEBODY}
 
 
-def expected_of(rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set[int]:
+def expected_of(
+    world: AccessWorld, rule: Rule, method: str, sender: Sender, *, is_own: bool
+) -> set[int]:
     """The statuses that refuse a request; empty if it must not be refused."""
-    action = RULES[rule.endpoint]
+    action = world.actions[rule.endpoint]
     if action is Action.VISIT:
         return set()
     if not sender.is_known:
@@ -309,7 +324,7 @@ def test_a_role_elsewhere_manages_nothing_here(world: AccessWorld) -> None:
     viewer = Sender(name="viewer here", headers=headers)
     let_in = []
     for rule, method in requests_of(world):
-        if RULES[rule.endpoint] in OF_ONE_PROJECT:
+        if world.actions[rule.endpoint] in OF_ONE_PROJECT:
             url = url_of(world, rule, BY_SOMEBODY)
             for chosen in (url, f"{url}?project={FIRST_PROJECT}"):
                 status = status_of(world, rule, method, chosen, viewer)

@@ -15,6 +15,7 @@ from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
 from app.domain.webhooks import SUBSCRIBABLE
 from app.factory import create_app
+from app.http.access_rules import rules_of
 from app.identity.share_links import ShareTerms
 from app.identity.upload_links import LinkTerms
 from app.records.identity.share_links import ShareLink
@@ -62,6 +63,7 @@ class AccessWorld:
         self.services: Services = build_services(self.settings)
         self.services.prepare()
         self.app: Flask = create_app(self.services)
+        self.actions = {name: rule.action for name, rule in rules_of(self.app).items()}
         self._add_project(OTHER_PROJECT, "Others")
 
     def client(self, address: str = STRANGER) -> FlaskClient:

@@ -17,9 +17,11 @@ from __future__ import annotations
 from flask import Blueprint, Response, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.domain.access import Action
 from app.domain.errors import InvalidRequest, UploadConflict
 from app.domain.policy import UNNAMED
 from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body, read_small_body
 from app.http.context import current_scope, current_services, note_upload
@@ -40,6 +42,7 @@ MAX_ID_BYTES = 1024
 
 
 @blueprint.post("/filepond")
+@requires(Action.SEND)
 def process() -> tuple[str, int, dict[str, str]]:
     """Store a whole file, or create an upload for one that comes in chunks."""
     form = ChunkForm(WHOLE_FILES, max_files=1)
@@ -72,6 +75,7 @@ def _filename() -> str:
 
 
 @blueprint.patch("/filepond")
+@requires(Action.SEND)
 def patch() -> tuple[str, int, dict[str, str]]:
     """Store a chunk."""
     services, upload = current_services(), _upload("patch")
@@ -101,6 +105,7 @@ def _header_number(name: str) -> int:
 
 
 @blueprint.get("/filepond")
+@requires(Action.SEND)
 def show() -> BaseResponse:
     """HEAD: the upload's offset. GET: the file."""
     if request.method == "HEAD":
@@ -123,6 +128,7 @@ def _show_offset() -> Response:
 
 
 @blueprint.delete("/filepond")
+@requires(Action.SEND)
 def revert() -> tuple[str, int]:
     """Cancel the upload, or delete the video it has become."""
     text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()

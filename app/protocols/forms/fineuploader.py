@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.domain.access import Action
 from app.domain.errors import (
     ChunkMismatch,
     InvalidRequest,
@@ -36,6 +37,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.upload import Upload
+from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, read_small_body
 from app.http.context import current_scope, current_services, note_upload
@@ -84,6 +86,7 @@ DIALECT = FormDialect(FILE_FIELDS, parse_part)
 
 
 @blueprint.post("/fineuploader")
+@requires(Action.SEND)
 def upload() -> Response:
     """Store a chunk or a whole file, or carry out the command in a small form."""
     if request.mimetype in COMMAND_TYPES:
@@ -95,6 +98,7 @@ def upload() -> Response:
 
 
 @blueprint.delete("/fineuploader/<key>")
+@requires(Action.SEND)
 def delete(key: str) -> Response:
     """Cancel the upload, or delete the video it has become."""
     return _remove(key)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
+from app.domain.access import Action
 from app.domain.errors import UploadError
+from app.http.access_rules import requires
 from app.protocols.forms.numbered_chunks import (
     answer_chunk,
     answer_error,
@@ -24,12 +26,14 @@ DIALECT = numbered_dialect("flow")
 
 
 @blueprint.get("/flow")
+@requires(Action.SEND)
 def probe() -> Response:
     """Whether a chunk has been stored."""
     return answer_probe(DIALECT)
 
 
 @blueprint.post("/flow")
+@requires(Action.SEND)
 def upload() -> Response:
     """Store a chunk."""
     return answer_chunk(DIALECT)

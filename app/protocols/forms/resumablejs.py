@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
+from app.domain.access import Action
 from app.domain.errors import UploadError
+from app.http.access_rules import requires
 from app.protocols.forms.numbered_chunks import (
     answer_chunk,
     answer_error,
@@ -26,12 +28,14 @@ are sent all the same: they say what would help."""
 
 
 @blueprint.get("/resumablejs")
+@requires(Action.SEND)
 def probe() -> Response:
     """Whether a chunk has been stored."""
     return answer_probe(DIALECT)
 
 
 @blueprint.post("/resumablejs")
+@requires(Action.SEND)
 def upload() -> Response:
     """Store a chunk."""
     return answer_chunk(DIALECT)

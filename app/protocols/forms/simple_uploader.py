@@ -9,6 +9,8 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import MethodNotAllowed
 
+from app.domain.access import Action
+from app.http.access_rules import requires
 from app.protocols.forms.numbered_chunks import answer_probe, numbered_dialect
 
 blueprint = Blueprint("simple_uploader", __name__)
@@ -17,6 +19,7 @@ DIALECT = numbered_dialect("")
 
 
 @blueprint.get("/upload")
+@requires(Action.SEND)
 def probe() -> Response:
     """Whether a chunk has been stored."""
     if DIALECT.parse(request.args) is None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.domain.access import Action
 from app.domain.upload import Upload
+from app.http.access_rules import requires
 from app.http.documents import chunk_document
 from app.http.problems import prefers_html
 from app.protocols.forms import (
@@ -37,6 +39,7 @@ WebUploader before Plupload, whose fields are a subset."""
 
 
 @blueprint.post("/upload")
+@requires(Action.SEND)
 def upload() -> BaseResponse:
     """Store a chunk, or whole files."""
     uploads = receive_chunk(*DIALECTS)

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from flask import Blueprint, Response, current_app, g, request
 
+from app.domain.access import Action
 from app.domain.errors import (
     ChunkMismatch,
     InvalidRequest,
@@ -15,6 +16,7 @@ from app.domain.errors import (
     WriterSuperseded,
 )
 from app.domain.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
@@ -99,6 +101,7 @@ def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
 
 
 @blueprint.route("/", methods=["POST", "PUT"], provide_automatic_options=False)
+@requires(Action.SEND)
 def create() -> Response:
     """Create an upload resource and store the bytes in the request."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
@@ -116,6 +119,7 @@ def create() -> Response:
 
 
 @blueprint.route("/", methods=["OPTIONS"], provide_automatic_options=False)
+@requires(Action.VISIT, is_below_links=True)
 def options() -> Response:
     """The limits of uploads (draft -12, section 4.1.4)."""
     response = current_app.make_default_options_response()
@@ -143,6 +147,7 @@ def _new_upload(transfer: Transfer) -> Upload:
 
 
 @blueprint.get("/<upload_id>")
+@requires(Action.SEND)
 def look(upload_id: str) -> Response:
     """The offset of the upload; a request that is still writing is ended first."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
@@ -153,6 +158,7 @@ def look(upload_id: str) -> Response:
 
 
 @blueprint.patch("/<upload_id>")
+@requires(Action.SEND)
 def append(upload_id: str) -> Response:
     """Store the bytes that follow those already received."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
@@ -167,6 +173,7 @@ def append(upload_id: str) -> Response:
 
 
 @blueprint.delete("/<upload_id>")
+@requires(Action.SEND)
 def cancel(upload_id: str) -> Response:
     """End the upload and free its space."""
     _refuse_state(_version())

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, redirect, request
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.domain.access import EVERYTHING
+from app.domain.access import EVERYTHING, Action
 from app.domain.errors import (
     DigestMismatch,
     InvalidRequest,
@@ -20,6 +20,7 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind, parse_upload_id
+from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
@@ -63,7 +64,7 @@ CHECKSUM_MISMATCH = 460
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """All are accepted on the request line, because X-HTTP-Method-Override may name another."""
 
-Action = Callable[[], BaseResponse]
+Handler = Callable[[], BaseResponse]
 
 
 # ---- around every request ------------------------------------------------------------------------
@@ -100,10 +101,11 @@ def _checksum_mismatch(error: DigestMismatch) -> Response:
 
 
 @blueprint.route("/", methods=METHODS, provide_automatic_options=False)
+@requires(Action.SEND)
 def collection() -> BaseResponse:
     """Create an upload, or list the capabilities of the server."""
-    actions = {"POST": _create, "OPTIONS": _options}
-    return _action(actions)()
+    handlers = {"POST": _create, "OPTIONS": _options}
+    return _handler(handlers)()
 
 
 def _options() -> Response:
@@ -173,16 +175,17 @@ def _take_first_bytes(upload: Upload) -> Upload:
 
 
 @blueprint.route("/<upload_id>", methods=METHODS, provide_automatic_options=False)
+@requires(Action.SEND)
 def one(upload_id: str) -> BaseResponse:
     """Ask for an upload's offset, append to it or terminate it; a GET redirects to its file."""
-    actions: dict[str, Action] = {
+    handlers: dict[str, Handler] = {
         "HEAD": lambda: _head(upload_id),
         "PATCH": lambda: _patch(upload_id),
         "DELETE": lambda: _delete(upload_id),
         "GET": lambda: redirect(location_of("delivery.media", upload_id)),
         "OPTIONS": _options,
     }
-    return _action(actions)()
+    return _handler(handlers)()
 
 
 def _head(upload_id: str) -> Response:
@@ -232,10 +235,10 @@ def _delete(upload_id: str) -> Response:
 # ---- shared --------------------------------------------------------------------------------------
 
 
-def _action(actions: Mapping[str, Action]) -> Action:
-    if _method() not in actions:
-        raise MethodNotAllowed(list(actions))
-    return actions[_method()]
+def _handler(handlers: Mapping[str, Handler]) -> Handler:
+    if _method() not in handlers:
+        raise MethodNotAllowed(list(handlers))
+    return handlers[_method()]
 
 
 def _check_type() -> None:
