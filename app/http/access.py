@@ -10,7 +10,7 @@ from flask import Request, g
 from werkzeug.exceptions import NotFound
 
 from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
-from app.domain.errors import UploadError
+from app.domain.errors import NotAllowed, UploadError
 from app.domain.project_errors import EntryNotFound
 from app.http import origins, session_cookie
 from app.http.access_rules import AccessRule
@@ -61,11 +61,21 @@ def _finder(request: Request, action: Action) -> Find:
     identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
 
-    def find() -> tuple[Caller, Scope]:
-        caller = identity.callers.find(sent)
+    def admitted(caller: Caller) -> tuple[Caller, Scope]:
         if chosen is not None and chosen != caller.project:
             caller = _in_project(identity, caller, chosen, action)
         return caller, scope_of(caller, action)
+
+    def find() -> tuple[Caller, Scope]:
+        caller = identity.callers.find(sent)
+        try:
+            return admitted(caller)
+        except (NotAllowed, EntryNotFound):
+            if caller.kind is not CallerKind.PERSON:
+                raise
+            # Another process may have let them in since this one has looked them up.
+            identity.sessions.forget_one(sent.session)
+            return admitted(identity.callers.find(sent))
 
     if action is Action.VISIT:
         return lambda: _visitor(identity.callers, sent)

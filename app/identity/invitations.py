@@ -55,10 +55,16 @@ class Invitations:
     def to_join(
         self, email: str, *, project_id: str | None = None, role: Role | None = None
     ) -> str:
-        """The code of a link that makes an account for that address; raises `InvalidField`."""
+        """The code of a link that makes an account for that address, or lets its account in.
+
+        Raises `InvalidField` if there is nothing to let it into.
+        """
         email = clean_email(email)
-        if self._people.find_by_email(email) is not None:
+        person = self._people.find_by_email(email)
+        if person is not None and project_id is None:
             raise InvalidField("This person has an account already.", field="email")
+        if person is not None and project_id in self._people.roles(person.id):
+            raise InvalidField("This person is a member already.", field="email")
         return self._make(Purpose.JOIN, email=email, project_id=project_id, role=role)
 
     def to_reset(self, person: Person) -> str:
@@ -72,7 +78,13 @@ class Invitations:
             raise LinkClosed("The link was used or has expired. Ask for a new one.")
         if purpose is Purpose.SET_UP and self._people.has_administrator():
             raise LinkClosed("This server is set up already.")
+        if purpose is Purpose.JOIN and found.project_id is None and self.is_to_known(found):
+            raise LinkClosed("You have an account already. Sign in.")
         return found
+
+    def is_to_known(self, invitation: Invitation) -> bool:
+        """Whether somebody has an account with the address that was invited."""
+        return self._people.find_by_email(invitation.email or "") is not None
 
     def waiting(self) -> list[Invitation]:
         """Those that nobody has accepted yet, the newest first."""
@@ -95,6 +107,17 @@ class Invitations:
         """The new person; raises `LinkClosed` or `InvalidField`."""
         invitation = self.find(code, Purpose.JOIN)
         return self._join(invitation, email=invitation.email or "", name=name, password=password)
+
+    def accept(self, code: str, person_id: str) -> Invitation:
+        """Let somebody who has an account into the project; raises `LinkClosed`, `InvalidField`.
+
+        Whoever has the link may use it for any account, as for a new one.
+        """
+        invitation = self.find(code, Purpose.JOIN)
+        if invitation.project_id is None:
+            raise InvalidField("This link makes an account. You have one already.", field="email")
+        self._records.accept(invitation, person_id, self._clock())
+        return invitation
 
     def choose_password(self, code: str, password: str) -> Person:
         """Whose password it is now; their sessions have ended, their passkeys are removed."""

@@ -50,6 +50,11 @@ class Recent(Generic[T]):
                     self._known.popitem(last=False)
         return found
 
+    def forget_one(self, key: str) -> None:
+        """Look this one up again."""
+        with self._changing:
+            self._known.pop(key, None)
+
     def forget(self) -> None:
         """Look everything up again: something was revoked in this process."""
         with self._changing:

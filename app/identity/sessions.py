@@ -111,6 +111,10 @@ class Sessions:
         self._records.choose_project(session_id, project_id)
         self._recent.forget()
 
+    def forget_one(self, cookie: str) -> None:
+        """Look up again whose session that is, and their roles."""
+        self._recent.forget_one(digest_of(cookie))
+
     def forget(self) -> None:
         """Look everybody up again: a person was blocked, or a role has changed."""
         self._recent.forget()

@@ -13,7 +13,7 @@ from app.domain.errors import InvalidField
 from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
-from app.http.context import current_services
+from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.signing_in import signed_in
 from app.identity.passwords import MIN_CHARACTERS
@@ -34,7 +34,16 @@ def set_up(code: str) -> Response:
 @blueprint.route("/join/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
 def join(code: str) -> Response:
-    """Make an account."""
+    """Make an account, or let one that there is into the project.
+
+    Who is signed in, or has been invited with the address of an account, makes no other.
+    """
+    invitations, caller = current_services().identity.invitations, current_caller()
+    invitation = invitations.find(code, Purpose.JOIN)
+    if caller.kind is CallerKind.PERSON:
+        return _join_as(caller, invitation, code)
+    if invitations.is_to_known(invitation):
+        return _asked(invitation)
     return _answer(code, Purpose.JOIN)
 
 
@@ -43,6 +52,28 @@ def join(code: str) -> Response:
 def reset(code: str) -> Response:
     """Choose another password."""
     return _answer(code, Purpose.RESET)
+
+
+def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
+    """Let the person who is signed in into the project, if the page has asked that very person."""
+    identity = current_services().identity
+    if request.method != "POST" or form_fields().get("person") != caller.id:
+        return _asked(invitation)
+    try:
+        identity.invitations.accept(code, caller.id)
+    except InvalidField as error:
+        return _asked(invitation, error)
+    project = invitation.project_id or ""
+    audited(
+        AuditAction.MEMBER_ADDED,
+        caller.actor,
+        project=project,
+        email=invitation.email,
+        role=invitation.role,
+        by="link",
+    )
+    identity.sessions.choose_project(caller.session, project)
+    return redirect(url_for("pages.index"), 303)
 
 
 def _answer(code: str, purpose: Purpose) -> Response:
@@ -77,6 +108,20 @@ def _accept(code: str, purpose: Purpose, fields: Mapping[str, str]) -> Person:
     return person
 
 
+def _asked(invitation: Invitation, error: InvalidField | None = None) -> Response:
+    """Says who is signed in and who was invited, and asks who is to join."""
+    identity = current_services().identity
+    project = invitation.project_id
+    page = render_template(
+        "account/join_project.html",
+        invitation=invitation,
+        project=None if project is None else identity.projects.get(project),
+        you=identity.people.find(current_caller().id),
+        error=error,
+    )
+    return _secret(page, error)
+
+
 def _page(
     invitation: Invitation, fields: Mapping[str, str], error: InvalidField | None = None
 ) -> Response:
@@ -92,6 +137,10 @@ def _page(
         has_passkeys=identity.passkeys is not None,
         min_characters=MIN_CHARACTERS,
     )
+    return _secret(page, error)
+
+
+def _secret(page: str, error: InvalidField | None) -> Response:
     response = make_response(page, error.status_hint if error else 200)
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"  # The URL is a secret.

@@ -58,9 +58,7 @@ def invite() -> Response:
     email = fields["email"].strip().lower()
     audited(AuditAction.INVITATION_MADE, email=email, role=role, project=project)
     url = url_for("invitations.join", code=code, _external=True)
-    text = (
-        f"You are invited to Sluice. Open this link within a week to make your account:\n\n{url}\n"
-    )
+    text = f"You are invited to Sluice. Open this link within a week to join:\n\n{url}\n"
     return _page(link=_sent(email, "An invitation to Sluice", text, url))
 
 

@@ -12,7 +12,7 @@ from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.session_cookie import end_session
-from app.http.signing_in import next_page, person_with, signed_in
+from app.http.signing_in import is_local_path, next_page, person_with, signed_in
 
 blueprint = Blueprint("sign_in", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -51,8 +51,10 @@ def sign_in() -> Response:
 @blueprint.post("/sign-out")
 @requires(Action.VISIT)
 def sign_out() -> Response:
-    """End the session."""
-    return end_session(request, redirect(url_for("sign_in.show"), 303))
+    """End the session; `next` is the path of a page for whoever is signed out."""
+    wanted = request.args.get("next", "")
+    target = wanted if is_local_path(wanted) else url_for("sign_in.show")
+    return end_session(request, redirect(target, 303))
 
 
 def _page(target: str, email: str = "", error: UploadError | None = None) -> Response:

@@ -163,12 +163,36 @@ def test_a_proven_address_uses_all_invitations_that_wait_for_it(
         assert invitations.find(there, Purpose.JOIN).email == email
 
 
-def test_who_has_an_account_is_not_invited_to_make_another(
+def test_who_has_an_account_is_invited_to_projects_alone(
     world: World, invitations: Invitations
 ) -> None:
-    world.person("bob@example.org")
-    with pytest.raises(InvalidField):
-        invitations.to_join("bob@example.org")
+    bob, other = world.person("bob@example.org"), world.project("Other")
+    world.join(bob, Role.VIEWER)
+    with pytest.raises(InvalidField, match="an account already"):
+        invitations.to_join(bob.email)
+    with pytest.raises(InvalidField, match="a member already"):
+        invitations.to_join(bob.email, project_id="local", role=Role.EDITOR)
+    code = invitations.to_join(bob.email, project_id=other, role=Role.EDITOR)
+    invitations.accept(code, bob.id)
+    assert roles(world, bob) == {"local": Role.VIEWER, other: Role.EDITOR}
+    with pytest.raises(LinkClosed):
+        invitations.accept(code, bob.id)
+
+
+def test_an_invitation_that_changes_nothing_is_not_used_up(
+    world: World, invitations: Invitations
+) -> None:
+    bob = world.person("bob@example.org")
+    world.join(bob, Role.VIEWER)
+    to_project = invitations.to_join("new@example.org", project_id="local", role=Role.EDITOR)
+    to_server = invitations.to_join("other@example.org")
+    for code in (to_project, to_server):
+        with pytest.raises(InvalidField, match="already"):
+            invitations.accept(code, bob.id)
+        invitations.find(code, Purpose.JOIN)
+    world.person("other@example.org")
+    with pytest.raises(LinkClosed, match="Sign in"):
+        invitations.find(to_server, Purpose.JOIN)
 
 
 def test_invitations_expire_and_can_be_withdrawn(world: World, invitations: Invitations) -> None:

@@ -10,6 +10,7 @@ from werkzeug.test import TestResponse
 
 from app.domain.access import Role
 from app.records.identity.people import Person
+from app.records.identity.projects import ProjectRecords
 from tests.pages.house import OTHER_PASSWORD, PASSWORD, Browser, House, new_house
 
 
@@ -61,7 +62,83 @@ def test_an_invitation_makes_a_member_who_can_sign_in(house: House, admin: Brows
     assert browser.get(link).status_code == 410
     assert house.browser().sign_in("bob@example.org", OTHER_PASSWORD).status_code == 303
     again = admin.post("/people/invitations", {"email": "bob@example.org", "role": "viewer"})
-    assert (again.status_code, "has an account already" in again.text) == (400, True)
+    assert (again.status_code, "is a member already" in again.text) == (400, True)
+
+
+def invited(house: House, admin: Browser, email: str) -> tuple[str, str]:
+    """A new project, and the path of a link by which that address joins it."""
+    project = house.identity.projects.make("Weather & sports", manager=None).id
+    fields = {"email": email, "role": "editor", "project": project}
+    return project, link_in(admin.post("/people/invitations", fields))
+
+
+def test_an_invitation_lets_an_account_that_there_is_into_the_project(
+    house: House, admin: Browser
+) -> None:
+    mia = house.person("mia@example.org")
+    project, link = invited(house, admin, mia.email)
+    browser = house.browser()
+    page = browser.get(link).text
+    assert "has an account here" in page
+    assert f"/sign-in?next={link}" in page
+    answer = browser.sign_in(mia.email, target=link)
+    assert answer.location == link
+    page = browser.get(link).text
+    assert "Join Weather &amp; sports" in page
+    assert "Sign out and go on" not in page
+    assert len(browser.who()["projects"]) == 1, "to open the link changes nothing"
+    assert browser.post(link, {"person": mia.id}).status_code == 303
+    roles = {each["id"]: each["role"] for each in browser.who()["projects"]}
+    assert roles == {"local": "editor", project: "editor"}
+    assert f'data-project="{project}"' in browser.get("/").text
+    assert browser.get(link).status_code == 410
+
+
+def test_a_second_invitation_for_one_address_adds_to_its_account(
+    house: House, admin: Browser
+) -> None:
+    (one, first), (two, second) = (invited(house, admin, "noa@example.org") for _ in "12")
+    browser = house.browser()
+    browser.post(first, {"name": "Noa", "password": OTHER_PASSWORD})
+    (noa,) = [each for each in house.identity.people.all() if each.email == "noa@example.org"]
+    browser.post(second, {"person": noa.id})
+    assert {each["id"] for each in browser.who()["projects"]} == {one, two}
+
+
+def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
+    house: House, admin: Browser
+) -> None:
+    olga, other = house.person("olga@example.org"), house.person("other@example.org")
+    project, link = invited(house, admin, "new@example.org")
+    browser = house.browser_of(olga)
+    for fields in (
+        {"person": ""},
+        {"name": "New", "password": OTHER_PASSWORD},
+        {"person": other.id},
+    ):
+        answer = browser.post(link, fields)
+        assert "olga@example.org. This is another account" in answer.text
+        assert "Join as olga" in answer.text
+    assert len(browser.who()["projects"]) == 1
+    out = re.search(r'action="(/sign-out[^"]+)"', browser.get(link).text)
+    assert out
+    assert browser.post(out[1]).location == link
+    assert "Make your account" in browser.get(link).text
+    again = house.browser_of(olga)
+    assert again.post(link, {"person": olga.id}).status_code == 303
+    assert project in {each["id"] for each in again.who()["projects"]}
+
+
+def test_who_was_just_let_in_is_not_refused_out_of_memory(house: House) -> None:
+    """Every process remembers for a moment who somebody is, and knows nothing of the others."""
+    pia, project = house.person("pia@example.org"), house.identity.projects.make("P", manager=None)
+    browser = house.browser_of(pia)
+    url = f"/api/videos?project={project.id}"
+    assert browser.get(url).status_code == 404
+    ProjectRecords(house.services.database).add_member(
+        project.id, pia.id, Role.VIEWER, pia.created_at
+    )
+    assert browser.get(url).status_code == 200
 
 
 def test_a_reset_link_gives_a_new_password_and_ends_all_sessions(

@@ -10,9 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from app.domain.access import Role
-from app.domain.errors import LinkClosed
+from app.domain.errors import InvalidField, LinkClosed
 from app.records.engine import Database
 from app.records.identity.people import Person, add_person
 from app.records.identity.tables import invitations, members, passkeys, people, sessions
@@ -31,7 +32,8 @@ class Invitation:
     """A link that works once; `digest` is that of its code.
 
     To set up: makes the first administrator. To join: makes a person with that `email`, member of a
-    project in that `role`, if there is one. To reset: lets `person_id` choose another password.
+    project in that `role`, if there is one; whoever has an account joins the project with it. To
+    reset: lets `person_id` choose another password.
     """
 
     digest: str
@@ -95,11 +97,17 @@ class InvitationRecords:
         with self._used_up(invitation, now) as connection:
             add_person(connection, person)
             others = _use_up_others(connection, person.email, now) if is_proven else []
-            roles = {each.project_id: each.role for each in (*others, invitation)}
-            for project_id, role in roles.items():
-                if project_id is not None and role is not None:
-                    values = {"project_id": project_id, "role": role, "person_id": person.id}
-                    connection.execute(insert(members).values(**values, added_at=now))
+            used = {each.project_id: each for each in (*others, invitation)}
+            for each in used.values():
+                _add_member(connection, each, person.id, now)
+
+    def accept(self, invitation: Invitation, person_id: str, now: datetime) -> None:
+        """Use it up for somebody who has an account; raises as `join` does.
+
+        Raises `InvalidField` for a member of the project.
+        """
+        with self._used_up(invitation, now) as connection:
+            _add_member(connection, invitation, person_id, now)
 
     def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
         """Use it up and store the person's password; as `join`.
@@ -133,6 +141,19 @@ def _waiting(now: datetime) -> ColumnElement[bool]:
     """Those to join that still work."""
     is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
     return (invitations.c.purpose == Purpose.JOIN) & is_unused
+
+
+def _add_member(
+    connection: Connection, invitation: Invitation, person_id: str, now: datetime
+) -> None:
+    """Let the person into the project that it is to, if any."""
+    if invitation.project_id is None or invitation.role is None:
+        return
+    values = {"project_id": invitation.project_id, "role": invitation.role}
+    try:
+        connection.execute(insert(members).values(**values, person_id=person_id, added_at=now))
+    except IntegrityError:
+        raise InvalidField("This person is a member already.", field="email") from None
 
 
 def _use_up_others(connection: Connection, email: str, now: datetime) -> list[Invitation]:

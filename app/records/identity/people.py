@@ -53,6 +53,11 @@ class PeopleRecords:
         """The person with that address, in lower case."""
         return self._one(people.c.email == email)
 
+    def roles(self, person_id: str) -> Mapping[str, Role]:
+        """The person's role in each project, that joined first first."""
+        with self._database.read() as connection:
+            return roles_of(connection, person_id)
+
     def all(self) -> list[Person]:
         """Everybody, by name."""
         with self._database.read() as connection:
