@@ -122,7 +122,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     )
     chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
     library = _library(settings, records, store)
-    identity = _identity(settings, database)
+    identity = _identity(settings, database, counts)
     return Services(
         settings=settings,
         uploads=uploads,
@@ -240,7 +240,7 @@ def _store(settings: Settings) -> LocalStore:
     return LocalStore(settings.staging_dir, settings.library_dir, durability)
 
 
-def _identity(settings: Settings, database: Database) -> IdentityServices:
+def _identity(settings: Settings, database: Database, counts: MinuteCounts) -> IdentityServices:
     options = IdentityOptions(
         is_open=settings.is_open,
         audit_kept=timedelta(seconds=settings.audit_seconds),
@@ -256,7 +256,9 @@ def _identity(settings: Settings, database: Database) -> IdentityServices:
         has_private_webhooks=settings.webhook_private,
         mail=Mail(settings.smtp_url, settings.mail_from),
     )
-    return IdentityServices.build(database, settings.data_dir, options, clock=_now, new_id=_new_id)
+    return IdentityServices.build(
+        database, settings.data_dir, options, counts=counts, clock=_now, new_id=_new_id
+    )
 
 
 def _openid_client(settings: Settings) -> OpenIdClient | None:

@@ -1,10 +1,10 @@
 """Strangers who come through upload links: how they enter, and how they are told apart.
 
-The page of a link gives each browser a cookie of its own, by which it finds its uploads again after
-a reload. Programs have none: those of one network are one visitor, so that limits hold for them and
-their own keys work. They find nothing of others, and go on by the ids of their uploads. A link with
-a password wants it once from a browser, which gets a second cookie for it, and from programs in
-every request.
+The page of a link gives each browser a signed cookie, by which it finds its uploads again after a
+reload. Programs have none: those of one network are one visitor, so that limits hold for them and
+their own keys work. They find nothing of others, and go on by the ids of their uploads. Whoever
+makes up a cookie is such a program. A link with a password wants it once from a browser, which gets
+a second cookie for it, and from programs in every request.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from datetime import datetime, timedelta
 from app.domain.access import Caller, CallerKind, Role
 from app.domain.addresses import network_of
 from app.domain.errors import InvalidField, LinkNotFound, NotSignedIn
+from app.domain.limit_errors import too_many
 from app.identity.key_format import digest_of
 from app.identity.link_passwords import LinkPasswords
 from app.identity.recent import Recent
 from app.identity.signing import Signing
 from app.identity.tickets import Tickets
 from app.records.identity.upload_links import UploadLink, UploadLinkRecords
+from app.request.minute_counts import MinuteCounts
 
 VISITOR_COOKIE = "sluice_visitor"
 ENTRY_COOKIE = "sluice_entry"
@@ -33,9 +35,14 @@ ENTRY_COOKIE = "sluice_entry"
 ENTRY_TIME = timedelta(days=30)
 """A browser is asked for the password again after this time."""
 
-VISITOR_BYTES = 16
+VISITOR_TIME = timedelta(days=365)
+"""As long as any link is likely to be open."""
+
 VISITOR_CHARACTERS = 32
 """128 bits, in hexadecimal."""
+
+NEW_VISITORS_PER_MINUTE = 60
+"""Of one link and network; whoever comes then waits. The guests of a party share one address."""
 
 MAX_NAME_CHARACTERS = 200
 """Of a link, and of a visitor."""
@@ -44,7 +51,7 @@ REMEMBERED_PASSWORDS = 1000
 """Right ones that a process knows again: a program sends its own with every chunk."""
 
 _CODE = re.compile(r"[A-Za-z0-9_-]{22}")
-_VISITOR = re.compile(rf"(?:^|;\s*){VISITOR_COOKIE}=([A-Za-z0-9_-]{{22,64}})(?:;|$)")
+_VISITOR = re.compile(rf"(?:^|;\s*){VISITOR_COOKIE}=([A-Za-z0-9._-]{{1,400}})(?:;|$)")
 _ENTRY = re.compile(rf"(?:^|;\s*){ENTRY_COOKIE}=([A-Za-z0-9._-]{{1,400}})(?:;|$)")
 
 
@@ -57,6 +64,14 @@ class Knock:
     address: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NewVisitor:
+    """A visitor as records name it, and the cookie by which it comes again."""
+
+    id: str
+    cookie: str
+
+
 class LinkVisitors:
     """Whom a link stands for."""
 
@@ -65,13 +80,18 @@ class LinkVisitors:
         records: UploadLinkRecords,
         signing: Signing,
         passwords: LinkPasswords,
+        counts: MinuteCounts,
         *,
         clock: Callable[[], datetime],
+        new_per_minute: int = NEW_VISITORS_PER_MINUTE,
     ) -> None:
         self._records = records
         self._passwords = passwords
+        self._counts = counts
+        self._new_per_minute = new_per_minute
         self._signing = signing
         self._entries = Tickets(signing, "entry to an upload link", clock=clock)
+        self._visitors = Tickets(signing, "visitor of an upload link", clock=clock)
         self._clock = clock
         self._recent = Recent(records.find)
         self._right: set[str] = set()
@@ -91,7 +111,7 @@ class LinkVisitors:
         link = self.visited(code)
         if link.password_hash is not None and not self.has_entered(link, knock.cookies):
             self._check(link, link.password_hash, knock)
-        visitor = visitor_in(knock.cookies)
+        visitor = self.visitor(link, knock.cookies)
         return Caller(
             kind=CallerKind.UPLOAD_LINK,
             id=link.id,
@@ -101,6 +121,26 @@ class LinkVisitors:
             visitor=visitor or self._network_visitor(knock.address),
             is_crowd=visitor is None,
         )
+
+    def visitor(self, link: UploadLink, cookies: str) -> str | None:
+        """The visitor who was given one of these cookies for this link, as records name it."""
+        found = _VISITOR.search(cookies)
+        subject = None if found is None else self._visitors.subject_of(found[1])
+        link_id, _, visitor = (subject or "").partition(" ")
+        return visitor if link_id == link.id else None
+
+    def new_visitor(self, link: UploadLink, *, address: str) -> NewVisitor:
+        """Another visitor, for `VISITOR_TIME`; raises `TooManyRequests` for one too many.
+
+        Limits hold for each visitor, so that nobody may become many.
+        """
+        count = self._counts.add(f"visitor {link.id} {network_of(address)}")
+        if count > self._new_per_minute:
+            wait_seconds = self._counts.seconds_left
+            raise too_many("new visitors", self._new_per_minute, wait_seconds=wait_seconds)
+        visitor = secrets.token_hex(VISITOR_CHARACTERS // 2)
+        expires_at = self._clock() + VISITOR_TIME
+        return NewVisitor(visitor, self._visitors.make(f"{link.id} {visitor}", expires_at))
 
     def enter(self, link: UploadLink, password: str, *, address: str) -> str:
         """The value of the cookie of those who know the password, for `ENTRY_TIME`.
@@ -152,22 +192,6 @@ class LinkVisitors:
         if len(self._right) >= REMEMBERED_PASSWORDS:
             self._right.clear()
         self._right.add(seen)
-
-
-def new_visitor() -> str:
-    """The value of the cookie of a new browser."""
-    return secrets.token_urlsafe(VISITOR_BYTES)
-
-
-def visitor_in(cookies: str) -> str | None:
-    """The visitor with these cookies, as records name it: they do not hold the cookie itself."""
-    found = _VISITOR.search(cookies)
-    return None if found is None else visitor_of(found[1])
-
-
-def visitor_of(cookie: str) -> str:
-    """How records name the visitor with that cookie."""
-    return digest_of(cookie)[:VISITOR_CHARACTERS]
 
 
 def _entry_to(link: UploadLink) -> str:

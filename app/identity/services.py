@@ -45,6 +45,7 @@ from app.records.identity.share_links import ShareLinkRecords
 from app.records.identity.spent_tokens import SpentTokens
 from app.records.identity.upload_links import UploadLinkRecords
 from app.records.identity.webhooks import WebhookRecords
+from app.request.minute_counts import MinuteCounts
 
 if TYPE_CHECKING:
     from app.identity.openid_provider import OpenIdProvider
@@ -108,6 +109,7 @@ class IdentityServices:
         data_dir: Path,
         options: IdentityOptions,
         *,
+        counts: MinuteCounts,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
     ) -> IdentityServices:
@@ -119,7 +121,7 @@ class IdentityServices:
         link_passwords = LinkPasswords(passwords, attempts, clock=clock)
         shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
         share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)
-        visitors = LinkVisitors(links, signing, link_passwords, clock=clock)
+        visitors = LinkVisitors(links, signing, link_passwords, counts, clock=clock)
         upload_links = UploadLinks(links, link_passwords, visitors, clock=clock, new_id=new_id)
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
         return cls(

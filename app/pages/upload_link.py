@@ -21,17 +21,12 @@ from app.identity.link_visitors import (
     ENTRY_COOKIE,
     ENTRY_TIME,
     VISITOR_COOKIE,
+    VISITOR_TIME,
     LinkVisitors,
-    new_visitor,
-    visitor_in,
-    visitor_of,
 )
 from app.pages.blueprint import file_size
 from app.pages.video_view import date_text
 from app.records.identity.upload_links import UploadLink
-
-VISITOR_TIME = timedelta(days=365)
-"""As long as any link is likely to be open."""
 
 blueprint = Blueprint("upload_link", __name__)
 
@@ -45,8 +40,8 @@ def page(code: str) -> BaseResponse:
     if _asks_password(link) or (link.asks_name and sender is None):
         return _gate(link)
     response = Response(_drop_page(link, sender))
-    if visitor_in(_cookies()) is None:
-        _keep(response, link, VISITOR_COOKIE, new_visitor(), VISITOR_TIME)
+    if _visitor(link) is None:
+        _keep_new_visitor(response, link)
     return _private(response)
 
 
@@ -63,10 +58,8 @@ def enter(code: str) -> BaseResponse:
             entry = visitors.enter(link, fields.get("password", ""), address=_address())
             _keep(response, link, ENTRY_COOKIE, entry, ENTRY_TIME)
         if link.asks_name:
-            cookie = request.cookies.get(VISITOR_COOKIE) if visitor_in(_cookies()) else None
-            cookie = cookie or new_visitor()
-            visitors.name_sender(link, visitor_of(cookie), name)
-            _keep(response, link, VISITOR_COOKIE, cookie, VISITOR_TIME)
+            visitor = _visitor(link) or _keep_new_visitor(response, link)
+            visitors.name_sender(link, visitor, name)
     except (InvalidField, TooManyAttempts) as error:
         return _gate(link, name=name, error=error)
     return _private(response)
@@ -131,8 +124,12 @@ def _in_words(link: UploadLink) -> list[str]:
 
 
 def _sender(link: UploadLink) -> str | None:
-    visitor = visitor_in(_cookies())
+    visitor = _visitor(link)
     return None if visitor is None else _visitors().sender_name(link, visitor)
+
+
+def _visitor(link: UploadLink) -> str | None:
+    return _visitors().visitor(link, _cookies())
 
 
 def _asks_password(link: UploadLink) -> bool:
@@ -157,6 +154,13 @@ def _private(response: BaseResponse) -> BaseResponse:
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Robots-Tag"] = "noindex"
     return response
+
+
+def _keep_new_visitor(response: BaseResponse, link: UploadLink) -> str:
+    """Let the browser come again as the same visitor, which this returns."""
+    new = _visitors().new_visitor(link, address=_address())
+    _keep(response, link, VISITOR_COOKIE, new.cookie, VISITOR_TIME)
+    return new.id
 
 
 def _keep(response: BaseResponse, link: UploadLink, name: str, value: str, time: timedelta) -> None:
