@@ -1,6 +1,7 @@
 """The JSON shapes of uploads, videos and keys; each is made here and nowhere else.
 
-`root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`.
+`root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`, and before it
+the prefix that a proxy has taken off.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def download(code: str, upload_id: str) -> BaseResponse:
     scope = scope_of(guest_of(link), Action.DOWNLOAD)
     video = current_services().library.get(scope, parse_upload_id(upload_id))
     ticket = _links().ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
-    file = signed_media(note_upload(video), media_path(video.id, f"/t/{ticket}"), is_download=True)
-    return _unkept(redirect(request.script_root + file, 303))
+    path = media_path(video.id, _root_of(ticket))
+    return _unkept(redirect(signed_media(note_upload(video), path, is_download=True), 303))
 
 
 @blueprint.get("/<upload_id>/state")
@@ -176,7 +176,11 @@ def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> d
 def _root(link: ShareLink, playbacks: list[PlaybackView]) -> str:
     """What the URLs of the link's media begin with; good for the longest of these films."""
     seconds = (view.facts.duration or 0 for view in playbacks if view.facts)
-    return f"/t/{_links().ticket(link, max(seconds, default=0))}"
+    return _root_of(_links().ticket(link, max(seconds, default=0)))
+
+
+def _root_of(ticket: str) -> str:
+    return f"{request.script_root}/t/{ticket}"
 
 
 def _video(link: ShareLink, upload_id: str) -> Upload:

@@ -23,6 +23,7 @@ function rendition(height, state, progress = 0) {
 
 test("a film with a new ticket or signature is the same one", () => {
   assert.ok(isSameFile("/t/one/media/1/play.mp4", "/t/two/media/1/play.mp4"));
+  assert.ok(isSameFile("/videos/t/one/media/1/play.mp4", "/videos/t/two/media/1/play.mp4"));
   assert.ok(isSameFile("/t/one/media/1?expires=1", "/t/one/media/1?expires=2"));
   assert.ok(!isSameFile("/t/one/media/1/play.mp4", "/t/one/media/1/hls/master.m3u8"));
   assert.ok(!isSameFile("/media/1", "/media/2"));

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 
 TUS = {"Tus-Resumable": "1.0.0"}
 HTML = {"Accept": "text/html"}
@@ -34,7 +34,7 @@ def sent(client: FlaskClient, link: dict[str, Any], name: str, length: int) -> s
     return upload_id
 
 
-def create(client: FlaskClient, link: dict[str, Any], length: int, name: str = "") -> TestResponse:
+def create(client: Client, link: dict[str, Any], length: int, name: str = "") -> TestResponse:
     """Create an upload as tus clients do."""
     headers = {**TUS, "Upload-Length": str(length)}
     if name:

@@ -87,7 +87,7 @@ export function isSameFile(url, other) {
 }
 
 function unsigned(url) {
-  return url?.replace(/^\/t\/[^/]+/, "").replace(/\?.*/, "");
+  return url?.replace(/\/t\/[^/]+/, "").replace(/\?.*/, "");
 }
 
 /** Whether it is worth opening the player, as far as a list of videos tells. */
