@@ -13,6 +13,7 @@ from hypothesis import settings
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
 from tests.media.shelf import Shelf
+from tests.site import Site, new_site
 
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -61,6 +62,13 @@ def closed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with accounts that all tests share; each makes projects, people or keys there."""
     with running_server(tmp_path_factory.mktemp("closed"), SLUICE_ACCESS="accounts") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server with accounts in this process; each test of a module makes the people it needs."""
+    with new_site(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 @pytest.fixture(scope="session")

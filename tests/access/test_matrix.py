@@ -7,12 +7,13 @@ needs an example here for each part of its URL that varies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from flask import Flask
+from flask.testing import FlaskClient
 from sqlalchemy import select
 from werkzeug.routing import Rule
 
@@ -27,10 +28,12 @@ from app.domain.access import (
     reach_of,
 )
 from app.http.access_rules import MissingRule, rules_of
+from app.records.identity.people import Person
 from app.records.identity.tables import projects
-from tests.access.world import BY_SOMEBODY, OTHER_PROJECT, AccessWorld, Sender
+from tests.site import BY_SOMEBODY, Site
 
-REFUSED = {401, 403, 404}
+STRANGER = "192.0.2.1"
+"""Reserved for documentation (RFC 5737)."""
 
 EXAMPLES: Mapping[str, str] = {
     "filename": "css/base.css",
@@ -76,40 +79,40 @@ SAME_FOR_ALL = {("tus.one", "GET"), ("tus.one", "POST"), ("tus.one", "PUT")}
 SIGNS_OUT = {"sign_in.sign_out", "api_session.end"}
 """Everybody may, and is nobody afterwards."""
 
-Make = Callable[[AccessWorld, Rule, str], str]
+Make = Callable[[Site, Rule, str], str]
 
 
-def new_upload(world: AccessWorld, rule: Rule, sender: str) -> str:
+def new_upload(site: Site, rule: Rule, sender: str) -> str:
     """The id of an upload on its way where uploads are asked for, else of a video."""
-    is_on_its_way = world.actions[rule.endpoint] in {Action.SEND, Action.FOLLOW}
-    return (world.upload(sender) if is_on_its_way else world.video(sender)).id
+    is_on_its_way = action_of(site, rule) in {Action.SEND, Action.FOLLOW}
+    return (site.upload(sender) if is_on_its_way else site.video(sender)).id
 
 
-def new_key(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+def new_key(site: Site, _rule: Rule, _sender: str) -> str:
     """The id of a key."""
-    return world.key(Role.VIEWER)[0].removeprefix("key:")
+    return site.key(Role.VIEWER)[0]
 
 
-def new_link(world: AccessWorld, rule: Rule, _sender: str) -> str:
+def new_link(site: Site, rule: Rule, _sender: str) -> str:
     """The id of a link."""
     is_for_uploads = "upload_links." in rule.endpoint
-    return (world.upload_link() if is_for_uploads else world.share_link()).id
+    return (site.upload_link() if is_for_uploads else site.share_link()).id
 
 
-def new_code(world: AccessWorld, rule: Rule, _sender: str) -> str:
+def new_code(site: Site, rule: Rule, _sender: str) -> str:
     """What the URL of a link's page ends in."""
     is_for_uploads = rule.endpoint.startswith("upload_link.")
-    return (world.upload_link() if is_for_uploads else world.share_link()).code
+    return (site.upload_link() if is_for_uploads else site.share_link()).code
 
 
-def new_webhook(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+def new_webhook(site: Site, _rule: Rule, _sender: str) -> str:
     """The id of a webhook."""
-    return world.webhook()
+    return site.webhook()
 
 
-def new_delivery(world: AccessWorld, _rule: Rule, _sender: str) -> str:
+def new_delivery(site: Site, _rule: Rule, _sender: str) -> str:
     """The id of what was sent to it."""
-    return world.services.identity.webhooks.test(FIRST_PROJECT, world.webhook()).id
+    return site.identity.webhooks.test(FIRST_PROJECT, site.webhook()).id
 
 
 THINGS: Mapping[str, Make] = {
@@ -119,77 +122,135 @@ THINGS: Mapping[str, Make] = {
     "key_id": new_key,
     "link_id": new_link,
     "code": new_code,
-    "project_id": lambda _world, _rule, _sender: FIRST_PROJECT,
+    "project_id": lambda _site, _rule, _sender: FIRST_PROJECT,
 }
 """How to make what a part of a URL names, in the first project, by a sender."""
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> AccessWorld:
-    return AccessWorld(tmp_path_factory.mktemp("access"))
+@dataclass(frozen=True, kw_only=True)
+class Sender:
+    """One kind of caller, as its requests show it.
+
+    `role` is the one in the project whose things are asked for; without it, whoever this is must
+    find nothing there. `is_known` says whether the server takes what it shows for valid, and
+    `refusal` what it answers otherwise.
+    """
+
+    name: str
+    role: Role | None = None
+    is_known: bool = True
+    refusal: int = 401
+    is_person: bool = False
+    is_admin: bool = False
+    prefix: str = ""
+    sender: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @pytest.fixture(scope="module")
-def senders(world: AccessWorld) -> list[Sender]:
+def other(site: Site) -> str:
+    """The id of another project."""
+    return site.project("Others")
+
+
+@pytest.fixture(scope="module")
+def senders(site: Site, other: str) -> list[Sender]:
     """One of each kind."""
-    found = [Sender(name="nobody", is_known=False)]
-    for role in MEMBERS:
-        sender, headers = world.key(role)
-        found.append(Sender(name=f"{role} key", role=role, sender=sender, headers=headers))
-        sender, headers = world.person(role)
-        person = Sender(name=f"{role}", role=role, is_person=True, sender=sender, headers=headers)
-        found.append(person)
-    _, headers = world.person(Role.MANAGER, project=OTHER_PROJECT, is_admin=True)
-    found.append(Sender(name="administrator", is_person=True, is_admin=True, headers=headers))
-    _, headers = world.person(Role.MANAGER, is_blocked=True)
-    found.append(Sender(name="blocked person", is_known=False, headers=headers))
-    _, headers = world.key(Role.MANAGER, project=OTHER_PROJECT)
-    found.append(Sender(name="manager of another project", headers=headers))
-    _, headers = world.key(Role.MANAGER, is_revoked=True)
-    found.append(Sender(name="revoked key", is_known=False, headers=headers))
-    _, headers = world.key(Role.MANAGER, lifetime=timedelta(microseconds=1))
-    found.append(Sender(name="expired key", is_known=False, headers=headers))
-    found.append(Sender(name="guest", role=Role.GUEST, prefix=world.ticket()))
-    revoked = world.ticket(is_revoked=True)
-    found.append(
-        Sender(name="guest of a revoked link", is_known=False, refusal=404, prefix=revoked)
+    return [
+        Sender(name="nobody", is_known=False),
+        *(by_key(site, f"{role} key", role) for role in MEMBERS),
+        *(by_person(site, role, site.person(role, role)) for role in MEMBERS),
+        *strangers(site, other),
+        *by_links(site),
+    ]
+
+
+def by_key(site: Site, name: str, role: Role) -> Sender:
+    key_id, headers = site.key(role)
+    return Sender(name=name, role=role, sender=f"key:{key_id}", headers=headers)
+
+
+def by_person(site: Site, role: Role | None, person: Person) -> Sender:
+    return Sender(
+        name=person.name,
+        role=role,
+        is_person=True,
+        is_admin=person.is_admin,
+        sender=f"person:{person.id}",
+        headers={"Cookie": f"sluice={site.session(person)}"},
     )
-    link, closed = world.upload_link(), world.upload_link(is_closed=True)
-    prefix, sender = f"/u/{link.code}", f"upload_link:{link.id}:somebody"
-    found.append(Sender(name="upload link", role=Role.SENDER, prefix=prefix, sender=sender))
+
+
+def strangers(site: Site, other: str) -> Iterator[Sender]:
+    """Who has no role here, or none any longer."""
+    admin = site.person("administrator", Role.MANAGER, project=other, is_admin=True)
+    yield by_person(site, None, admin)
+    blocked = site.person("blocked person", Role.MANAGER)
+    site.identity.accounts.block(blocked)
+    yield replace(by_person(site, None, blocked), is_known=False)
+    _, headers = site.key(Role.MANAGER, project=other)
+    yield Sender(name="manager of another project", headers=headers)
+    key_id, headers = site.key(Role.MANAGER)
+    site.identity.keys.revoke(FIRST_PROJECT, key_id)
+    yield Sender(name="revoked key", is_known=False, headers=headers)
+    _, headers = site.key(Role.MANAGER, lifetime=timedelta(microseconds=1))
+    yield Sender(name="expired key", is_known=False, headers=headers)
+
+
+def by_links(site: Site) -> Iterator[Sender]:
+    """Who comes by a link, or by one that has ended."""
+    links, link, revoked = site.identity.share_links, site.share_link(), site.share_link()
+    yield Sender(name="guest", role=Role.GUEST, prefix=f"/t/{links.ticket(link, 0)}")
+    prefix = f"/t/{links.ticket(revoked, 0)}"
+    links.revoke(revoked.project_id, revoked.id)
+    yield Sender(name="guest of a revoked link", is_known=False, refusal=404, prefix=prefix)
+    uploads = site.upload_link()
+    sender = f"upload_link:{uploads.id}:somebody"
+    yield Sender(name="upload link", role=Role.SENDER, prefix=f"/u/{uploads.code}", sender=sender)
+    closed = site.identity.upload_links.close(site.upload_link())
     prefix = f"/u/{closed.code}"
-    found.append(Sender(name="closed upload link", is_known=False, refusal=410, prefix=prefix))
-    return found
+    yield Sender(name="closed upload link", is_known=False, refusal=410, prefix=prefix)
 
 
-def requests_of(world: AccessWorld) -> Iterator[tuple[Rule, str]]:
+def requests_of(site: Site) -> Iterator[tuple[Rule, str]]:
     """Every route with each of its methods."""
-    for rule in world.app.url_map.iter_rules():
+    for rule in site.app.url_map.iter_rules():
         if rule.endpoint in SIGNS_OUT:
             continue
         for method in sorted((rule.methods or set()) - {"OPTIONS", "HEAD"}):
             yield rule, method
 
 
-def url_of(world: AccessWorld, rule: Rule, sender: str) -> str:
+def url_of(site: Site, rule: Rule, sender: str) -> str:
     values = {
-        part: THINGS[part](world, rule, sender) if part in THINGS else EXAMPLES[part]
+        part: THINGS[part](site, rule, sender) if part in THINGS else EXAMPLES[part]
         for part in rule.arguments
     }
-    found = world.app.url_map.bind("localhost").build(rule.endpoint, values)
+    found = site.app.url_map.bind("localhost").build(rule.endpoint, values)
     return str(found)
 
 
-def status_of(world: AccessWorld, rule: Rule, method: str, url: str, sender: Sender) -> int:
+def status_of(site: Site, rule: Rule, method: str, url: str, sender: Sender) -> int:
     sent = dict(BODIES.get((rule.endpoint, method), {}))
     headers = {"Tus-Resumable": "1.0.0", **sender.headers, **sent.pop("headers", {})}
-    response = world.client().open(sender.prefix + url, method=method, headers=headers, **sent)
+    response = from_address(site).open(sender.prefix + url, method=method, headers=headers, **sent)
     response.close()
     return response.status_code
 
 
-def test_every_route_has_a_rule(world: AccessWorld) -> None:
-    assert {rule.endpoint for rule in world.app.url_map.iter_rules()} == set(rules_of(world.app))
+def from_address(site: Site, address: str = STRANGER) -> FlaskClient:
+    """A client that keeps no cookies."""
+    client = site.app.test_client(use_cookies=False)
+    client.environ_base["REMOTE_ADDR"] = address
+    return client
+
+
+def action_of(site: Site, rule: Rule) -> Action:
+    return rules_of(site.app)[rule.endpoint].action
+
+
+def test_every_route_has_a_rule(site: Site) -> None:
+    assert {rule.endpoint for rule in site.app.url_map.iter_rules()} == set(rules_of(site.app))
 
 
 def test_a_view_that_does_not_say_who_may_use_it_keeps_the_server_from_starting() -> None:
@@ -204,36 +265,34 @@ def test_a_view_that_does_not_say_who_may_use_it_keeps_the_server_from_starting(
 
 
 def test_every_caller_reaches_what_the_table_says_and_nothing_else(
-    world: AccessWorld, senders: list[Sender]
+    site: Site, senders: list[Sender]
 ) -> None:
     wrong = []
-    for rule, method in requests_of(world):
+    for rule, method in requests_of(site):
         for sender in senders:
             if sender.prefix and rule.rule == "/":
                 continue  # A prefix alone is no URL below a link.
-            for made_by in senders_of(world, rule, sender):
+            for made_by in senders_of(site, rule, sender):
                 is_own = made_by == sender.sender
-                expected = expected_of(world, rule, method, sender, is_own=is_own)
-                url = url_of(world, rule, made_by)
-                found = status_of(world, rule, method, url, sender)
+                expected = expected_of(site, rule, method, sender, is_own=is_own)
+                url = url_of(site, rule, made_by)
+                found = status_of(site, rule, method, url, sender)
                 is_right = found in expected if expected else found not in {401, 403}
                 if not is_right:
                     wrong.append(f"{method} {url} by {sender.name}: {found}, not {expected}")
     assert wrong == [], "\n".join(wrong)
 
 
-def senders_of(world: AccessWorld, rule: Rule, sender: Sender) -> set[str]:
+def senders_of(site: Site, rule: Rule, sender: Sender) -> set[str]:
     """Whose things are asked for: somebody's, and for some callers also their own."""
-    action = world.actions[rule.endpoint]
+    action = action_of(site, rule)
     is_by_sender = action in REACH and reach_of(action, sender.role) is Reach.OWN
     return {BY_SOMEBODY, sender.sender} if is_by_sender else {BY_SOMEBODY}
 
 
-def expected_of(
-    world: AccessWorld, rule: Rule, method: str, sender: Sender, *, is_own: bool
-) -> set[int]:
+def expected_of(site: Site, rule: Rule, method: str, sender: Sender, *, is_own: bool) -> set[int]:
     """The statuses that refuse a request; empty if it must not be refused."""
-    action = world.actions[rule.endpoint]
+    action = action_of(site, rule)
     if action is Action.VISIT:
         return set()
     if not sender.is_known:
@@ -270,21 +329,21 @@ def _refusals(reach: Reach, *, names_a_thing: bool, is_own: bool) -> set[int]:
     return set() if reach is Reach.OWN and is_own else {403, 404}
 
 
-def test_get_changes_nothing(world: AccessWorld, senders: list[Sender]) -> None:
+def test_get_changes_nothing(site: Site, senders: list[Sender]) -> None:
     manager = next(sender for sender in senders if sender.role is Role.MANAGER)
-    for rule, method in requests_of(world):
+    for rule, method in requests_of(site):
         if method != "GET":
             continue
-        url = url_of(world, rule, BY_SOMEBODY)
-        before = contents_of(world)
-        status_of(world, rule, "GET", url, manager)
-        assert contents_of(world) == before, url
+        url = url_of(site, rule, BY_SOMEBODY)
+        before = contents_of(site)
+        status_of(site, rule, "GET", url, manager)
+        assert contents_of(site) == before, url
 
 
-def contents_of(world: AccessWorld) -> dict[str, list[str]]:
+def contents_of(site: Site) -> dict[str, list[str]]:
     """All rows of all tables, except for when somebody was last seen."""
     found: dict[str, list[str]] = {}
-    with world.services.database.read() as connection:
+    with site.services.database.read() as connection:
         for name, table in projects.metadata.tables.items():
             columns = [column for column in table.columns if column.name not in SEEN]
             found[name] = sorted(map(repr, connection.execute(select(*columns))))
@@ -294,20 +353,18 @@ def contents_of(world: AccessWorld) -> dict[str, list[str]]:
 SEEN = {"used_at", "active_at"}
 
 
-def test_the_id_of_another_project_answers_as_an_unknown_one(
-    world: AccessWorld, tmp_path: Path
-) -> None:
-    _, headers = world.key(Role.MANAGER, project=OTHER_PROJECT)
-    client = world.client()
+def test_the_id_of_another_project_answers_as_an_unknown_one(site: Site, other: str) -> None:
+    _, headers = site.key(Role.MANAGER, project=other)
+    client = from_address(site)
     for url in ("/api/videos/{}", "/media/{}", "/api/uploads/{}"):
-        known, unknown = world.video(project=FIRST_PROJECT).id, "0" * 32
+        known, unknown = site.video(project=FIRST_PROJECT).id, "0" * 32
         answers = [client.get(url.format(each), headers=headers) for each in (known, unknown)]
         assert [answer.status_code for answer in answers] == [404, 404]
         assert answers[0].get_data() == answers[1].get_data()
 
 
-def test_programs_on_this_machine_read_the_metrics_without_a_key(world: AccessWorld) -> None:
-    here = world.client("127.0.0.1")
+def test_programs_on_this_machine_read_the_metrics_without_a_key(site: Site) -> None:
+    here = from_address(site, "127.0.0.1")
     assert here.get("/metrics").status_code == 200
     for header in ({"X-Forwarded-For": "127.0.0.1"}, {"Via": "1.1 proxy"}):
         assert here.get("/metrics", headers=header).status_code == 401
@@ -317,17 +374,17 @@ def test_programs_on_this_machine_read_the_metrics_without_a_key(world: AccessWo
     assert here.get("/api/status").status_code == 401
 
 
-def test_a_role_elsewhere_manages_nothing_here(world: AccessWorld) -> None:
+def test_a_role_elsewhere_manages_nothing_here(site: Site, other: str) -> None:
     """A viewer of one project who manages another."""
-    sender, headers = world.person(Role.VIEWER)
-    world.join(sender.removeprefix("person:"), Role.MANAGER, OTHER_PROJECT)
-    viewer = Sender(name="viewer here", headers=headers)
+    person = site.person("viewer here", Role.VIEWER)
+    site.join(person, Role.MANAGER, other)
+    viewer = by_person(site, Role.VIEWER, person)
     let_in = []
-    for rule, method in requests_of(world):
-        if world.actions[rule.endpoint] in OF_ONE_PROJECT:
-            url = url_of(world, rule, BY_SOMEBODY)
+    for rule, method in requests_of(site):
+        if action_of(site, rule) in OF_ONE_PROJECT:
+            url = url_of(site, rule, BY_SOMEBODY)
             for chosen in (url, f"{url}?project={FIRST_PROJECT}"):
-                status = status_of(world, rule, method, chosen, viewer)
+                status = status_of(site, rule, method, chosen, viewer)
                 if status not in {403, 404}:
                     let_in.append(f"{method} {chosen}: {status}")
     assert let_in == []

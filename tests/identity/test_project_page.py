@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
@@ -12,20 +11,14 @@ from flask.testing import FlaskClient
 
 from app.domain.access import Role
 from app.identity.key_format import is_key
-from tests.identity.office import Office, new_office
+from tests.site import Site
 
 HTML = {"Accept": "text/html"}
 
 
-@pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with new_office(tmp_path_factory.mktemp("office")) as office:
-        yield office
-
-
 @pytest.fixture
-def manager(office: Office) -> FlaskClient:
-    return office.hire("Ann", Role.MANAGER)
+def manager(site: Site) -> FlaskClient:
+    return site.client(site.person("Ann", Role.MANAGER))
 
 
 def page(client: FlaskClient, path: str = "/project") -> str:
@@ -38,15 +31,15 @@ def post(client: FlaskClient, path: str, **fields: str) -> Any:
     return client.post(f"/project{path}", data=fields, headers=HTML)
 
 
-def test_a_key_is_made_shown_once_and_revoked(office: Office, manager: FlaskClient) -> None:
+def test_a_key_is_made_shown_once_and_revoked(site: Site, manager: FlaskClient) -> None:
     made = post(manager, "/keys", key_name="camera", key_role="uploader", expires="7776000")
     (key,) = [text for text in re.findall(r'value="(sluice_\w+)"', made.text) if is_key(text)]
-    assert office.services.identity.keys.caller(key) is not None
+    assert site.identity.keys.caller(key) is not None
     assert key not in page(manager)
     assert "camera" in page(manager)
     (revoke,) = re.findall(r'action="/project(/keys/\w+/revoke\?[^"]*)"', page(manager))
     assert post(manager, revoke).status_code == 303
-    assert office.services.identity.keys.caller(key) is None
+    assert site.identity.keys.caller(key) is None
     assert "camera" not in page(manager)
 
 
@@ -58,17 +51,17 @@ def test_what_cannot_be_used_is_said_beside_its_field(manager: FlaskClient) -> N
     assert "Enter an e-mail address" in refused.text
 
 
-def test_members_come_change_and_go(office: Office) -> None:
-    project = office.project("Films")
-    manager = office.hire("Ann", Role.MANAGER, project=project)
-    office.hire("Bob")
-    bob = office.people["Bob"]
+def test_members_come_change_and_go(site: Site) -> None:
+    project = site.project("Films")
+    manager = site.client(site.person("Ann", Role.MANAGER, project=project))
+    site.client(site.person("Bob"))
+    bob = site.people["Bob"]
     post(manager, "/members", email=bob.email, role="viewer")
     assert bob.email in page(manager)
     post(manager, f"/members/{bob.id}", role="editor")
-    roles = {m.email: m.role for m in office.services.identity.projects.members(project)}
+    roles = {m.email: m.role for m in site.identity.projects.members(project)}
     assert roles[bob.email] is Role.EDITOR
-    last = post(manager, f"/members/{office.people['Ann'].id}", role="none")
+    last = post(manager, f"/members/{site.people['Ann'].id}", role="none")
     assert last.status_code == 409
     assert "needs a manager" in last.text
     post(manager, f"/members/{bob.id}", role="none")
@@ -77,18 +70,18 @@ def test_members_come_change_and_go(office: Office) -> None:
     assert "/join/" in invited.text
 
 
-def test_a_person_with_one_project_never_sees_the_word(office: Office) -> None:
-    ann = office.hire("Ann", Role.MANAGER)
+def test_a_person_with_one_project_never_sees_the_word(site: Site) -> None:
+    ann = site.client(site.person("Ann", Role.MANAGER))
     shown = re.sub(r"<[^>]*>", "", page(ann, "/") + page(ann, "/account"))
     assert "project" not in shown.lower()
     assert "Members and keys" in shown
 
 
-def test_a_person_with_several_chooses(office: Office) -> None:
-    project = office.project("Weather")
-    ann = office.hire("Ann", Role.MANAGER)
-    new = {"email": office.people["Ann"].email, "role": "uploader"}
-    chief = office.hire("Bob", is_admin=True)
+def test_a_person_with_several_chooses(site: Site) -> None:
+    project = site.project("Weather")
+    ann = site.client(site.person("Ann", Role.MANAGER))
+    new = {"email": site.people["Ann"].email, "role": "uploader"}
+    chief = site.client(site.person("Bob", is_admin=True))
     assert chief.post(f"/api/projects/{project}/members", json=new).status_code == 201
     assert 'data-project="local"' in page(ann, "/")
     assert "Weather" in page(ann, "/")

@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
-from sqlalchemy import insert
-
 from app.domain.access import FIRST_PROJECT
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
@@ -17,7 +15,7 @@ from app.identity.webhooks import Webhooks
 from app.records.engine import Database
 from app.records.identity.deliveries import Claim, DeliveryQueue
 from app.records.identity.outbox import Outbox
-from app.records.identity.tables import projects
+from app.records.identity.projects import Project, ProjectRecords
 from app.records.identity.webhooks import Delivery, Webhook, WebhookRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -59,9 +57,8 @@ class WebhookWorld:
     def project(self) -> str:
         """The id of a new project."""
         new = self.new_id()
-        values = {"id": new, "name": new, "created_at": self.now, "used_bytes": 0}
-        with self.database.write() as connection:
-            connection.execute(insert(projects).values(values))
+        project = Project(id=new, name=new, created_at=self.now)
+        ProjectRecords(self.database).add(project, manager=None)
         return new
 
     def video(self) -> Upload:

@@ -12,12 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from argon2 import PasswordHasher
-from sqlalchemy import insert
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.records.engine import Database
 from app.records.identity.people import PeopleRecords, Person
-from app.records.identity.tables import members, projects
+from app.records.identity.projects import Project, ProjectRecords
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """The least work there is."""
@@ -67,17 +66,14 @@ class World:
 
     def project(self, name: str) -> str:
         """The id of a new project."""
-        values = {"id": self.new_id(), "name": name, "created_at": self.clock(), "used_bytes": 0}
-        with self.database.write() as connection:
-            connection.execute(insert(projects).values(values))
-        return str(values["id"])
+        project = Project(id=self.new_id(), name=name, created_at=self.clock())
+        ProjectRecords(self.database).add(project, manager=None)
+        return project.id
 
     def join(self, person: Person, role: Role, project_id: str = FIRST_PROJECT) -> None:
         """Make a person a member; those who join later are listed later."""
         self.clock.turn(seconds=1)
-        values = {"project_id": project_id, "person_id": person.id, "role": role}
-        with self.database.write() as connection:
-            connection.execute(insert(members).values(**values, added_at=self.clock()))
+        ProjectRecords(self.database).add_member(project_id, person.id, role, self.clock())
 
 
 @contextmanager

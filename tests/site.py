@@ -1,0 +1,150 @@
+"""A server with accounts in this process, and what tests put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app.domain.access import FIRST_PROJECT, Role, Scope
+from app.domain.upload import Upload
+from app.domain.webhooks import SUBSCRIBABLE
+from app.factory import create_app
+from app.identity.services import IdentityServices
+from app.identity.share_links import ShareTerms
+from app.identity.upload_links import LinkTerms
+from app.records.identity.people import Person
+from app.records.identity.projects import ProjectRecords
+from app.records.identity.share_links import ShareLink
+from app.records.identity.upload_links import UploadLink
+from app.services import Services, build_services
+from app.settings import Settings
+from app.uploads.service import NewUpload
+from tests.identity.accounts import bearer
+from tests.identity.world import CHEAP, GOOD_PASSWORD
+from tests.storage.sources import body
+
+PASSWORD_HASH = CHEAP.hash(GOOD_PASSWORD)
+
+BY_SOMEBODY = "person:" + "0" * 32
+
+
+@dataclass
+class Site:
+    """The application, its services, and the latest person of each name.
+
+    Tests can share one: each makes people and projects of its own.
+    """
+
+    app: Flask
+    services: Services
+    people: dict[str, Person] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def identity(self) -> IdentityServices:
+        """People, sessions and the rest."""
+        return self.services.identity
+
+    def project(self, name: str = "News") -> str:
+        """The id of a new project."""
+        return self.identity.projects.make(name, manager=None).id
+
+    def person(
+        self,
+        name: str = "Ann",
+        role: Role | None = None,
+        *,
+        project: str = FIRST_PROJECT,
+        is_admin: bool = False,
+    ) -> Person:
+        """A new person with `GOOD_PASSWORD`; with a role, a member of the project.
+
+        Without an address instead of a name, the person gets one that nobody has.
+        """
+        number = next(self._numbers)
+        person = Person(
+            id=f"{number:032x}",
+            name=name.partition("@")[0],
+            email=name if "@" in name else f"{name.lower()}{number}@example.org",
+            created_at=datetime.now(UTC),
+            password_hash=PASSWORD_HASH,
+            is_admin=is_admin,
+        )
+        self.identity.people.add(person)
+        self.people[name] = person
+        if role is not None:
+            self.join(person, role, project)
+        return person
+
+    def join(self, person: Person, role: Role, project: str) -> None:
+        """Make a person a member."""
+        records = ProjectRecords(self.services.database)
+        records.add_member(project, person.id, role, datetime.now(UTC))
+
+    def session(self, person: Person) -> str:
+        """The cookie's value of a new session."""
+        agent = "Firefox/140.0 (X11; Linux x86_64)"
+        return self.identity.sessions.begin(person, "password", address="192.0.2.7", agent=agent)
+
+    def client(self, person: Person | None = None) -> FlaskClient:
+        """What sends requests; with a person, signed in."""
+        client = self.app.test_client()
+        if person is not None:
+            client.set_cookie("sluice", self.session(person))
+        return client
+
+    def key(
+        self, role: Role, *, project: str = FIRST_PROJECT, lifetime: timedelta | None = None
+    ) -> tuple[str, dict[str, str]]:
+        """The id of a new key, and the headers of requests with it."""
+        expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
+        key, secret = self.identity.keys.make(
+            project, name=role, role=role, created_by="", expires_at=expires_at
+        )
+        return key.id, bearer(secret)
+
+    def upload(self, sender: str = BY_SOMEBODY, project: str = FIRST_PROJECT) -> Upload:
+        """A new upload on its way."""
+        new = NewUpload(scope=Scope(project, sender), filename="film.mp4", length=1000)
+        return self.services.uploads.create(new)[0]
+
+    def video(self, sender: str = BY_SOMEBODY, project: str = FIRST_PROJECT) -> Upload:
+        """A small finished file."""
+        files, scope = self.services.whole_files, Scope(project, sender)
+        return files.keep(files.receive(body(0, 100), scope=scope, filename="film.mp4"))
+
+    def webhook(self) -> str:
+        """The id of the first project's webhook."""
+        webhooks, url = self.identity.webhooks, "https://hooks.example/"
+        found = webhooks.of_project(FIRST_PROJECT) or [
+            webhooks.make(FIRST_PROJECT, url=url, events=SUBSCRIBABLE, created_by="")
+        ]
+        return found[0].id
+
+    def share_link(self) -> ShareLink:
+        """A link to a new video of the first project."""
+        terms = ShareTerms(can_download=True)
+        return self.identity.share_links.make([self.video()], terms, created_by="")
+
+    def upload_link(self, project: str = FIRST_PROJECT) -> UploadLink:
+        """A new link for uploads."""
+        return self.identity.upload_links.make(project, LinkTerms(), created_by=BY_SOMEBODY)
+
+
+@contextmanager
+def new_site(folder: Path, **settings: Any) -> Iterator[Site]:
+    """A server over its own folders, with accounts unless `settings` say otherwise."""
+    given: dict[str, Any] = {"access": "accounts", "durability": "none", **settings}
+    folders = {"staging_dir": folder / "staging", "data_dir": folder / "data"}
+    services = build_services(Settings(**{**folders, **given}))
+    with closing(services.database):
+        services.prepare()
+        yield Site(create_app(services), services)
