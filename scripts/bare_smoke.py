@@ -1,4 +1,4 @@
-"""Tests `make run` at a terminal: wait for it, upload a file, fetch it back, press Ctrl-C.
+"""Tests `make run` at a terminal: open the page, upload a file, fetch it back, press Ctrl-C.
 
 `scripts/bare-machine` runs it with the standard library alone. It exits with 1 if anything fails.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import socket
 import sys
 import threading
@@ -32,6 +33,8 @@ def main() -> int:
     if not wait_for(f"http://127.0.0.1:{port}/healthz", process):
         return 1
     print(f"smoke: serves after {time.monotonic() - started:.1f} s", flush=True)
+    files = open_page(f"http://127.0.0.1:{port}")
+    print(f"smoke: the page answers, and so do the {files} files that it names", flush=True)
     is_equal = upload_and_fetch(f"http://127.0.0.1:{port}") == CONTENT
     print(f"smoke: the download {'equals' if is_equal else 'DIFFERS from'} the upload", flush=True)
     pressed = time.monotonic()
@@ -71,6 +74,16 @@ def wait_for(url: str, process: int) -> bool:
         else:
             return True
     return False
+
+
+def open_page(url: str) -> int:
+    """Fetch the page and the files that it names, such as scripts; returns their number."""
+    with urllib.request.urlopen(url, timeout=60) as response:
+        page = response.read().decode()
+    paths = set(re.findall(r'"(/static/[^"]+)"', page))
+    for path in paths:
+        urllib.request.urlopen(url + path, timeout=60).close()
+    return len(paths)
 
 
 def upload_and_fetch(url: str) -> bytes:
