@@ -82,7 +82,8 @@ def change_email(email: str, new_email: str) -> None:
 def block(email: str) -> None:
     """Sign a person out everywhere, and let them in no more."""
     person = _person(email)
-    current_services().identity.accounts.block(person)
+    identity = current_services().identity
+    identity.audit.note_block(person, identity.accounts.block(person), caller=OPERATOR)
     _note(AuditAction.PERSON_CHANGED, person, change="block")
     click.echo(f"blocked {person.email}")
 

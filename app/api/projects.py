@@ -12,7 +12,7 @@ from app.domain.errors import NotAllowed
 from app.domain.moments import instant
 from app.domain.project_limits import parse_limits
 from app.http.access_rules import requires
-from app.http.audited import audited
+from app.http.audited import audited, audited_member, audited_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.inviting import invite
@@ -116,13 +116,8 @@ def change_member(project_id: str, person_id: str) -> Response:
 @requires(Action.MANAGE)
 def remove_member(project_id: str, person_id: str) -> tuple[str, int]:
     """End a membership."""
-    audited_member(AuditAction.MEMBER_REMOVED, _projects().remove_member(project_id, person_id))
+    audited_removal(*_projects().remove_member(project_id, person_id))
     return "", 204
-
-
-def audited_member(action: AuditAction, found: Member) -> None:
-    """Note what was done to a member of the request's project."""
-    audited(action, f"person:{found.person_id}", email=found.email, role=found.role)
 
 
 def member_document(found: Member) -> dict[str, Any]:

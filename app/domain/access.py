@@ -40,6 +40,11 @@ MEMBERS = (Role.VIEWER, Role.UPLOADER, Role.EDITOR, Role.MANAGER)
 """The roles that people and keys can have, the least first."""
 
 
+def lower_of(role: Role, other: Role) -> Role:
+    """The one of two roles of members that may do less."""
+    return min(role, other, key=MEMBERS.index)
+
+
 def parse_role(text: str) -> Role:
     """The role of a member or key with that name; raises `InvalidField`."""
     if text not in MEMBERS:

@@ -14,6 +14,8 @@ from app.domain.lifecycle import UploadState
 from app.domain.moments import parse_instant
 from app.domain.upload import Upload
 from app.http.context import current_caller, current_scope, current_services
+from app.records.identity.made_by import Ended
+from app.records.identity.projects import Member
 from app.records.identity.webhooks import Webhook
 
 
@@ -63,6 +65,24 @@ def audit_removal(upload: Upload) -> None:
     else:
         return
     audited(action, subject, project=upload.owner, filename=upload.filename, sender=upload.sender)
+
+
+def audited_member(action: AuditAction, member: Member) -> None:
+    """Note what was done to a member of the request's project."""
+    audited(action, f"person:{member.person_id}", email=member.email, role=member.role)
+
+
+def audited_removal(member: Member, ended: Ended) -> None:
+    """Note that somebody is no longer a member, and what has ended with that."""
+    audited(
+        AuditAction.MEMBER_REMOVED,
+        f"person:{member.person_id}",
+        email=member.email,
+        role=member.role,
+        keys_revoked=ended.keys_revoked,
+        links_closed=ended.links_closed,
+        webhooks_kept=ended.webhooks_kept,
+    )
 
 
 def audited_webhook(action: AuditAction, webhook: Webhook) -> None:

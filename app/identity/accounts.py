@@ -10,6 +10,7 @@ from app.domain.errors import InvalidField
 from app.domain.names import clean_name
 from app.identity.passwords import Passwords, require_good
 from app.identity.sessions import Sessions
+from app.records.identity.made_by import Ended
 from app.records.identity.people import PeopleRecords, Person
 
 MAX_EMAIL_CHARACTERS = 254
@@ -73,13 +74,17 @@ class Accounts:
         self._people.set_password(person.id, self._passwords.hash(password))
         self._sessions.end_others(person.id, but=session_id)
 
-    def block(self, person: Person) -> None:
-        """Let a person in no more, nor the keys they have made; raises `LastAdministrator`."""
-        self._people.block(person.id, self._clock())
+    def block(self, person: Person) -> dict[str, Ended]:
+        """Let a person in no more, nor the keys and links they have made: how many by project.
+
+        Raises `LastAdministrator`.
+        """
+        ended = self._people.block(person.id, self._clock())
         self._sessions.forget()
+        return ended
 
     def unblock(self, person: Person) -> None:
-        """Let a person sign in again; the keys stay revoked."""
+        """Let a person sign in again; their keys and links stay revoked."""
         self._people.unblock(person.id)
 
     def set_admin(self, person: Person, *, is_admin: bool) -> None:

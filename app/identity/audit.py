@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from app.domain.access import Caller
@@ -12,6 +12,8 @@ from app.domain.audit import AuditAction, AuditEntry, AuditFilter, Detail, kept_
 from app.domain.errors import InvalidRequest, UploadError
 from app.domain.numbers import parse_bounded
 from app.records.identity.audit import AuditRecords
+from app.records.identity.made_by import Ended
+from app.records.identity.people import Person
 
 MAX_PAGE = 500
 """More entries are never read at once."""
@@ -68,6 +70,20 @@ class AuditLog:
             self._records.add(entry)
         except UploadError as error:
             log.error("the audit log has no room for %s: %s", entry, error)
+
+    def note_block(
+        self, person: Person, ended: Mapping[str, Ended], *, caller: Caller, address: str = ""
+    ) -> None:
+        """Note in each project what has ended because a person was blocked."""
+        for project, counts in ended.items():
+            self.note(
+                AuditAction.MEMBER_CHANGED,
+                f"person:{person.id}",
+                caller=caller,
+                address=address,
+                project=project,
+                details={"email": person.email, "change": "block", **asdict(counts)},
+            )
 
     def page(self, wanted: AuditFilter, *, limit: int, cursor: str | None) -> AuditPage:
         """The newest entries, or those after a cursor; raises `InvalidRequest`."""

@@ -41,7 +41,8 @@ class ApiKeys:
     ) -> tuple[ApiKey, str]:
         """A new key: what is stored of it, and the key itself, which nobody can see again.
 
-        Raises `InvalidField` for a bad name.
+        It never does more than the person who made it may do at that time, or who made the key
+        with which it was made. Raises `InvalidField` for a bad name.
         """
         secret = new_key()
         key = ApiKey(
@@ -51,7 +52,7 @@ class ApiKeys:
             hint=secret[:HINT_CHARACTERS],
             name=clean_name(name),
             role=role,
-            created_by=created_by,
+            created_by=self._records.answerable(created_by),
             created_at=self._clock(),
             expires_at=expires_at,
         )
@@ -74,7 +75,7 @@ class ApiKeys:
         if not is_key(secret):
             return None
         key = self._recent.get(digest_of(secret))
-        if key is None or not key.works(self._clock()):
+        if key is None or key.role is None or not key.works(self._clock()):
             return None
         return Caller(
             kind=CallerKind.KEY,

@@ -10,6 +10,7 @@ from app.domain.names import clean_name
 from app.domain.project_limits import Limits
 from app.identity.accounts import clean_email
 from app.identity.sessions import Sessions
+from app.records.identity.made_by import Ended
 from app.records.identity.people import PeopleRecords
 from app.records.identity.projects import Member, Project, ProjectRecords
 
@@ -92,11 +93,11 @@ class Projects:
         self._sessions.forget()
         return member
 
-    def remove_member(self, project_id: str, person_id: str) -> Member:
-        """End a membership, and the keys that the person has made in the project.
+    def remove_member(self, project_id: str, person_id: str) -> tuple[Member, Ended]:
+        """End a membership, and the keys and links that the person has made in the project.
 
-        Returns what it was, raises as `set_role` does.
+        Returns what it was and what has ended, raises as `set_role` does.
         """
-        member = self._records.remove_member(project_id, person_id, self._clock())
+        removed = self._records.remove_member(project_id, person_id, self._clock())
         self._sessions.forget()
-        return member
+        return removed

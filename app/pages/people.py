@@ -90,7 +90,7 @@ def change(person_id: str) -> Response:
     person, accounts = _person(person_id), current_services().identity.accounts
     fields = form_fields()
     changes: dict[str, Callable[[], object]] = {
-        "block": lambda: accounts.block(person),
+        "block": lambda: _block(person),
         "unblock": lambda: accounts.unblock(person),
         "make_admin": lambda: accounts.set_admin(person, is_admin=True),
         "make_member": lambda: accounts.set_admin(person, is_admin=False),
@@ -114,6 +114,12 @@ def change(person_id: str) -> Response:
         change=wanted,
     )
     return redirect(url_for("people.index"), 303)
+
+
+def _block(person: Person) -> None:
+    identity = current_services().identity
+    ended, address = identity.accounts.block(person), request.remote_addr or ""
+    identity.audit.note_block(person, ended, caller=current_caller(), address=address)
 
 
 def _person(person_id: str) -> Person:

@@ -15,7 +15,7 @@ from app.domain.moments import parse_expiry
 from app.domain.project_errors import EntryNotFound, LastManager
 from app.domain.project_limits import limits_in_words, words_of_limits
 from app.http.access_rules import requires
-from app.http.audited import audited
+from app.http.audited import audited, audited_member, audited_removal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.inviting import invite
@@ -95,7 +95,7 @@ def add_member() -> Response:
             return _page(invitation={"email": email.strip(), "url": link})
     except InvalidField as error:
         return _page(fields=fields, problems={error.field: str(error)}, status=400)
-    audited(AuditAction.MEMBER_ADDED, f"person:{member.person_id}", email=member.email, role=role)
+    audited_member(AuditAction.MEMBER_ADDED, member)
     return _back()
 
 
@@ -106,13 +106,13 @@ def change_member(person_id: str) -> Response:
     fields, projects, project = form_fields(), _identity().projects, current_caller().project
     try:
         if fields.get("role") == "none":
-            action, member = AuditAction.MEMBER_REMOVED, projects.remove_member(project, person_id)
+            audited_removal(*projects.remove_member(project, person_id))
         else:
             role = parse_role(fields.get("role", ""))
-            action, member = AuditAction.MEMBER_CHANGED, projects.set_role(project, person_id, role)
+            member = projects.set_role(project, person_id, role)
+            audited_member(AuditAction.MEMBER_CHANGED, member)
     except LastManager as error:
         return _page(error=error, status=error.status_hint)
-    audited(action, f"person:{person_id}", email=member.email, role=member.role)
     if person_id == current_caller().id:  # Who leaves does not manage it any more.
         return redirect(url_for("pages.index"), 303)
     return _back()

@@ -10,15 +10,11 @@ from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator, LinkClosed
 from app.identity.accounts import Accounts
 from app.identity.invitations import Invitations
-from app.identity.keys import ApiKeys
 from app.identity.passwords import Passwords
-from app.identity.projects import Projects
 from app.identity.sessions import Sessions
 from app.records.identity.invitations import InvitationRecords, Purpose
-from app.records.identity.keys import KeyRecords
 from app.records.identity.passkeys import Passkey, PasskeyRecords
 from app.records.identity.people import Person, roles_of
-from app.records.identity.projects import ProjectRecords
 from app.records.identity.sessions import SessionRecords
 from tests.identity.world import CHEAP, GOOD_PASSWORD, World
 
@@ -258,40 +254,6 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
     accounts.change_password(ann, GOOD_PASSWORD, session_id="")
     with pytest.raises(LinkClosed):
         invitations.find(waiting, Purpose.RESET)
-
-
-def test_the_keys_of_whoever_is_blocked_or_removed_work_no_longer(
-    world: World, accounts: Accounts, sessions: Sessions
-) -> None:
-    keys = ApiKeys(KeyRecords(world.database), clock=world.clock, new_id=world.new_id)
-    projects = Projects(
-        ProjectRecords(world.database),
-        world.people,
-        sessions=sessions,
-        clock=world.clock,
-        new_id=world.new_id,
-    )
-    other, ann, bob = world.project("Other"), world.person(), world.person("bob@example.org")
-    world.join(bob, Role.MANAGER, other)
-    world.join(ann, Role.EDITOR, other)
-
-    def made(project: str, by: str) -> str:
-        key, _ = keys.make(project, name="k", role=Role.VIEWER, created_by=by)
-        return key.id
-
-    def working() -> set[str]:
-        return {key.id for project in (other, "local") for key in keys.of_project(project)}
-
-    bobs, there, here = (
-        made(project, f"person:{person.id}")
-        for project, person in ((other, bob), (other, ann), ("local", ann))
-    )
-    made(other, f"key:{there}")
-    made_here = made("local", f"key:{here}")
-    projects.remove_member(other, ann.id)
-    assert working() == {bobs, here, made_here}
-    accounts.block(ann)
-    assert working() == {bobs}
 
 
 def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invitations) -> None:

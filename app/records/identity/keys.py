@@ -6,25 +6,32 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, true, update
+from sqlalchemy import Row, case, func, insert, null, or_, select, update
 
-from app.domain.access import Role
+from app.domain.access import Role, lower_of
 from app.records.engine import Database
-from app.records.identity.tables import api_keys
+from app.records.identity.tables import api_keys, members, people
+
+BY_PERSON, BY_KEY = "person:", "key:"
+"""How makers begin; see `Caller.sender`."""
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key of a project; the key itself is not kept, only its SHA-256."""
+    """A key of a project; the key itself is not kept, only its SHA-256.
+
+    `role` is the one it was given, or that of the person who made it where that is lower by now;
+    None if they have none in the project any more.
+    """
 
     id: str
     project_id: str
     digest: str
     hint: str
     name: str
-    role: Role
+    role: Role | None
     created_by: str
     created_at: datetime
     expires_at: datetime | None = None
@@ -32,8 +39,9 @@ class ApiKey:
     revoked_at: datetime | None = None
 
     def works(self, now: datetime) -> bool:
-        """Whether it was neither revoked nor has expired."""
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+        """Whether it was neither revoked nor has expired, and its maker has a role."""
+        is_valid = self.revoked_at is None and self.role is not None
+        return is_valid and (self.expires_at is None or now < self.expires_at)
 
 
 class KeyRecords:
@@ -51,15 +59,21 @@ class KeyRecords:
     def find(self, digest: str) -> ApiKey | None:
         """The key with that digest, whether or not it still works."""
         with self._database.read() as connection:
-            row = connection.execute(select(api_keys).where(api_keys.c.digest == digest)).first()
+            row = connection.execute(_KEYS.where(api_keys.c.digest == digest)).first()
         return None if row is None else _from_row(row)
+
+    def answerable(self, maker: str) -> str:
+        """Who answers for what `maker` makes: for a key, whoever answers for that."""
+        key_id = maker.removeprefix(BY_KEY) if maker.startswith(BY_KEY) else ""
+        query = select(api_keys.c.created_by).where(api_keys.c.id == key_id)
+        with self._database.read() as connection:
+            found = connection.execute(query).scalar()
+        return maker if found is None else found
 
     def of_project(self, project_id: str) -> list[ApiKey]:
         """All keys of a project, the newest first."""
-        query = (
-            select(api_keys)
-            .where(api_keys.c.project_id == project_id)
-            .order_by(api_keys.c.created_at.desc(), api_keys.c.id)
+        query = _KEYS.where(api_keys.c.project_id == project_id).order_by(
+            api_keys.c.created_at.desc(), api_keys.c.id
         )
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(query)]
@@ -83,22 +97,26 @@ class KeyRecords:
             connection.execute(change)
 
 
-def revoke_made_by(
-    connection: Connection, maker: str, now: datetime, *, project_id: str | None = None
-) -> None:
-    """Revoke the keys that `maker` ("person:ID") has made, and those made with these keys.
+_MAKER_ROLE = case(
+    (people.c.is_blocked, null()),
+    (members.c.role.is_not(None), members.c.role),
+    (people.c.is_admin, Role.MANAGER.value),
+)
+"""What the person who made a key may do in its project now; administrators manage every one."""
 
-    All of them, or those of one project.
-    """
-    is_meant = true() if project_id is None else api_keys.c.project_id == project_id
-    makers = [maker]
-    while makers:
-        condition = is_meant & api_keys.c.created_by.in_(makers)
-        found = connection.execute(select(api_keys.c.id).where(condition)).scalars()
-        makers = [f"key:{key_id}" for key_id in found]
-        change = update(api_keys).where(condition, api_keys.c.revoked_at.is_(None))
-        connection.execute(change.values(revoked_at=now))
+_KEYS = (
+    select(api_keys, _MAKER_ROLE.label("maker_role"))
+    .outerjoin(people, people.c.id == func.substr(api_keys.c.created_by, len(BY_PERSON) + 1))
+    .outerjoin(
+        members,
+        (members.c.person_id == people.c.id) & (members.c.project_id == api_keys.c.project_id),
+    )
+)
 
 
 def _from_row(row: Row[Any]) -> ApiKey:
-    return ApiKey(**{**row._mapping, "role": Role(row.role)})
+    values = dict(row._mapping)
+    given, most = Role(values["role"]), values.pop("maker_role")
+    if not row.created_by.startswith(BY_PERSON):
+        return ApiKey(**{**values, "role": given})
+    return ApiKey(**{**values, "role": None if most is None else lower_of(given, Role(most))})

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator
 from app.records.engine import Database
-from app.records.identity.keys import revoke_made_by
+from app.records.identity.made_by import Ended, end_made_by
 from app.records.identity.tables import invitations, members, people, sessions
 
 
@@ -92,17 +92,17 @@ class PeopleRecords:
         with self._database.write() as connection:
             connection.execute(change.values(password_hash=password_hash))
 
-    def block(self, person_id: str, now: datetime) -> None:
-        """Let a person in no more: ends their sessions, and revokes the keys they have made.
+    def block(self, person_id: str, now: datetime) -> dict[str, Ended]:
+        """Let a person in no more: ends their sessions, and the keys and links they have made.
 
-        Raises `LastAdministrator` instead of blocking the only one.
+        Returns how many by project, raises `LastAdministrator` instead of blocking the only one.
         """
         with self._database.write() as connection:
             _require_another_administrator(connection, person_id)
             connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
-            revoke_made_by(connection, f"person:{person_id}", now)
             change = update(people).where(people.c.id == person_id)
             connection.execute(change.values(is_blocked=True))
+            return end_made_by(connection, f"person:{person_id}", now)
 
     def unblock(self, person_id: str) -> None:
         """Let a person sign in again."""

@@ -26,7 +26,7 @@ from app.domain.lifecycle import GONE
 from app.domain.project_errors import EntryNotFound, LastManager, ProjectInUse
 from app.domain.project_limits import Limits
 from app.records.engine import Database
-from app.records.identity.keys import revoke_made_by
+from app.records.identity.made_by import Ended, end_made_by
 from app.records.identity.tables import members, people, projects
 from app.records.tables import uploads
 
@@ -139,17 +139,18 @@ class ProjectRecords:
             connection.execute(change)
             return _member(connection, project_id, person_id)
 
-    def remove_member(self, project_id: str, person_id: str, now: datetime) -> Member:
-        """End a membership, and revoke the keys that the person has made in the project.
+    def remove_member(self, project_id: str, person_id: str, now: datetime) -> tuple[Member, Ended]:
+        """End a membership, and the keys and links that the person has made in the project.
 
-        Returns what it was, raises as `set_role` does.
+        Returns what it was and what has ended, raises as `set_role` does.
         """
         with self._database.write() as connection:
             member = _member(connection, project_id, person_id)
             _require_another_manager(connection, project_id, person_id)
             connection.execute(delete(members).where(_is(project_id, person_id)))
-            revoke_made_by(connection, f"person:{person_id}", now, project_id=project_id)
-            return member
+            maker = f"person:{person_id}"
+            ended = end_made_by(connection, maker, now, project_id=project_id)
+            return member, ended.get(project_id, Ended())
 
 
 def _is(project_id: str, person_id: str) -> ColumnElement[bool]:

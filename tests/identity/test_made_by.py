@@ -1,0 +1,151 @@
+"""What becomes of keys, links and webhooks when the role of their maker changes or ends."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+from app.domain.access import Role
+from app.domain.audit import AuditAction, AuditFilter
+from app.domain.errors import LinkClosed
+from app.domain.webhooks import SUBSCRIBABLE
+from app.identity.keys import ApiKeys
+from app.identity.link_visitors import Knock
+from app.identity.share_links import ShareTerms
+from app.identity.upload_links import LinkTerms
+from app.records.identity.keys import KeyRecords
+from app.records.identity.people import Person
+from tests.site import Site
+
+
+def person(
+    site: Site, role: Role | None, project: str, *, is_admin: bool = False
+) -> tuple[Person, str]:
+    """Somebody with that role, and how records name them as a maker."""
+    ann = site.person("Ann", role, project=project, is_admin=is_admin)
+    return ann, f"person:{ann.id}"
+
+
+def keys_of(site: Site) -> ApiKeys:
+    """As another process has them, which remembers nothing yet."""
+    records = KeyRecords(site.services.database)
+    return ApiKeys(records, clock=lambda: datetime.now(UTC), new_id=lambda: secrets.token_hex(16))
+
+
+def new_key(site: Site, project: str, maker: str, role: Role = Role.MANAGER) -> str:
+    return keys_of(site).make(project, name="k", role=role, created_by=maker)[1]
+
+
+def role_with(site: Site, key: str) -> Role | None:
+    """What whoever has the key may do."""
+    caller = keys_of(site).caller(key)
+    return None if caller is None else caller.role
+
+
+def test_a_key_does_no_more_than_whoever_made_it(site: Site) -> None:
+    project = site.project()
+    ann, maker = person(site, Role.MANAGER, project)
+    person(site, Role.MANAGER, project)
+    key, low = (new_key(site, project, maker, role) for role in (Role.MANAGER, Role.VIEWER))
+    caller = keys_of(site).caller(key)
+    assert caller is not None
+    through_key = new_key(site, project, caller.sender)
+    by_shell = new_key(site, project, "")
+    site.identity.projects.set_role(project, ann.id, Role.UPLOADER)
+    found = [role_with(site, each) for each in (key, through_key, low, by_shell)]
+    assert found == [Role.UPLOADER, Role.UPLOADER, Role.VIEWER, Role.MANAGER]
+    listed = {each.role for each in keys_of(site).of_project(project)}
+    assert listed == {Role.UPLOADER, Role.VIEWER, Role.MANAGER}
+    site.identity.projects.set_role(project, ann.id, Role.EDITOR)
+    assert role_with(site, key) is Role.EDITOR
+
+
+def test_a_role_elsewhere_gives_a_key_nothing(site: Site) -> None:
+    here, there = site.project(), site.project()
+    _, maker = person(site, Role.MANAGER, there)
+    assert role_with(site, new_key(site, here, maker)) is None
+
+
+def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> None:
+    project = site.project()
+    ann, maker = person(site, None, project, is_admin=True)
+    key = new_key(site, project, maker)
+    assert role_with(site, key) is Role.MANAGER
+    person(site, None, project, is_admin=True)
+    site.identity.accounts.set_admin(ann, is_admin=False)
+    assert role_with(site, key) is None
+    (listed,) = keys_of(site).of_project(project)
+    assert listed.role is None
+
+
+def make_links(site: Site, project: str, maker: str) -> tuple[str, str]:
+    """The codes of an upload link and of a share link."""
+    identity, video = site.identity, site.video(project=project)
+    share = identity.share_links.make([video], ShareTerms(), created_by=maker)
+    upload = identity.upload_links.make(project, LinkTerms(), created_by=maker)
+    return upload.code, share.code
+
+
+def are_open(site: Site, codes: tuple[str, str]) -> bool:
+    """Whether both links let strangers in."""
+    identity = site.identity
+    identity.link_visitors.forget()
+    found = []
+    for opened in (
+        lambda: identity.link_visitors.caller(codes[0], Knock(cookies="", password="", address="")),
+        lambda: identity.share_links.opened(codes[1]),
+    ):
+        try:
+            opened()
+            found.append(True)
+        except LinkClosed:
+            found.append(False)
+    assert len(set(found)) == 1
+    return found[0]
+
+
+def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay(
+    site: Site,
+) -> None:
+    here, there = site.project(), site.project()
+    identity = site.identity
+    ann, maker = person(site, Role.EDITOR, here)
+    identity.projects.add_member(there, ann.email, Role.EDITOR)
+    _, other = person(site, Role.MANAGER, here)
+    keys = [new_key(site, project, maker) for project in (here, there)]
+    caller = keys_of(site).caller(keys[0])
+    assert caller is not None
+    made = [make_links(site, here, by) for by in (maker, caller.sender)]
+    elsewhere, of_other = make_links(site, there, maker), make_links(site, here, other)
+    identity.webhooks.make(
+        here, url="https://hooks.example/", events=SUBSCRIBABLE, created_by=maker
+    )
+    _, ended = identity.projects.remove_member(here, ann.id)
+    assert (ended.keys_revoked, ended.links_closed, ended.webhooks_kept) == (1, 4, 1)
+    assert [are_open(site, codes) for codes in (*made, elsewhere, of_other)] == [
+        *(False, False),
+        *(True, True),
+    ]
+    assert [role_with(site, key) for key in keys] == [None, Role.EDITOR]
+    assert len(identity.webhooks.of_project(here)) == 1
+
+
+def test_whoever_is_blocked_leaves_nothing_that_works(site: Site) -> None:
+    identity, project = site.identity, site.project()
+    ann, maker = person(site, Role.EDITOR, project)
+    key, links = new_key(site, project, maker), make_links(site, project, maker)
+    chief = site.client(site.person("Chief", is_admin=True))
+    sent = {"data": {"change": "block"}, "headers": {"Accept": "text/html"}}
+    assert chief.post(f"/people/{ann.id}", **sent).status_code == 303
+    assert (role_with(site, key), are_open(site, links)) == (None, False)
+    identity.accounts.unblock(ann)
+    assert (role_with(site, key), are_open(site, links)) == (None, False)
+    wanted = AuditFilter(project_id=project, action=AuditAction.MEMBER_CHANGED)
+    (entry,) = identity.audit.page(wanted, limit=10, cursor=None).entries
+    assert entry.details == {
+        "email": ann.email,
+        "change": "block",
+        "keys_revoked": 1,
+        "links_closed": 2,
+        "webhooks_kept": 0,
+    }
