@@ -19,8 +19,8 @@ from app.identity.services import IdentityOptions, IdentityServices
 from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
 from app.ingest.line import Line
+from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
-from app.media.waking import Waker
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
 from app.records.identity.projects import ProjectRecords

@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 import requests
 
-from app.media.ffmpeg import Ffmpeg
-from app.media.folder import MediaFolder
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.folder import MediaFolder
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import FILE
 from app.storage.local.folder import make_private_folder

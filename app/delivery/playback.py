@@ -24,8 +24,8 @@ from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
-from app.media.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
-from app.media.playlists import Playlists
+from app.media.playback.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
+from app.media.playback.playlists import Playlists
 from app.media.renditions.offers import Renditions
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")

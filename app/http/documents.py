@@ -15,11 +15,11 @@ from app.domain.moments import instant, optional_instant
 from app.domain.playback import PlaybackState, Problem
 from app.domain.ranges import RangeSet
 from app.domain.upload import Upload, UploadId
-from app.media.browsers import plays_audio
-from app.media.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
-from app.media.library import PlaybackView
+from app.media.film.browsers import plays_audio
+from app.media.playback.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
+from app.media.playback.library import PlaybackView
+from app.media.playback.text_files import TextFile
 from app.media.renditions.offers import RenditionView
-from app.media.text_files import TextFile
 from app.records.identity.keys import ApiKey
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from app.domain.jobs import INDEX, REMUX, SOUND, Lane
 from app.domain.policy import RenditionPolicy
 from app.domain.upload import UploadId
-from app.media.arrivals import Arrivals
-from app.media.ffmpeg import Ffmpeg
-from app.media.folder import MediaFolder
-from app.media.indexing import Indexing
-from app.media.library import MediaLibrary
-from app.media.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
-from app.media.playlists import Playlists
-from app.media.remux import Remux
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.folder import MediaFolder
+from app.media.film.source import MediaSource
+from app.media.jobs.sweep import MediaSweep
+from app.media.jobs.waking import Bell, Waker
+from app.media.jobs.worker import Listener, MediaWorker, Step
+from app.media.playback.library import MediaLibrary
+from app.media.playback.playlists import Playlists
+from app.media.playback.text_files import TextFiles
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import Capability, read_capability
 from app.media.renditions.offers import Renditions
@@ -26,15 +27,14 @@ from app.media.renditions.rung_cache import RungCache, least_free_bytes
 from app.media.renditions.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.renditions.segment_queue import Patience, SegmentQueue
 from app.media.renditions.steps import Rendition, Segments
-from app.media.sound import Sound
-from app.media.source import MediaSource
-from app.media.subtitles import SUBTITLES, Subtitles
-from app.media.sweep import MediaSweep
-from app.media.text_files import TextFiles
-from app.media.tools import StepTools
-from app.media.waking import Bell, Waker
-from app.media.waveform import WAVEFORM, Waveform
-from app.media.worker import Listener, MediaWorker, Step
+from app.media.steps.arrivals import Arrivals
+from app.media.steps.indexing import Indexing
+from app.media.steps.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
+from app.media.steps.remux import Remux
+from app.media.steps.sound import Sound
+from app.media.steps.subtitles import SUBTITLES, Subtitles
+from app.media.steps.tools import StepTools
+from app.media.steps.waveform import WAVEFORM, Waveform
 from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords, PlaybackObserver

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from app.domain.access import Action
 from app.http.access_rules import requires
 from app.http.context import current_scope, current_services
-from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg.program import Ffmpeg
 from app.monitoring.instruments import Instruments
 from app.monitoring.reading import Snapshot, all_counts, start_time
 from app.storage.local.folder import free_bytes

@@ -30,7 +30,7 @@ from app.http.page_policy import allow_styles_with_nonce, style_nonce
 from app.http.problems import Problem, answer_json, prefers_html
 from app.http.signed_media import signed_media
 from app.identity.share_links import DOWNLOAD_TICKET_SECONDS, VISIT_TIME, ShareLinks, guest_of
-from app.media.library import PlaybackView
+from app.media.playback.library import PlaybackView
 from app.pages.video_view import VideoView, view_of
 from app.records.identity.share_links import ShareLink
 

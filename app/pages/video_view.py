@@ -9,7 +9,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
 from app.domain.upload import Upload
 from app.http.documents import media_path, playback_document
-from app.media.library import PlaybackView
+from app.media.playback.library import PlaybackView
 
 WARNED_BEFORE = timedelta(days=7)
 """The library says this long before that a video will be deleted; video_row.js has it too."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.domain.jobs import Lane
-from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg.program import Ffmpeg
 from app.monitoring.instruments import Instruments
 from app.server.child_processes import END_SIGNALS
 from app.server.worker_process import run_worker

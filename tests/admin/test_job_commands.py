@@ -11,7 +11,7 @@ import pytest
 from app.domain.jobs import Job, Lane
 from app.domain.playback import Problem
 from app.domain.upload import UploadId
-from app.media.job_errors import NO_FFMPEG
+from app.media.steps.job_errors import NO_FFMPEG
 from tests.admin.test_commands import Operator
 
 

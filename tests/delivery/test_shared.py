@@ -14,7 +14,7 @@ import requests
 from app.domain.playback import PlaybackState
 from app.domain.ranges import ByteRange
 from app.http.documents import plays_original
-from app.media.library import PlaybackView
+from app.media.playback.library import PlaybackView
 from tests.delivery.stored import Stored, store
 from tests.delivery.test_playback import write
 from tests.live_server import Server, running_server

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from app.media.ffmpeg import FILM_FORMATS, Ffmpeg
-from app.media.ffmpeg_errors import FfmpegFailed
+from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.ffmpeg.program import FILM_FORMATS, Ffmpeg
 from app.media.sandbox.process import LAYERS, Command, Limits, TimedOut, run
 from tests.browser.tools import find_program
 from tests.media.rewritten import box, edited

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from app.domain.jobs import Job, Lane
 from app.domain.upload import UploadId
-from app.media.ffmpeg import Ffmpeg
-from app.media.film_files import keep_streams
-from app.media.heartbeat import Heartbeat
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.source import REMUXED, MediaSource, length_of, reader
 from app.media.index.movie import Movie, read_movie
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.jobs.worker import MediaWorker, Step
+from app.media.playback.film_files import keep_streams
 from app.media.renditions.capability import Capability
 from app.media.renditions.rungs import (
     ORDERED_PRIORITY,
@@ -22,9 +24,7 @@ from app.media.renditions.rungs import (
     rung_folder,
 )
 from app.media.renditions.steps import Rendition, Segments
-from app.media.source import REMUXED, MediaSource, length_of, reader
-from app.media.tools import StepTools
-from app.media.worker import MediaWorker, Step
+from app.media.steps.tools import StepTools
 from tests.media.world import QUICK_PACE, World, wall_clock
 from tests.storage.stores import local_store
 

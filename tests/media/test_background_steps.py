@@ -16,16 +16,16 @@ import pytest
 from app.domain.jobs import SOUND, JobCancelled, JobFailed
 from app.domain.playback import PlaybackState
 from app.domain.upload import UploadId
-from app.media.ffmpeg import Ffmpeg
-from app.media.film_files import MANIFEST, SOUND_FILE, sounds_to_encode
-from app.media.heartbeat import Heartbeat
-from app.media.manifest import Manifest
-from app.media.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
-from app.media.sound import Sound
-from app.media.source import REMUXED, MediaSource
-from app.media.subtitles import CHAPTERS, SUBTITLES, Subtitles
-from app.media.waveform import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Waveform
-from app.media.worker import Step
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.manifest import Manifest
+from app.media.film.source import REMUXED, MediaSource
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.jobs.worker import Step
+from app.media.playback.film_files import MANIFEST, SOUND_FILE, sounds_to_encode
+from app.media.steps.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
+from app.media.steps.sound import Sound
+from app.media.steps.subtitles import CHAPTERS, SUBTITLES, Subtitles
+from app.media.steps.waveform import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Waveform
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import probe
 from tests.media.studio import movie_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.media.ffmpeg import Ffmpeg
-from app.media.folder import MediaFolder
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.folder import MediaFolder
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import FILE, read_capability, write_capability
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from app.media.ffmpeg import Ffmpeg
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegStopped
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegStopped
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.source import length_of, reader
 from app.media.index.movie import read_movie
 from app.media.index.rung_segments import RungCuts
 from app.media.index.samples import Samples
@@ -24,7 +25,6 @@ from app.media.index.segments import TARGET_SECONDS, segmented_video
 from app.media.index.tracks import Track
 from app.media.renditions.encoder import Encoder
 from app.media.renditions.ladder import Rung
-from app.media.source import length_of, reader
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import FRAME_TOLERANCE, differences, probe, seen, watch
 

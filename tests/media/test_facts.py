@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from app.media.facts import Chapter, Facts, TrackFacts
-from app.media.manifest import Manifest, Stream
+from app.media.film.facts import Chapter, Facts, TrackFacts
+from app.media.film.manifest import Manifest, Stream
 
 
 def test_members_of_a_later_version_are_ignored_in_facts() -> None:

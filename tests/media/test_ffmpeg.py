@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.media.ffmpeg import Ffmpeg, guarded
-from app.media.ffmpeg_errors import (
+from app.media.ffmpeg.errors import (
     FfmpegError,
     FfmpegFailed,
     FfmpegMissing,
@@ -18,6 +17,7 @@ from app.media.ffmpeg_errors import (
     FfmpegTimedOut,
     reason,
 )
+from app.media.ffmpeg.program import Ffmpeg, guarded
 from app.media.sandbox.process import Ended, Limits
 
 LIMITS = Limits(cpu_seconds=60, wall_seconds=60, memory_bytes=1024**3, output_bytes=64 * 1024**2)

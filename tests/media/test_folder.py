@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from app.domain.upload import UploadId
-from app.media.folder import MAKING, MediaFolder
+from app.media.film.folder import MAKING, MediaFolder
 
 VIDEO = UploadId("ab" * 16)
 
 MAKER = """
 import sys, signal
 from pathlib import Path
-from app.media.folder import MediaFolder
+from app.media.film.folder import MediaFolder
 with MediaFolder(Path(sys.argv[1])).workshop() as folder:
     (folder / "half.mp4").write_bytes(b"half")
     print("working", flush=True)

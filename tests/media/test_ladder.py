@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.media.manifest import Manifest, Stream
+from app.media.film.manifest import Manifest, Stream
 from app.media.renditions import rungs
 from app.media.renditions.capability import Capability, read_capability, write_capability
 from app.media.renditions.ladder import ladder

@@ -13,13 +13,13 @@ from threading import Event
 import pytest
 
 from app.domain.jobs import JobCancelled, JobFailed
-from app.media.excerpts import MOST_PARTS, key_frames_near, of_key_frames
-from app.media.ffmpeg import Ffmpeg
+from app.media.ffmpeg.program import Ffmpeg
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie, read_movie
 from app.media.index.tracks import Track
-from app.media.job_errors import as_job_errors
-from app.media.pictures import MOST_DECODED_PIXELS, Studio, detail
+from app.media.steps.excerpts import MOST_PARTS, key_frames_near, of_key_frames
+from app.media.steps.job_errors import as_job_errors
+from app.media.steps.pictures import MOST_DECODED_PIXELS, Studio, detail
 from tests.media.films import BITS, H264, HDR10, SQUARE, FilmStore, ffmpeg
 from tests.media.frames import probe
 

@@ -25,15 +25,15 @@ from app.domain.jobs import (
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState
 from app.domain.upload import Upload
-from app.media.ffmpeg import Ffmpeg
-from app.media.heartbeat import Heartbeat
-from app.media.indexing import Indexing
-from app.media.probe import contents_of
-from app.media.remux import Remux
-from app.media.sound import Sound
-from app.media.source import REMUXED, MediaSource
-from app.media.sweep import MediaSweep
-from app.media.worker import Step
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.probe import contents_of
+from app.media.film.source import REMUXED, MediaSource
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.jobs.sweep import MediaSweep
+from app.media.jobs.worker import Step
+from app.media.steps.indexing import Indexing
+from app.media.steps.remux import Remux
+from app.media.steps.sound import Sound
 from tests.media.films import FilmStore
 from tests.media.films import ffmpeg as make_film
 from tests.media.frames import probe, watch

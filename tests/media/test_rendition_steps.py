@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from app.domain.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
-from app.media.ffmpeg import Ffmpeg
-from app.media.film_files import MANIFEST, SOUND_FILE, can_be_rendered
-from app.media.heartbeat import Heartbeat
-from app.media.job_errors import INTERRUPTED, NO_FFMPEG
-from app.media.manifest import Manifest
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.manifest import Manifest
+from app.media.film.source import REMUXED
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.playback.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.media.renditions.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE, RungMakers
 from app.media.renditions.rungs import (
     ASKED_SECONDS,
@@ -32,7 +32,7 @@ from app.media.renditions.rungs import (
     rung_folder,
 )
 from app.media.renditions.whole_film import RenditionFile
-from app.media.source import REMUXED
+from app.media.steps.job_errors import INTERRUPTED, NO_FFMPEG
 from tests.live_server import Server
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch

@@ -17,7 +17,7 @@ from app.domain.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, Rend
 from app.domain.jobs import JobState, Lane
 from app.domain.playback import Problem
 from app.domain.upload import Upload
-from app.media.playlists import Playlists
+from app.media.playback.playlists import Playlists
 from app.media.renditions.capability import read_capability
 from app.media.renditions.offers import Renditions
 from app.media.renditions.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITION, SEGMENTS

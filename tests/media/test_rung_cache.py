@@ -12,7 +12,7 @@ import pytest
 from app.domain.errors import NoRoom
 from app.domain.jobs import Job
 from app.domain.upload import UploadId
-from app.media.heartbeat import Heartbeat
+from app.media.jobs.heartbeat import Heartbeat
 from app.media.renditions.rung_cache import RungCache
 from app.media.renditions.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder
 from tests.media.world import World

@@ -14,9 +14,9 @@ from app.domain.jobs import INDEX, MAX_ATTEMPTS, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
-from app.media.pictures import EARLY_POSTER, PICTURES
+from app.media.jobs.sweep import BATCH, NOT_INDEXED, MediaSweep
 from app.media.renditions.rungs import RENDITION, SEGMENTS
-from app.media.sweep import BATCH, NOT_INDEXED, MediaSweep
+from app.media.steps.pictures import EARLY_POSTER, PICTURES
 from app.records.jobs import WORKER_ENDED
 from tests.media.world import QUICK_PACE, World, wall_clock
 from tests.records.making import new_upload

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from app.domain.lifecycle import UploadState
-from app.media.folder import MediaFolder
+from app.media.film.folder import MediaFolder
+from app.media.film.source import MediaSource
 from app.media.index.subrip import cues_of, decoded
 from app.media.index.texts import MAX_CUES, webvtt
-from app.media.source import MediaSource
-from app.media.text_files import MOST_BYTES, TextFiles, language_beside
+from app.media.playback.text_files import MOST_BYTES, TextFiles, language_beside
 from app.records.uploads import UploadRecords
 from tests.records.making import new_sqlite, new_upload
 from tests.storage.stores import local_store

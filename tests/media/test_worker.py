@@ -19,8 +19,8 @@ from app.domain.errors import NoRoom, UploadGone
 from app.domain.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
-from app.media.heartbeat import Heartbeat, Pace
-from app.media.worker import MediaWorker, Step
+from app.media.jobs.heartbeat import Heartbeat, Pace
+from app.media.jobs.worker import MediaWorker, Step
 from tests.media.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
 from tests.waiting import wait_until
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from app.domain.jobs import Job, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.upload import UploadId
-from app.media.ffmpeg import Ffmpeg
-from app.media.folder import MediaFolder
-from app.media.heartbeat import Heartbeat, Pace
-from app.media.source import MediaSource
-from app.media.sweep import MediaSweep
-from app.media.tools import StepTools
-from app.media.waking import Bell, Waker
-from app.media.worker import MediaWorker, Step
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.folder import MediaFolder
+from app.media.film.source import MediaSource
+from app.media.jobs.heartbeat import Heartbeat, Pace
+from app.media.jobs.sweep import MediaSweep
+from app.media.jobs.waking import Bell, Waker
+from app.media.jobs.worker import MediaWorker, Step
+from app.media.steps.tools import StepTools
 from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords

@@ -7,9 +7,9 @@ import os
 import resource
 import threading
 
-from app.media.ffmpeg import Ffmpeg
-from app.media.ffmpeg_errors import FfmpegError, FfmpegMissing
-from app.media.folder import MediaFolder
+from app.media.ffmpeg.errors import FfmpegError, FfmpegMissing
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.folder import MediaFolder
 from app.media.renditions.capability import (
     Capability,
     discard_capability,

@@ -9,9 +9,10 @@ from io import FileIO
 from pathlib import Path
 from threading import Event
 
-from app.media.ffmpeg import Ffmpeg
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegStopped
-from app.media.hdr import tone_mappings
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegStopped
+from app.media.ffmpeg.hdr import tone_mappings
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.source import copy_pieces, length_of, reader
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
@@ -19,7 +20,6 @@ from app.media.index.rung_segments import Excerpt, RungCuts
 from app.media.index.tracks import Track
 from app.media.renditions.ladder import Rung
 from app.media.sandbox.process import Limits
-from app.media.source import copy_pieces, length_of, reader
 from app.storage.local.folder import disk_errors
 
 DECODER_THREADS, ENCODER_THREADS = 2, 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from app.media.browsers import is_played_everywhere
-from app.media.manifest import Stream
+from app.media.film.browsers import is_played_everywhere
+from app.media.film.manifest import Stream
 from app.media.renditions.capability import Capability
 
 PEAK_RATES: Mapping[int, int] = {360: 1_100_000, 720: 3_500_000, 1080: 6_500_000}

@@ -18,10 +18,10 @@ from app.domain.jobs import ENDED, Job, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Problem
 from app.domain.upload import Upload
-from app.media.folder import MediaFolder
-from app.media.library import MadeFile
-from app.media.manifest import Stream
-from app.media.playlists import Playlists
+from app.media.film.folder import MediaFolder
+from app.media.film.manifest import Stream
+from app.media.playback.library import MadeFile
+from app.media.playback.playlists import Playlists
 from app.media.renditions.capability import Capability
 from app.media.renditions.ladder import Rung, ladder
 from app.media.renditions.rungs import (

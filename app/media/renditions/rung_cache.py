@@ -12,10 +12,10 @@ from pathlib import Path
 from app.domain.errors import NoRoom
 from app.domain.jobs import ENDED, Job
 from app.domain.upload import UploadId
-from app.media.folder import MediaFolder
-from app.media.heartbeat import Heartbeat
+from app.media.film.folder import MediaFolder
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.jobs.worker import Step
 from app.media.renditions.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder
-from app.media.worker import Step
 from app.records.jobs import JobRecords
 from app.storage.local.folder import free_bytes
 

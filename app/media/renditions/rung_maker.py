@@ -12,14 +12,14 @@ from threading import Event
 from app.domain.jobs import JobFailed
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.media.film_files import MANIFEST, keep_streams
+from app.media.film.manifest import Manifest, Stream
+from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie
 from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import segmented_video
-from app.media.job_errors import as_job_errors, movie_of
-from app.media.manifest import Manifest, Stream
+from app.media.playback.film_files import MANIFEST, keep_streams
 from app.media.renditions.encoder import Encoder, recipe
 from app.media.renditions.ladder import Rung, ladder
 from app.media.renditions.rungs import (
@@ -29,8 +29,8 @@ from app.media.renditions.rungs import (
     rung_folder,
     segment_file,
 )
-from app.media.source import length_of, reader
-from app.media.tools import StepTools
+from app.media.steps.job_errors import as_job_errors, movie_of
+from app.media.steps.tools import StepTools
 
 MADE_BY = "made-by"
 """In the folder of a rung: a digest of what its segments were made with. Players mix them, so all

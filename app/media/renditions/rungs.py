@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from app.domain.upload import UploadId
-from app.media.folder import MediaFolder
+from app.media.film.folder import MediaFolder
 
 SEGMENTS = "segments"
 """The step that makes a segment and a few of those after it: `rung/number`, such as "720/15"."""

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 from app.domain.errors import NoRoom
 from app.domain.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
-from app.media.heartbeat import Heartbeat
+from app.media.jobs.heartbeat import Heartbeat
 from app.media.renditions.rung_maker import NOT_ENCODED, RungMaker, RungMakers
 from app.media.renditions.rungs import asked_for, is_stale, rendition_file
 from app.media.renditions.whole_film import RenditionFile
-from app.media.tools import StepTools
+from app.media.steps.tools import StepTools
 from app.storage.local.folder import disk_errors
 
 READ_AHEAD = 3

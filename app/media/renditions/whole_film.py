@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Self
 
 from app.domain.jobs import JobFailed
-from app.media.browsers import plays_audio, plays_segmented_audio
-from app.media.film_files import SOUND_FILE, encoded_sounds
+from app.media.film.browsers import plays_audio, plays_segmented_audio
+from app.media.film.source import copy_pieces, reader
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.interleaved import interleaved, moved
 from app.media.index.movie import read_movie
 from app.media.index.tracks import Track
+from app.media.playback.film_files import SOUND_FILE, encoded_sounds
 from app.media.renditions.rung_maker import SEGMENTS_LOST, TOO_LARGE, RungMaker
 from app.media.renditions.rungs import initialization_file, segment_file
-from app.media.source import copy_pieces, reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from app.media.facts import Chapter, Facts, TrackFacts
+from app.media.film.facts import Chapter, Facts, TrackFacts
 from app.media.index.languages import shortest_code
 from app.media.index.movie import MAX_TRACKS
 from app.media.index.texts import MAX_CHAPTERS, MAX_TITLE_CHARACTERS

@@ -13,15 +13,15 @@ from io import RawIOBase
 from app.domain.jobs import Job, JobFailed
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
-from app.media.ffmpeg_errors import FfmpegFailed
-from app.media.film_files import SOUND_FILE, encoded_sounds, keep_streams, sounds_to_encode
-from app.media.heartbeat import Heartbeat
+from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.film.source import path_of
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
-from app.media.job_errors import as_job_errors, movie_of
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.playback.film_files import SOUND_FILE, encoded_sounds, keep_streams, sounds_to_encode
 from app.media.sandbox.process import Limits
-from app.media.source import path_of
-from app.media.tools import StepTools
+from app.media.steps.job_errors import as_job_errors, movie_of
+from app.media.steps.tools import StepTools
 
 MOST_CHANNELS = 6
 """5.1; what has more is mixed down to that."""

@@ -13,11 +13,11 @@ from itertools import islice
 
 from app.domain.errors import NotMade
 from app.domain.upload import Upload, UploadId
+from app.media.film.source import MediaSource, reader
 from app.media.index.languages import UNDETERMINED, language_of
 from app.media.index.subrip import cues_of, decoded
 from app.media.index.texts import webvtt
-from app.media.source import MediaSource, reader
-from app.media.subtitles import within_limit
+from app.media.steps.subtitles import within_limit
 from app.records.uploads import UploadRecords
 
 ENDINGS = (".srt", ".vtt")

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from io import RawIOBase
 
 from app.domain.jobs import JobCancelled, JobFailed
-from app.media.excerpts import TooLarge
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
+from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie, read_movie
-from app.media.source import length_of, reader
+from app.media.steps.excerpts import TooLarge
 
 NO_FFMPEG = "no_ffmpeg"
 """The code of what is missing because ffmpeg is not installed."""

@@ -13,7 +13,7 @@ from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
-from app.media.folder import MediaFolder
+from app.media.film.folder import MediaFolder
 from app.media.index.boxes import ReadAt
 from app.media.index.virtual_file import Piece
 from app.storage.base import BytesLost, Store

@@ -10,8 +10,8 @@ from pathlib import Path
 from app.domain.errors import NotMade
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.media.film_files import MANIFEST
-from app.media.folder import MediaFolder
+from app.media.film.folder import MediaFolder
+from app.media.film.manifest import Manifest, Stream
 from app.media.index.playlists import (
     Alternative,
     Variant,
@@ -19,7 +19,7 @@ from app.media.index.playlists import (
     media_playlist,
     segment_lines,
 )
-from app.media.manifest import Manifest, Stream
+from app.media.playback.film_files import MANIFEST
 from app.media.renditions.ladder import Rung
 
 

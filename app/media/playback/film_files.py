@@ -13,9 +13,10 @@ from operator import sub
 from pathlib import Path
 
 from app.domain.upload import UploadId
-from app.media.browsers import plays_audio, plays_segmented_audio, plays_video
-from app.media.excerpts import is_tied
-from app.media.folder import MediaFolder
+from app.media.film.browsers import plays_audio, plays_segmented_audio, plays_video
+from app.media.film.folder import MediaFolder
+from app.media.film.manifest import Manifest, Stream
+from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
@@ -25,11 +26,10 @@ from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
-from app.media.manifest import Manifest, Stream
 from app.media.renditions.capability import Capability
 from app.media.renditions.encoder import is_decoded
 from app.media.renditions.ladder import is_decoded_in_time
-from app.media.source import length_of, reader
+from app.media.steps.excerpts import is_tied
 
 SOURCE = "source"
 """Name of the stream that is the film's own picture."""

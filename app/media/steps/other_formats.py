@@ -7,16 +7,16 @@ from io import RawIOBase
 from app.domain.jobs import REMUX, JobCancelled, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
-from app.media.browsers import plays_without_index
-from app.media.facts import Facts
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
-from app.media.heartbeat import Heartbeat
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
+from app.media.film.browsers import plays_without_index
+from app.media.film.facts import Facts
+from app.media.film.probe import HEAD_BYTES, Contents, contents_of, is_archive
+from app.media.film.source import path_of, reader
 from app.media.index.errors import NotIndexable
-from app.media.job_errors import NO_FFMPEG
-from app.media.probe import HEAD_BYTES, Contents, contents_of, is_archive
-from app.media.source import path_of, reader
-from app.media.tools import StepTools
-from app.media.waveform import WAVEFORM
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.steps.job_errors import NO_FFMPEG
+from app.media.steps.tools import StepTools
+from app.media.steps.waveform import WAVEFORM
 
 INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
 """Types of files that are indexed; browsers play none of them that cannot be."""

@@ -17,16 +17,16 @@ from pathlib import Path
 from app.domain.errors import NoRoom
 from app.domain.jobs import INDEX, Job, JobFailed, JobYields, Lane
 from app.domain.upload import UploadId
-from app.media.ffmpeg_errors import FfmpegFailed, FfmpegTimedOut
-from app.media.heartbeat import Heartbeat
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
+from app.media.film.probe import Contents, ProbedTrack, contents_of
+from app.media.film.source import REMUXED, length_of, path_of, reader
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
-from app.media.job_errors import as_job_errors
-from app.media.probe import Contents, ProbedTrack, contents_of
+from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
-from app.media.sound import as_aac
-from app.media.source import REMUXED, length_of, path_of, reader
-from app.media.tools import StepTools
+from app.media.steps.job_errors import as_job_errors
+from app.media.steps.sound import as_aac
+from app.media.steps.tools import StepTools
 
 MP4_PICTURES = frozenset(
     ("h264", "hevc", "av1", "vp9", "mpeg4", "mpeg2video", "mpeg1video", "mjpeg")

@@ -16,19 +16,19 @@ from threading import Event
 
 from app.domain.jobs import Job
 from app.domain.lifecycle import UploadState
-from app.media import excerpts
-from app.media.excerpts import Excerpt
-from app.media.ffmpeg import Ffmpeg
-from app.media.ffmpeg_errors import FfmpegFailed
-from app.media.hdr import tone_mappings
-from app.media.heartbeat import Heartbeat
+from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.ffmpeg.hdr import tone_mappings
+from app.media.ffmpeg.program import Ffmpeg
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie
 from app.media.index.texts import Cue, webvtt
 from app.media.index.tracks import Track
-from app.media.job_errors import as_job_errors, movie_of
+from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
-from app.media.tools import StepTools
+from app.media.steps import excerpts
+from app.media.steps.excerpts import Excerpt
+from app.media.steps.job_errors import as_job_errors, movie_of
+from app.media.steps.tools import StepTools
 
 PICTURES = "pictures"
 

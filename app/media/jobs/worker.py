@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from app.domain.errors import UploadError, UploadGone, UploadNotFound
 from app.domain.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.domain.playback import Problem
-from app.media.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
-from app.media.sweep import BATCH, MediaSweep
-from app.media.waking import Bell
+from app.media.jobs.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
+from app.media.jobs.sweep import BATCH, MediaSweep
+from app.media.jobs.waking import Bell
 from app.records.jobs import JobRecords
 
 Step = Callable[[Job, Heartbeat], None]

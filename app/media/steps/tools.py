@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.media.ffmpeg import Ffmpeg
-from app.media.folder import MediaFolder
+from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.folder import MediaFolder
+from app.media.film.source import MediaSource
 from app.media.renditions.capability import Capability
-from app.media.source import MediaSource
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords

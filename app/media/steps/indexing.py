@@ -7,8 +7,14 @@ from contextlib import closing
 from app.domain.jobs import SOUND, Job, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
-from app.media.facts import Facts
-from app.media.film_files import (
+from app.media.film.facts import Facts
+from app.media.film.source import REMUXED, length_of, reader
+from app.media.index.boxes import ReadAt
+from app.media.index.errors import NotIndexable
+from app.media.index.movie import Movie, read_movie
+from app.media.index.texts import read_chapters
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.playback.film_files import (
     MANIFEST,
     SOUND_FILE,
     can_be_rendered,
@@ -17,18 +23,12 @@ from app.media.film_files import (
     keep_streams,
     sounds_to_encode,
 )
-from app.media.heartbeat import Heartbeat
-from app.media.index.boxes import ReadAt
-from app.media.index.errors import NotIndexable
-from app.media.index.movie import Movie, read_movie
-from app.media.index.texts import read_chapters
-from app.media.job_errors import NO_FFMPEG, NO_RENDITIONS
-from app.media.other_formats import OtherFormats
-from app.media.pictures import PICTURES
-from app.media.source import REMUXED, length_of, reader
-from app.media.subtitles import SUBTITLES
-from app.media.tools import StepTools
-from app.media.waveform import WAVEFORM
+from app.media.steps.job_errors import NO_FFMPEG, NO_RENDITIONS
+from app.media.steps.other_formats import OtherFormats
+from app.media.steps.pictures import PICTURES
+from app.media.steps.subtitles import SUBTITLES
+from app.media.steps.tools import StepTools
+from app.media.steps.waveform import WAVEFORM
 
 
 class Indexing:

@@ -15,13 +15,13 @@ from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
-from app.media.facts import Facts
-from app.media.film_files import PLAY_FILE
-from app.media.folder import MediaFolder
+from app.media.film.facts import Facts
+from app.media.film.folder import MediaFolder
+from app.media.film.manifest import Stream
+from app.media.film.source import MediaSource
 from app.media.index.virtual_file import Piece, StoredVirtualFile
-from app.media.manifest import Stream
-from app.media.playlists import Playlists
-from app.media.source import MediaSource
+from app.media.playback.film_files import PLAY_FILE
+from app.media.playback.playlists import Playlists
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords

@@ -12,12 +12,12 @@ from app.domain.jobs import INDEX, REMUX, SOUND, Job, Lane
 from app.domain.lifecycle import GONE
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
-from app.media.folder import MediaFolder
-from app.media.job_errors import NO_FFMPEG, NO_RENDITIONS
-from app.media.other_formats import is_played_as_it_is
-from app.media.pictures import EARLY_POSTER, PICTURES
+from app.media.film.folder import MediaFolder
 from app.media.renditions.rungs import RENDITION, SEGMENTS
-from app.media.waveform import WAVEFORM
+from app.media.steps.job_errors import NO_FFMPEG, NO_RENDITIONS
+from app.media.steps.other_formats import is_played_as_it_is
+from app.media.steps.pictures import EARLY_POSTER, PICTURES
+from app.media.steps.waveform import WAVEFORM
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
 

@@ -9,12 +9,12 @@ from contextlib import closing
 
 from app.domain.jobs import Job
 from app.domain.upload import Upload
-from app.media.ffmpeg_errors import FfmpegFailed
-from app.media.heartbeat import Heartbeat
-from app.media.job_errors import as_job_errors
+from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.film.source import length_of, path_of
+from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
-from app.media.source import length_of, path_of
-from app.media.tools import StepTools
+from app.media.steps.job_errors import as_job_errors
+from app.media.steps.tools import StepTools
 
 WAVEFORM = "waveform"
 

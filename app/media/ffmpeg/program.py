@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.media.ffmpeg_errors import (
+from app.media.ffmpeg.errors import (
     FfmpegFailed,
     FfmpegMissing,
     FfmpegStopped,
     FfmpegTimedOut,
     failure,
 )
-from app.media.ffmpeg_words import answer_in
+from app.media.ffmpeg.words import answer_in
 from app.media.sandbox import process
 from app.media.sandbox.launcher import REPORT_DESCRIPTOR
 from app.media.sandbox.process import LAYERS, Command, Ended, Limits, Sink, Standard

@@ -18,15 +18,15 @@ from app.domain.jobs import Lane
 from app.domain.playback import PlaybackState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
-from app.media.facts import Facts
-from app.media.film_files import MANIFEST, is_playable, keep_streams
+from app.media.film.facts import Facts
+from app.media.film.manifest import Manifest
+from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
-from app.media.manifest import Manifest
-from app.media.other_formats import INDEXED_TYPES
-from app.media.pictures import EARLY_POSTER
-from app.media.source import reader
-from app.media.tools import StepTools
+from app.media.playback.film_files import MANIFEST, is_playable, keep_streams
+from app.media.steps.other_formats import INDEXED_TYPES
+from app.media.steps.pictures import EARLY_POSTER
+from app.media.steps.tools import StepTools
 
 RECENT = timedelta(seconds=5)
 """Only uploads of which something has just arrived are looked at; at the first look, all."""

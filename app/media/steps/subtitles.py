@@ -7,13 +7,13 @@ from contextlib import closing, suppress
 from fractions import Fraction
 
 from app.domain.jobs import Job
-from app.media.heartbeat import Heartbeat
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie
 from app.media.index.texts import Cue, escaped, read_chapters, read_cues, subtitle_tracks, webvtt
-from app.media.job_errors import movie_of
-from app.media.tools import StepTools
+from app.media.jobs.heartbeat import Heartbeat
+from app.media.steps.job_errors import movie_of
+from app.media.steps.tools import StepTools
 
 SUBTITLES = "subtitles"
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from app.domain.ranges import ByteRange
-from app.media.facts import known_members
+from app.media.film.facts import known_members
 from app.media.index.playlists import VideoRange
 
 _COLUMNS = ("ends", "durations", "reaches", "rung_durations")
