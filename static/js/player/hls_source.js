@@ -62,6 +62,8 @@ export class HlsSource {
     this.#wanted = wanted;
     // Without a start, a film that is still being uploaded would begin at its newest part, like a broadcast.
     this.#hls = new Hls({ ...OPTIONS, startPosition: start });
+    // hls.js seeks only once it has loaded something: a slow browser would first show the beginning of the film.
+    this.#hls.once(Hls.Events.MEDIA_ATTACHED, () => start > 0 && (video.currentTime = start));
     this.#hls.on(Hls.Events.MANIFEST_PARSED, () => this.choose(this.#wanted));
     this.#hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, () => this.#chooseAudio());
     this.#hls.on(Hls.Events.ERROR, (_, error) => this.#handle(Hls, error, onFailure));
