@@ -110,7 +110,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
         monitor.begin(request)
         context.name_request(request)
         origins.refuse_other_names(request, settings.names)
-        origins.refuse_other_sites(request, settings.cors_origins)
+        origins.refuse_other_sites(request, settings.cors_origins, is_open=settings.is_open)
         preflight = origins.answer_preflight(request, settings.cors_origins)
         if preflight is None:
             access.admit(request, rules, under_way)

@@ -80,14 +80,19 @@ def _comparable(host: str) -> str:
     return "localhost" + name.removeprefix("[::1]") if name.startswith("[::1]") else name
 
 
-def refuse_other_sites(request: Request, allowed: frozenset[str]) -> None:
+def refuse_other_sites(request: Request, allowed: frozenset[str], *, is_open: bool) -> None:
     """Refuse a request that changes something, sent by a page whose origin is not `allowed`.
 
     Browsers say how the page's site is related to ours, and name its origin; programs send neither.
     Without this, any page could upload or delete here through its visitor's browser. A proxy may
     have changed `Host`, so "same-origin" counts more than the names.
+
+    Pages of the same site, on a sibling host or another port, pass where the server is open. With
+    accounts they do not: cookies that are `SameSite=Lax` come with their requests.
     """
-    if is_from_other_site(request) and _allowed_origin(request, allowed) is None:
+    if not is_from_other_site(request) or _allowed_origin(request, allowed) is not None:
+        return
+    if not is_open or request.environ.get("HTTP_SEC_FETCH_SITE") != "same-site":
         raise Forbidden(REFUSED)
 
 

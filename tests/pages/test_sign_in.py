@@ -133,6 +133,13 @@ def test_other_sites_can_neither_sign_in_nor_out_nor_change_an_account(
     assert (browser.who()["name"], browser.cookie) == ("ann", before)
 
 
+def test_a_page_on_a_sibling_host_cannot_use_the_cookies_it_gets(house: House, ann: Person) -> None:
+    browser = house.browser_of(ann)
+    sibling = {"Sec_Fetch_Site": "same-site", "Origin": "https://other.localhost"}
+    assert browser.post("/upload", {}, **sibling).status_code == 403
+    assert browser.post("/upload", {}).status_code == 400, "our own page may"
+
+
 @pytest.mark.parametrize("allowed", ["*", "https://friend.example"])
 def test_a_site_that_may_upload_here_can_still_not_use_a_persons_session(
     tmp_path: Path, allowed: str
