@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
 from app.domain.access import Caller, CallerKind, Scope
 from app.domain.audit import AuditAction
 from app.domain.errors import UploadError, UploadGone, UploadNotFound
+from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
-from app.domain.video_list import VideoList, VideoOrder
 from app.identity.audit import AuditLog
 from app.identity.recent import Recent
 from app.records.identity.projects import Project, ProjectRecords
+from app.records.uploads import UploadRecords
 from app.uploads.library import VideoLibrary
 
 MOST_AT_ONCE = 100
@@ -28,42 +28,48 @@ log = logging.getLogger(__name__)
 
 
 class VideoExpiry:
-    """Says when videos expire, and deletes them then, as a person would."""
+    """Says when videos expire, and deletes them then, as a person would.
+
+    The time of a video counts from `active_at`: its publication, moved on by what a jump of the
+    clock or a rest of the server skipped. `published_at` is never moved.
+    """
 
     def __init__(
         self,
         projects: ProjectRecords,
+        records: UploadRecords,
         library: VideoLibrary,
         audit: AuditLog,
-        clock: Callable[[], datetime],
     ) -> None:
         self._projects = projects
+        self._records = records
         self._library = library
         self._audit = audit
-        self._clock = clock
         self._recent = Recent(self._find)
 
     def expires(self, video: Upload) -> datetime | None:
         """When a video will be deleted; None for never."""
         project = self._recent.get(video.owner)
-        if project is None or project.video_seconds is None or video.published_at is None:
+        if project is None or project.video_seconds is None:
             return None
-        return video.published_at + timedelta(seconds=project.video_seconds)
+        return video.active_at + timedelta(seconds=project.video_seconds)
 
-    def sweep(self) -> None:
-        """Delete what has expired, a limited number of each project."""
+    def sweep(self, now: datetime) -> None:
+        """Delete what has expired, a limited number of each project.
+
+        `now` is the time for which `Housekeeping.allow_for_clock` has allowed.
+        """
         for project in self._projects.find():
             if project.video_seconds is not None:
-                self._sweep(project, self._clock() - timedelta(seconds=project.video_seconds))
+                self._sweep(project, now - timedelta(seconds=project.video_seconds))
 
     def _sweep(self, project: Project, cutoff: datetime) -> None:
-        oldest = VideoList.parse("", VideoOrder.OLDEST)
-        scope = Scope(project.id)
-        for video in self._library.page(scope, oldest, limit=MOST_AT_ONCE).videos:
-            if video.published_at is None or video.published_at > cutoff:
-                return
+        expired = self._records.in_state(
+            UploadState.COMPLETE, MOST_AT_ONCE, idle_since=cutoff, owner=project.id
+        )
+        for video in expired:
             with suppress(UploadGone, UploadNotFound):
-                self._library.delete(scope, video.id)
+                self._library.delete(Scope(project.id), video.id)
                 self._tell(video)
 
     def _tell(self, video: Upload) -> None:

@@ -42,8 +42,6 @@ _CHANGING = ("length", "state", "active_at", "published_at", "received")
 _COMPARED = ("filename", "length", "state", "received")
 """The columns that show whether an upload is still as it was read."""
 
-_NOT_COMPLETE = [state for state in UploadState if state is not UploadState.COMPLETE]
-
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
 _BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
@@ -138,10 +136,20 @@ def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Sele
     return query.order_by(*order)
 
 
+def in_state(state: UploadState, idle_since: datetime | None, owner: str | None) -> Select[Any]:
+    """Uploads in a state, longest idle first, as `UploadRecords.in_state` says."""
+    query = select(*UPLOAD).where(uploads.c.state == state)
+    if owner is not None:
+        query = query.where(uploads.c.owner == owner)
+    if idle_since is not None:
+        query = query.where(uploads.c.active_at <= idle_since)
+    return query.order_by(uploads.c.active_at)
+
+
 def shifted_activity(later: timedelta, now: datetime) -> Update:
-    """Moves the last activity of all uploads except complete ones, as `shift_activity` says."""
+    """Moves the last activity of all uploads, as `shift_activity` says."""
     active_at = uploads.c.active_at
-    change = update(uploads).where(uploads.c.state.in_(_NOT_COMPLETE))
+    change = update(uploads).where(uploads.c.state.in_(UploadState))  # The index needs a state.
     if not later:
         change = change.where(active_at > now)
     shifted = type_coerce(active_at, BigInteger) + later // timedelta(microseconds=1)

@@ -225,9 +225,9 @@ class UploadRecords:
             )
 
     def shift_activity(self, later: timedelta, now: datetime) -> None:
-        """Move the last activity of all uploads except complete ones `later`, which may be zero.
+        """Move the last activity of all uploads `later`, which may be zero.
 
-        Afterwards none is later than `now`.
+        Afterwards none is later than `now`. That of a video was its publication.
         """
         with self._database.write() as connection:
             connection.execute(statements.shifted_activity(later, now))
@@ -343,13 +343,15 @@ class UploadRecords:
         return self._list(statements.beside(owner, stem, endings).limit(limit))
 
     def in_state(
-        self, state: UploadState, limit: int, *, idle_since: datetime | None = None
+        self,
+        state: UploadState,
+        limit: int,
+        *,
+        idle_since: datetime | None = None,
+        owner: str | None = None,
     ) -> list[Upload]:
-        """Uploads of all owners in a state, idle since that time; longest idle first."""
-        query = select(*UPLOAD).where(uploads.c.state == state)
-        if idle_since is not None:
-            query = query.where(uploads.c.active_at <= idle_since)
-        return self._list(query.order_by(uploads.c.active_at).limit(limit))
+        """Uploads in a state, idle since that time; longest idle first: the owner's, or all."""
+        return self._list(statements.in_state(state, idle_since, owner).limit(limit))
 
     def without_sha256(self, limit: int) -> list[Upload]:
         """Complete uploads whose digest is not known, oldest first."""

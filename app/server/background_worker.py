@@ -10,12 +10,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from app.domain.errors import UploadError
 from app.monitoring.instruments import Instruments
 from app.server.child_processes import END_SIGNALS
 from app.server.worker_process import run_worker
-from app.services import build_services
+from app.services import Services, build_services
 from app.settings import Settings
 from app.storage.machine import COUNTED_GAP
 
@@ -65,20 +66,27 @@ def sweep_pause(wanted: float) -> float:
     return min(wanted, LONGEST_SWEEP_SECONDS)
 
 
+def sweep(services: Services) -> None:
+    """Expire uploads, then videos: none before a jump of the clock is allowed for."""
+    services.video_expiry.sweep(services.housekeeping.sweep())
+
+
 def run(settings: Settings) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
     stop = threading.Event()
     services = build_services(settings, Instruments().count_upload)
     services.prepare()
     housekeeping = services.housekeeping
-    jobs = [(housekeeping.sweep, sweep_pause(settings.sweep_seconds))]
-    jobs.append((services.video_expiry.sweep, sweep_pause(settings.sweep_seconds)))
-    jobs.append((housekeeping.digest, DIGEST_SECONDS))
-    jobs.append((services.identity.audit.remove_old, FORGETTING_SECONDS))
-    jobs.append((services.identity.webhooks.remove_old, FORGETTING_SECONDS))
-    jobs.append((services.identity.webhook_delivery.deliver_due, DELIVERY_SECONDS))
-    jobs.append((services.identity.sign_in.remove_old, FORGETTING_SECONDS))
-    jobs.append((services.identity.invitations.remove_old, FORGETTING_SECONDS))
+    identity = services.identity
+    jobs: list[tuple[Callable[[], None], float]] = [
+        (partial(sweep, services), sweep_pause(settings.sweep_seconds)),
+        (housekeeping.digest, DIGEST_SECONDS),
+        (identity.audit.remove_old, FORGETTING_SECONDS),
+        (identity.webhooks.remove_old, FORGETTING_SECONDS),
+        (identity.webhook_delivery.deliver_due, DELIVERY_SECONDS),
+        (identity.sign_in.remove_old, FORGETTING_SECONDS),
+        (identity.invitations.remove_old, FORGETTING_SECONDS),
+    ]
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs

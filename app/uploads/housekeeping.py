@@ -58,11 +58,11 @@ class Housekeeping:
         self._reservation = reservation
         self._unreadable: set[UploadId] = set()
 
-    def sweep(self) -> None:
+    def sweep(self) -> datetime:
         """Expire idle uploads, finish interrupted ones, remove orphaned files and old records.
 
         Each is tried even if another fails: on a full disk one may still free space. None is
-        tried if a jump of the clock cannot be recorded.
+        tried if a jump of the clock cannot be recorded. The time of `allow_for_clock`.
         """
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {
@@ -77,9 +77,10 @@ class Housekeeping:
                 job()
             except UploadError as error:
                 log.error("%s failed: %s", name, error)
+        return now
 
     def allow_for_clock(self) -> datetime:
-        """The time now; skipped time does not make uploads idle.
+        """The time now; skipped time makes neither uploads idle nor videos old.
 
         See `IdleClock`. If the clock was set back, no activity stays in the future: such an upload
         would live until the clock gets there again.

@@ -30,8 +30,15 @@ def in_project(world: World, video_seconds: float | None) -> VideoExpiry:
     with world.database.write() as connection:
         connection.execute(change.values(video_seconds=video_seconds))
     return VideoExpiry(
-        ProjectRecords(world.database), world.library, audit_of(world), lambda: world.now
+        ProjectRecords(world.database), world.records, world.library, audit_of(world)
     )
+
+
+def let_days_pass(world: World, expiry: VideoExpiry, days: float) -> None:
+    """Let days pass while the background worker sweeps."""
+    for _ in range(round(days * 2)):
+        world.later(hours=12)
+        expiry.sweep(world.housekeeping.sweep())
 
 
 def audit_of(world: World) -> AuditLog:
@@ -48,7 +55,7 @@ def test_a_video_is_deleted_when_its_time_is_over_and_the_audit_log_tells(tmp_pa
     assert published
     assert expiry.expires(world.records.get(old.id)) == published + timedelta(days=1)
     world.later(hours=12)
-    expiry.sweep()
+    expiry.sweep(world.now)
     states = [world.state(upload) for upload in (old, young, unfinished)]
     assert states == [UploadState.DELETED, UploadState.COMPLETE, UploadState.RECEIVING]
     assert world.files() == {young.id, unfinished.id}
@@ -61,7 +68,7 @@ def test_videos_are_kept_for_ever_unless_the_project_says_otherwise(tmp_path: Pa
     world = World(tmp_path)
     expiry, video = in_project(world, None), world.completed()
     world.later(days=10_000)
-    expiry.sweep()
+    expiry.sweep(world.now)
     assert world.state(video) is UploadState.COMPLETE
     assert expiry.expires(world.records.get(video.id)) is None
 
@@ -72,10 +79,29 @@ def test_one_sweep_deletes_so_many_at_most(tmp_path: Path) -> None:
     for _ in range(MOST_AT_ONCE + 1):
         world.completed(1)
     world.later(days=2)
-    expiry.sweep()
+    expiry.sweep(world.now)
     assert len(world.files()) == 1
-    expiry.sweep()
+    expiry.sweep(world.now)
     assert world.files() == set()
+
+
+@pytest.mark.parametrize("days", [20_000, 3, -20_000])
+def test_the_time_that_a_clock_skips_does_not_make_videos_old(tmp_path: Path, days: int) -> None:
+    world = World(tmp_path, counted_gap=timedelta(hours=12))
+    expiry = in_project(world, 2 * A_DAY)
+    let_days_pass(world, expiry, 0.5)
+    first = world.completed()
+    let_days_pass(world, expiry, 1)
+    world.set_clock(days=days)
+    second = world.completed()
+    let_days_pass(world, expiry, 0.5)
+    world.set_clock(days=-days)
+    let_days_pass(world, expiry, 0.5)
+    assert [world.state(each) for each in (first, second)] == [UploadState.COMPLETE] * 2
+    published = world.records.get(second.id).published_at
+    assert published == second.published_at, "players and caches know the video by this time"
+    let_days_pass(world, expiry, 2)
+    assert [world.state(each) for each in (first, second)] == [UploadState.DELETED] * 2
 
 
 @pytest.mark.parametrize(
