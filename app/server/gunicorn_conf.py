@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import os
@@ -72,7 +73,7 @@ class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
 
 
 def when_ready(server: Any) -> None:
-    """Set time limits for silent clients, and make Ctrl-C as graceful as SIGTERM.
+    """Set time limits for silent clients, make Ctrl-C as graceful as SIGTERM, import.
 
     gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
     its answer. But connections inherit their listener's options, and recv() or send() then fails.
@@ -88,7 +89,17 @@ def when_ready(server: Any) -> None:
         if listener.sock.family in {socket.AF_INET, socket.AF_INET6}:
             listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    _import_for_workers()
     greet(settings)
+
+
+def _import_for_workers() -> None:
+    """Import the application once, here: each worker is a fork that has its modules already.
+
+    They import nothing when they start or replace one another, and share the memory. What is open
+    or counted is still their own: `wsgi` makes that. By name, as app.server knows no application.
+    """
+    importlib.import_module("app.factory")
 
 
 def on_starting(_server: Any) -> None:
