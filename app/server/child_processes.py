@@ -1,14 +1,23 @@
-"""Processes that are restarted when they end, and that end with the process that started them."""
+"""Processes that are forked from this one, restarted when they end, and end when this one does.
+
+All processes of a server need the same modules. A fork has those that were imported before it, and
+shares their memory; a new interpreter would import them again.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import multiprocessing
 import os
+import runpy
 import signal
-import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+
+from setproctitle import setproctitle
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -21,24 +30,30 @@ END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 SUPERVISOR_VARIABLE = "SLUICE_SUPERVISOR_PID"
 """Where the supervisor leaves its process id for the processes it starts."""
 
+Work = Callable[[], None]
+"""What a process does from its start to its end."""
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 log = logging.getLogger(__name__)
 
 
 class KeptRunning:
-    """A process that is restarted whenever it ends; `name` is what the log calls it."""
+    """A process that is restarted whenever it ends.
+
+    `start` returns a new one; `name` is what the log calls it.
+    """
 
     def __init__(
         self,
-        command: Sequence[str],
+        start: Callable[[], BaseProcess],
         *,
         name: str,
         first_pause_seconds: float = FIRST_PAUSE_SECONDS,
         longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
         settled_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
-        self._command = command
+        self._start_process = start
         self._name = name
         self._first_pause_seconds = self._pause_seconds = first_pause_seconds
         self._longest_pause_seconds = longest_pause_seconds
@@ -48,7 +63,7 @@ class KeptRunning:
     def look_after(self) -> None:
         """Call this often: it notices that the process has ended, and restarts it in time."""
         if self._restart_at is None:
-            status = self._process.poll()
+            status = self._process.exitcode
             if status is not None:
                 self._plan_restart(status)
         elif time.monotonic() >= self._restart_at:
@@ -60,16 +75,10 @@ class KeptRunning:
 
     def wait(self) -> None:
         """Wait until it has."""
-        self._process.wait()
+        self._process.join()
 
     def _start(self) -> None:
-        # Ctrl-C reaches every process of a terminal. Until the worker waits for it, Python would
-        # answer with a traceback.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._process = subprocess.Popen(self._command)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._process = self._start_process()
         self._started_at = time.monotonic()
         self._restart_at: float | None = None
 
@@ -84,6 +93,36 @@ class KeptRunning:
         )
         self._restart_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, self._longest_pause_seconds)
+
+
+def fork(work: Work) -> BaseProcess:
+    """A new process that does `work`, and ends with it; this process may have only one thread.
+
+    Ctrl-C reaches every process of a terminal, but this one alone answers it.
+    """
+    # A daemon: if this process fails, it ends the others instead of waiting for them.
+    process = multiprocessing.get_context("fork").Process(target=_work, args=(work,), daemon=True)
+    # A signal between the fork and `_work` would only reach a copy of this process's handlers.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return process
+
+
+def _work(work: Work) -> None:
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    work()
+
+
+def run_module(*command: str) -> None:
+    """Do in this process what `python -m` does with this module and its arguments."""
+    setproctitle(f"{sys.executable} -m {' '.join(command)}")
+    sys.argv = list(command)
+    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 def describe_status(status: int) -> str:

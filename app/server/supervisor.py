@@ -8,16 +8,24 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
+from functools import partial
+from multiprocessing.process import BaseProcess
 from types import FrameType
 
 from app.domain.errors import UploadError
 from app.monitoring.folder import MetricsFolder
 from app.server.access_log import configure_logging
-from app.server.child_processes import SUPERVISOR_VARIABLE, KeptRunning, describe_status
+from app.server.child_processes import (
+    SUPERVISOR_VARIABLE,
+    KeptRunning,
+    describe_status,
+    fork,
+    run_module,
+)
 from app.server.start_checks import (
     StartRefused,
     lock_data_folder,
@@ -30,11 +38,12 @@ from app.settings import PREFIX, Settings, SettingsError, from_env
 
 POLL_SECONDS = 0.2
 
-WEB = [sys.executable, "-m", "gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
+WEB = ["gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
 WORKERS = {
-    "background worker": [sys.executable, "-m", "app.server.background_worker"],
-    "media worker": [sys.executable, "-m", "app.server.media_worker"],
+    "background worker": ["app.server.background_worker"],
+    "media worker": ["app.server.media_worker"],
 }
+"""Modules, with their arguments."""
 
 log = logging.getLogger(__name__)
 
@@ -42,31 +51,44 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """Runs all processes, until gunicorn ends or a signal arrives."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lock: int | None) -> None:
         self._settings = settings
+        self._lock = lock
         self._is_stopping = False
 
     def run(self) -> int:
         """Serve; gunicorn's exit status, 0 after a signal."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        web = subprocess.Popen(WEB)
-        workers = [KeptRunning(command, name=name) for name, command in WORKERS.items()]
-        while not self._is_stopping and web.poll() is None:
+        web = self._fork(WEB)
+        workers = [
+            KeptRunning(partial(self._fork, module), name=name) for name, module in WORKERS.items()
+        ]
+        while not self._is_stopping and web.exitcode is None:
             for worker in workers:
                 worker.look_after()
             time.sleep(POLL_SECONDS)
         if self._is_stopping:
             say_stopping(self._settings)
         else:
-            log.error("the web server ended with %s", describe_status(web.wait()))
+            log.error("the web server ended with %s", describe_status(web.exitcode or 0))
         web.terminate()
         for worker in workers:
             worker.stop()
-        status = web.wait()
+        web.join()
         for worker in workers:
             worker.wait()
-        return 0 if self._is_stopping else status
+        return 0 if self._is_stopping else web.exitcode or 0
+
+    def _fork(self, command: Sequence[str]) -> BaseProcess:
+        """A process without our lock: one that outlives us must not keep out the next server."""
+
+        def begin() -> None:
+            if self._lock is not None:
+                os.close(self._lock)
+            run_module(*command)
+
+        return fork(begin)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         """Only notes it: the signal may have interrupted anything."""
@@ -90,7 +112,7 @@ def main() -> int:
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
     try:
-        return Supervisor(settings).run()
+        return Supervisor(settings, lock).run()
     finally:
         metrics.close()
         build_services(settings).database.checkpoint()

@@ -6,21 +6,30 @@ import math
 import signal
 import subprocess
 import sys
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
-from app.server.child_processes import KeptRunning, describe_status
+from app.server.child_processes import KeptRunning, Work, describe_status
 from tests.waiting import wait_until
 
-FAILS = [sys.executable, "-c", "raise SystemExit(3)"]
-KILLED = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+FAILS = partial(sys.exit, 3)
+KILLED = partial(signal.raise_signal, signal.SIGKILL)
 
 
-def kept_running(command: list[str], settled_seconds: float) -> KeptRunning:
+def kept_running(work: Work, settled_seconds: float) -> KeptRunning:
     """With short pauses. 0 or infinite `settled_seconds` make the speed of a start irrelevant."""
+
+    def start() -> BaseProcess:
+        process = get_context("spawn").Process(target=work)  # This process has several threads.
+        process.start()
+        return process
+
     return KeptRunning(
-        command,
+        start,
         name="media worker",
         first_pause_seconds=0.25,
         longest_pause_seconds=1.0,
