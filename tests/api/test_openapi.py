@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -118,6 +119,11 @@ def conversation(app: Flask) -> Conversation:
 def test_the_description_is_valid_openapi(schema: BaseSchema) -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
     schema.validate()
+
+
+def test_no_comma_cuts_a_description_in_two() -> None:
+    cut_off = r'"[^"]* [^"]*": null'  # the second half of {description: Open, or closed.}
+    assert re.findall(cut_off, json.dumps(DOCUMENT)) == []
 
 
 def test_the_description_is_served_as_json_and_as_yaml(server: Server) -> None:
