@@ -9,7 +9,6 @@ Without limits none of this is used.
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 from app.ingest.source import BodySource, Watch, no_watch
 from app.ingest.splice import SpliceSource
+from app.request.shared_table import shared_table
 from app.request.slots import without_slot
 
 SLOTS = 1024
@@ -157,12 +157,7 @@ class Line:
 
     @cached_property
     def _table(self) -> mmap.mmap:
-        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
-        try:
-            os.ftruncate(descriptor, SLOTS * _SLOT.size)
-            return mmap.mmap(descriptor, SLOTS * _SLOT.size)
-        finally:
-            os.close(descriptor)
+        return shared_table(self._file, SLOTS * _SLOT.size)
 
 
 def paced(source: BodySource, line: Line, sender: str) -> BodySource:

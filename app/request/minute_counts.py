@@ -6,13 +6,14 @@ A library would count in each process for itself, or need a server of its own.
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 import time
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+
+from app.request.shared_table import shared_table
 
 SLOTS = 1 << 14
 """Names that are counted at once, about; 256 KiB of memory."""
@@ -62,9 +63,4 @@ class MinuteCounts:
 
     @cached_property
     def _table(self) -> mmap.mmap:
-        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
-        try:
-            os.ftruncate(descriptor, SLOTS * _SLOT.size)
-            return mmap.mmap(descriptor, SLOTS * _SLOT.size)
-        finally:
-            os.close(descriptor)
+        return shared_table(self._file, SLOTS * _SLOT.size)
