@@ -12,6 +12,7 @@ from typing import Any
 
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
@@ -32,6 +33,10 @@ from tests.identity.world import CHEAP, GOOD_PASSWORD
 from tests.storage.sources import body
 
 PASSWORD_HASH = CHEAP.hash(GOOD_PASSWORD)
+
+OTHER_PASSWORD = "seven tall ships at dawn"
+
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 BY_SOMEBODY = "person:" + "0" * 32
 
@@ -101,6 +106,10 @@ class Site:
             client.set_cookie("sluice", self.session(person))
         return client
 
+    def browser(self, person: Person | None = None) -> Browser:
+        """A browser; with a person, one in which they are signed in."""
+        return Browser(self.client(person))
+
     def key(
         self, role: Role, *, project: str = FIRST_PROJECT, lifetime: timedelta | None = None
     ) -> tuple[str, dict[str, str]]:
@@ -137,6 +146,45 @@ class Site:
     def upload_link(self, project: str = FIRST_PROJECT) -> UploadLink:
         """A new link for uploads."""
         return self.identity.upload_links.make(project, LinkTerms(), created_by=BY_SOMEBODY)
+
+
+@dataclass
+class Browser:
+    """Asks for pages, follows no redirects."""
+
+    client: FlaskClient
+
+    def get(self, url: str, **given: Any) -> TestResponse:
+        """Open a page."""
+        return self.client.get(url, **{"headers": HTML, **given})
+
+    def post(
+        self, url: str, fields: dict[str, str] | None = None, *, address: str = "", **headers: str
+    ) -> TestResponse:
+        """Send a form, as from our own page unless `headers` say otherwise."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        environ = {"REMOTE_ADDR": address} if address else {}
+        return self.client.post(
+            url, data=fields or {}, headers={**HTML, **sent}, environ_overrides=environ
+        )
+
+    def sign_in(
+        self, email: str, password: str = GOOD_PASSWORD, target: str = "", **given: str
+    ) -> TestResponse:
+        """Send the form of the sign-in page."""
+        fields = {"email": email, "password": password, "next": target}
+        return self.post("/sign-in", fields, **given)
+
+    def who(self) -> dict[str, Any]:
+        """What the server says about whoever uses the browser."""
+        document: dict[str, Any] = self.client.get("/api/session").get_json()
+        return document
+
+    @property
+    def cookie(self) -> str:
+        """The value of the session's cookie, or nothing."""
+        cookie = self.client.get_cookie("sluice")
+        return cookie.value if cookie else ""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from app.domain.audit import AuditFilter
 from tests.identity.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
-from tests.pages.house import Browser, House, new_house
+from tests.site import Browser, Site, new_site
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +29,16 @@ def provider(running: Provider) -> Iterator[Provider]:
 
 
 @pytest.fixture(scope="module")
-def house(running: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with new_house(
-        tmp_path_factory.mktemp("house"),
+def site(running: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with new_site(
+        tmp_path_factory.mktemp("site"),
         oidc_issuer=running.issuer,
         oidc_client_id=CLIENT_ID,
         oidc_client_secret=CLIENT_SECRET,
         oidc_name="Example",
         oidc_domains=frozenset({"example.org"}),
-    ) as house:
-        yield house
+    ) as site:
+        yield site
 
 
 def at_provider(browser: Browser, target: str = "/") -> str:
@@ -54,16 +54,16 @@ def sign_in(browser: Browser, target: str = "/") -> TestResponse:
     return browser.get(at_provider(browser, target))
 
 
-def test_the_page_offers_the_provider_by_its_name(house: House) -> None:
-    page = house.browser().get("/sign-in?next=/watch/1").get_data(as_text=True)
+def test_the_page_offers_the_provider_by_its_name(site: Site) -> None:
+    page = site.browser().get("/sign-in?next=/watch/1").get_data(as_text=True)
     assert "Sign in with Example" in page
     assert 'href="/sign-in/provider?next=/watch/1"' in page
 
 
 def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
-    house: House, provider: Provider
+    site: Site, provider: Provider
 ) -> None:
-    browser = house.browser()
+    browser = site.browser()
     before = browser.cookie
     answer = sign_in(browser, "/watch/1?a=b")
     assert (answer.status_code, answer.location) == (303, "/watch/1?a=b")
@@ -71,14 +71,14 @@ def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
     who = browser.who()
     roles = {project["id"]: project["role"] for project in who["projects"]}
     assert (who["name"], roles) == ("Ann", {"local": "uploader"})
-    again = house.browser()
+    again = site.browser()
     sign_in(again)
-    ann = house.identity.people.find_by_email("ann@example.org")
+    ann = site.identity.people.find_by_email("ann@example.org")
     assert ann is not None
-    methods = [session.method for session in house.identity.sessions.of_person(ann.id)]
+    methods = [session.method for session in site.identity.sessions.of_person(ann.id)]
     assert methods == ["provider", "provider"]
     told = [
-        entry.action for entry in house.identity.audit.all(AuditFilter(actor=f"person:{ann.id}"))
+        entry.action for entry in site.identity.audit.all(AuditFilter(actor=f"person:{ann.id}"))
     ]
     assert sorted(told) == [
         *("person.added", "provider.linked"),
@@ -86,14 +86,12 @@ def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
     ]
 
 
-def test_an_answer_works_once_and_in_the_browser_that_asked(
-    house: House, provider: Provider
-) -> None:
-    browser, thief = house.browser(), house.browser()
+def test_an_answer_works_once_and_in_the_browser_that_asked(site: Site, provider: Provider) -> None:
+    browser, thief = site.browser(), site.browser()
     path = at_provider(browser)
     at_provider(thief)
     assert thief.get(path).status_code == 403
-    assert house.browser().get(path).status_code == 403
+    assert site.browser().get(path).status_code == 403
     cookie = browser.client.get_cookie("sluice-provider")
     assert cookie is not None
     assert cookie.http_only
@@ -107,38 +105,38 @@ def test_an_answer_works_once_and_in_the_browser_that_asked(
 
 
 def test_an_unknown_person_of_another_domain_does_not_get_in(
-    house: House, provider: Provider
+    site: Site, provider: Provider
 ) -> None:
     provider.person = {**ANN, "sub": "eve", "email": "eve@elsewhere.example"}
-    browser = house.browser()
+    browser = site.browser()
     refused = sign_in(browser)
     assert refused.status_code == 403
     assert "eve@elsewhere.example is not invited" in refused.get_data(as_text=True)
     assert browser.who()["signed_in"] is False
-    assert house.identity.people.find_by_email("eve@elsewhere.example") is None
+    assert site.identity.people.find_by_email("eve@elsewhere.example") is None
 
 
-def test_who_signs_in_is_not_sent_to_another_site(house: House, provider: Provider) -> None:
+def test_who_signs_in_is_not_sent_to_another_site(site: Site, provider: Provider) -> None:
     for target in ("//evil.example", "https://evil.example"):
-        assert sign_in(house.browser(), target).location == "/"
+        assert sign_in(site.browser(), target).location == "/"
 
 
 def test_a_provider_that_is_down_has_a_page_that_says_so(tmp_path: Path) -> None:
-    with new_house(
+    with new_site(
         tmp_path,
         oidc_issuer="http://127.0.0.1:9",
         oidc_client_id=CLIENT_ID,
         oidc_name="Example",
-    ) as house:
-        answer = house.browser().get("/sign-in/provider")
+    ) as site:
+        answer = site.browser().get("/sign-in/provider")
         assert answer.status_code == 503
         assert "Example cannot be reached" in answer.get_data(as_text=True)
-        assert house.browser().get("/sign-in/provider/callback?error=x").status_code == 403
+        assert site.browser().get("/sign-in/provider/callback?error=x").status_code == 403
 
 
 def test_without_a_provider_there_is_nothing_of_it(tmp_path: Path) -> None:
-    with new_house(tmp_path, passkeys=False) as house:
-        browser = house.browser()
+    with new_site(tmp_path, passkeys=False) as site:
+        browser = site.browser()
         assert browser.get("/sign-in/provider").status_code == 404
         assert browser.post("/sign-in/passkey/options").status_code == 404
         page = browser.get("/sign-in").get_data(as_text=True)

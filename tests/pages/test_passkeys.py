@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from app.domain.access import Role
 from app.domain.audit import AuditAction, AuditFilter
 from app.identity.sessions import JUST_BEGUN
 from app.records.identity.people import Person
 from app.records.identity.tables import sessions
 from tests.identity.authenticator import Authenticator
-from tests.pages.house import PASSWORD, Browser, House
+from tests.identity.world import GOOD_PASSWORD
+from tests.site import Browser, Site
 
 
 def new_device() -> Authenticator:
@@ -46,40 +48,40 @@ def device() -> Authenticator:
     return new_device()
 
 
-def test_a_passkey_signs_in_until_it_is_removed(house: House, device: Authenticator) -> None:
-    ann = house.person("ann@example.org")
-    account = house.browser_of(ann)
+def test_a_passkey_signs_in_until_it_is_removed(site: Site, device: Authenticator) -> None:
+    ann = site.person("ann@example.org", Role.EDITOR)
+    account = site.browser(ann)
     made = register(account, device)
     assert (made.status_code, made.get_json()["name"]) == (201, "Phone")
     assert "Phone" in account.get("/account").get_data(as_text=True)
 
-    browser = house.browser()
+    browser = site.browser()
     signed_in = sign_in(browser, device, "/watch/1?a=b")
     assert (signed_in.status_code, signed_in.get_json()) == (200, {"next": "/watch/1?a=b"})
     assert browser.who()["name"] == ann.name
-    (session,) = [s for s in house.identity.sessions.of_person(ann.id) if s.method == "passkey"]
+    (session,) = [s for s in site.identity.sessions.of_person(ann.id) if s.method == "passkey"]
     assert session.person_id == ann.id
 
     removed = account.post(f"/account/passkeys/{made.get_json()['id']}/remove")
     assert (removed.status_code, removed.location) == (303, "/account?done=passkey-removed")
-    refused = sign_in(house.browser(), device)
+    refused = sign_in(site.browser(), device)
     assert (refused.status_code, refused.get_json()["code"]) == (403, "sign_in_refused")
 
 
-def test_signing_in_begins_another_session(house: House, device: Authenticator) -> None:
-    browser = house.browser_of(house.person("bob@example.org"))
+def test_signing_in_begins_another_session(site: Site, device: Authenticator) -> None:
+    browser = site.browser(site.person("bob@example.org", Role.EDITOR))
     register(browser, device)
     before = browser.cookie
     sign_in(browser, device)
     assert browser.cookie not in {before, ""}
-    old = house.browser()
+    old = site.browser()
     old.client.set_cookie("sluice", before)
     assert old.who()["signed_in"] is False
 
 
-def test_an_answer_works_in_the_browser_that_was_asked(house: House, device: Authenticator) -> None:
-    register(house.browser_of(house.person("cat@example.org")), device)
-    asked, thief = house.browser(), house.browser()
+def test_an_answer_works_in_the_browser_that_was_asked(site: Site, device: Authenticator) -> None:
+    register(site.browser(site.person("cat@example.org", Role.EDITOR)), device)
+    asked, thief = site.browser(), site.browser()
     document = answer(asked, device)
     for browser in (thief, asked):
         status = browser.client.post("/sign-in/passkey", json=document).status_code
@@ -88,75 +90,81 @@ def test_an_answer_works_in_the_browser_that_was_asked(house: House, device: Aut
 
 
 def test_a_passkey_is_registered_in_the_session_that_asked(
-    house: House, device: Authenticator
+    site: Site, device: Authenticator
 ) -> None:
-    ann, eve = house.person("dan@example.org"), house.person("eve@example.org")
-    asked = house.browser_of(ann).client.post("/account/passkeys/options").get_json()
+    ann, eve = (
+        site.person("dan@example.org", Role.EDITOR),
+        site.person("eve@example.org", Role.EDITOR),
+    )
+    asked = site.browser(ann).client.post("/account/passkeys/options").get_json()
     document = {"name": "x", "credential": device.create(asked["options"]), "token": asked["token"]}
     for person in (ann, eve):
-        refused = house.browser_of(person).client.post("/account/passkeys", json=document)
+        refused = site.browser(person).client.post("/account/passkeys", json=document)
         assert refused.get_json()["code"] == "sign_in_refused"
 
 
-def test_a_session_of_some_time_ago_needs_the_password(house: House) -> None:
-    owner = house.person("kit@example.org")
-    browser = house.browser_of(owner)
+def test_a_session_of_some_time_ago_needs_the_password(site: Site) -> None:
+    owner = site.person("kit@example.org", Role.EDITOR)
+    browser = site.browser(owner)
     assert "Your password" not in browser.get("/account").text
-    make_older(house, owner)
+    make_older(site, owner)
     assert "Your password" in browser.get("/account").text
 
     def status(**sent: str) -> int:
         return browser.client.post("/account/passkeys/options", json=sent).status_code
 
-    assert [status(), status(password="wrong"), status(password=PASSWORD)] == [400, 400, 200]
+    assert [status(), status(password="wrong"), status(password=GOOD_PASSWORD)] == [400, 400, 200]
 
 
-def test_a_first_password_needs_a_fresh_sign_in(house: House) -> None:
-    owner = house.identity.accounts.add("lou@example.org")
-    browser, other = house.browser_of(owner), house.browser_of(owner)
-    make_older(house, owner)
-    refused = browser.post("/account/password", {"password": PASSWORD})
+def test_a_first_password_needs_a_fresh_sign_in(site: Site) -> None:
+    owner = site.identity.accounts.add("lou@example.org")
+    browser, other = site.browser(owner), site.browser(owner)
+    make_older(site, owner)
+    refused = browser.post("/account/password", {"password": GOOD_PASSWORD})
     assert (refused.status_code, "in again first" in refused.text) == (400, True)
     assert other.client.post("/account/passkeys/options", json={}).status_code == 400
-    fresh = house.browser_of(owner)
-    assert fresh.post("/account/password", {"password": PASSWORD}).status_code == 303
+    fresh = site.browser(owner)
+    assert fresh.post("/account/password", {"password": GOOD_PASSWORD}).status_code == 303
 
 
-def make_older(house: House, person: Person) -> None:
+def make_older(site: Site, person: Person) -> None:
     """Let the person's sessions have begun a while ago."""
     change = update(sessions).where(sessions.c.person_id == person.id)
-    with house.services.database.write() as connection:
+    with site.services.database.write() as connection:
         began = datetime.now(UTC) - JUST_BEGUN
         connection.execute(change.values(created_at=began))
 
 
-def test_a_copied_device_is_refused_and_told_of(house: House, device: Authenticator) -> None:
-    owner = house.person("ida@example.org")
-    register(house.browser_of(owner), device)
-    sign_in(house.browser(), device)
+def test_a_copied_device_is_refused_and_told_of(site: Site, device: Authenticator) -> None:
+    owner = site.person("ida@example.org", Role.EDITOR)
+    register(site.browser(owner), device)
+    sign_in(site.browser(), device)
     device.count = 0
-    assert sign_in(house.browser(), device).status_code == 403
-    told = house.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
+    assert sign_in(site.browser(), device).status_code == 403
+    told = site.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
     assert f"person:{owner.id}" in [entry.subject for entry in told]
 
 
-def test_nobody_removes_the_passkeys_of_others(house: House, device: Authenticator) -> None:
-    owner, other = house.person("fay@example.org"), house.person("gus@example.org")
-    made = register(house.browser_of(owner), device).get_json()
-    house.browser_of(other).post(f"/account/passkeys/{made['id']}/remove")
-    assert sign_in(house.browser(), device).status_code == 200
+def test_nobody_removes_the_passkeys_of_others(site: Site, device: Authenticator) -> None:
+    owner, other = (
+        site.person("fay@example.org", Role.EDITOR),
+        site.person("gus@example.org", Role.EDITOR),
+    )
+    made = register(site.browser(owner), device).get_json()
+    site.browser(other).post(f"/account/passkeys/{made['id']}/remove")
+    assert sign_in(site.browser(), device).status_code == 200
 
 
-def test_who_signs_in_is_not_sent_to_another_site(house: House, device: Authenticator) -> None:
-    register(house.browser_of(house.person("hal@example.org")), device)
+def test_who_signs_in_is_not_sent_to_another_site(site: Site, device: Authenticator) -> None:
+    register(site.browser(site.person("hal@example.org", Role.EDITOR)), device)
     for target in ("//evil.example", "https://evil.example", "/\\evil.example"):
-        assert sign_in(house.browser(), device, target).get_json() == {"next": "/"}
+        assert sign_in(site.browser(), device, target).get_json() == {"next": "/"}
 
 
 @pytest.mark.parametrize("path", ["/sign-in/passkey/options", "/sign-in/passkey"])
-def test_pages_of_other_sites_cannot_sign_anybody_in(house: House, path: str) -> None:
+def test_pages_of_other_sites_cannot_sign_anybody_in(site: Site, path: str) -> None:
     headers = {"Origin": "https://evil.example"}
-    assert house.browser().client.post(path, json={}, headers=headers).status_code == 403
+    assert site.browser().client.post(path, json={}, headers=headers).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -168,8 +176,8 @@ def test_pages_of_other_sites_cannot_sign_anybody_in(house: House, path: str) ->
         {"name": " ", "credential": {}, "token": "x"},
     ],
 )
-def test_malformed_requests_are_told_so(house: House, document: dict[str, Any]) -> None:
-    browser = house.browser_of(house.identity.people.all()[0])
+def test_malformed_requests_are_told_so(site: Site, document: dict[str, Any]) -> None:
+    browser = site.browser(site.identity.people.all()[0])
     for path in ("/sign-in/passkey", "/account/passkeys"):
         status = browser.client.post(path, json=document).status_code
         assert status in {400, 403}

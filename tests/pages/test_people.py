@@ -11,27 +11,28 @@ from werkzeug.test import TestResponse
 from app.domain.access import Role
 from app.records.identity.people import Person
 from app.records.identity.projects import ProjectRecords
-from tests.pages.house import OTHER_PASSWORD, PASSWORD, Browser, House, new_house
+from tests.identity.world import GOOD_PASSWORD
+from tests.site import OTHER_PASSWORD, Browser, Site, new_site
 
 
 @pytest.fixture(scope="module")
-def ann(house: House) -> Person:
+def ann(site: Site) -> Person:
     """The first administrator, by the link that the server has printed."""
-    code = house.identity.invitations.to_set_up()
-    browser = house.browser()
+    code = site.identity.invitations.to_set_up()
+    browser = site.browser()
     assert "Set up this server" in browser.get(f"/set-up/{code}").text
-    fields = {"name": "Ann", "email": "ann@example.org", "password": PASSWORD}
+    fields = {"name": "Ann", "email": "ann@example.org", "password": GOOD_PASSWORD}
     answer = browser.post(f"/set-up/{code}", fields)
     assert (answer.status_code, answer.location) == (303, "/")
     assert browser.who()["is_admin"]
     assert browser.post(f"/set-up/{code}", fields).status_code == 410
-    (person,) = house.identity.people.all()
+    (person,) = site.identity.people.all()
     return person
 
 
 @pytest.fixture(scope="module")
-def admin(house: House, ann: Person) -> Browser:
-    return house.browser_of(ann)
+def admin(site: Site, ann: Person) -> Browser:
+    return site.browser(ann)
 
 
 def link_in(answer: TestResponse) -> str:
@@ -42,42 +43,42 @@ def link_in(answer: TestResponse) -> str:
     return found[1]
 
 
-def test_the_problems_of_a_form_are_beside_its_fields(house: House, admin: Browser) -> None:
+def test_the_problems_of_a_form_are_beside_its_fields(site: Site, admin: Browser) -> None:
     link = link_in(admin.post("/people/invitations", {"email": "carl@example.org", "role": ""}))
-    answer = house.browser().post(link, {"name": "Carl", "password": "password12"})
+    answer = site.browser().post(link, {"name": "Carl", "password": "password12"})
     assert answer.status_code == 400
     assert 'aria-describedby="field-password-problem field-password-hint"' in answer.text
     assert 'value="Carl"' in answer.text
     assert "password12" not in answer.text
 
 
-def test_an_invitation_makes_a_member_who_can_sign_in(house: House, admin: Browser) -> None:
+def test_an_invitation_makes_a_member_who_can_sign_in(site: Site, admin: Browser) -> None:
     answer = admin.post("/people/invitations", {"email": "Bob@example.org", "role": "viewer"})
-    link, browser = link_in(answer), house.browser()
+    link, browser = link_in(answer), site.browser()
     assert "bob@example.org" in admin.get("/people").text
     assert "bob@example.org" in browser.get(link).text
     assert browser.post(link, {"name": "Bob", "password": OTHER_PASSWORD}).status_code == 303
     (project,) = browser.who()["projects"]
     assert (project["id"], project["role"]) == ("local", Role.VIEWER)
     assert browser.get(link).status_code == 410
-    assert house.browser().sign_in("bob@example.org", OTHER_PASSWORD).status_code == 303
+    assert site.browser().sign_in("bob@example.org", OTHER_PASSWORD).status_code == 303
     again = admin.post("/people/invitations", {"email": "bob@example.org", "role": "viewer"})
     assert (again.status_code, "is a member already" in again.text) == (400, True)
 
 
-def invited(house: House, admin: Browser, email: str) -> tuple[str, str]:
+def invited(site: Site, admin: Browser, email: str) -> tuple[str, str]:
     """A new project, and the path of a link by which that address joins it."""
-    project = house.identity.projects.make("Weather & sports", manager=None).id
+    project = site.identity.projects.make("Weather & sports", manager=None).id
     fields = {"email": email, "role": "editor", "project": project}
     return project, link_in(admin.post("/people/invitations", fields))
 
 
 def test_an_invitation_lets_an_account_that_there_is_into_the_project(
-    house: House, admin: Browser
+    site: Site, admin: Browser
 ) -> None:
-    mia = house.person("mia@example.org")
-    project, link = invited(house, admin, mia.email)
-    browser = house.browser()
+    mia = site.person("mia@example.org", Role.EDITOR)
+    project, link = invited(site, admin, mia.email)
+    browser = site.browser()
     page = browser.get(link).text
     assert "has an account here" in page
     assert f"/sign-in?next={link}" in page
@@ -95,22 +96,25 @@ def test_an_invitation_lets_an_account_that_there_is_into_the_project(
 
 
 def test_a_second_invitation_for_one_address_adds_to_its_account(
-    house: House, admin: Browser
+    site: Site, admin: Browser
 ) -> None:
-    (one, first), (two, second) = (invited(house, admin, "noa@example.org") for _ in "12")
-    browser = house.browser()
+    (one, first), (two, second) = (invited(site, admin, "noa@example.org") for _ in "12")
+    browser = site.browser()
     browser.post(first, {"name": "Noa", "password": OTHER_PASSWORD})
-    (noa,) = [each for each in house.identity.people.all() if each.email == "noa@example.org"]
+    (noa,) = [each for each in site.identity.people.all() if each.email == "noa@example.org"]
     browser.post(second, {"person": noa.id})
     assert {each["id"] for each in browser.who()["projects"]} == {one, two}
 
 
 def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
-    house: House, admin: Browser
+    site: Site, admin: Browser
 ) -> None:
-    olga, other = house.person("olga@example.org"), house.person("other@example.org")
-    project, link = invited(house, admin, "new@example.org")
-    browser = house.browser_of(olga)
+    olga, other = (
+        site.person("olga@example.org", Role.EDITOR),
+        site.person("other@example.org", Role.EDITOR),
+    )
+    project, link = invited(site, admin, "new@example.org")
+    browser = site.browser(olga)
     for fields in (
         {"person": ""},
         {"name": "New", "password": OTHER_PASSWORD},
@@ -124,56 +128,57 @@ def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
     assert out
     assert browser.post(out[1]).location == link
     assert "Make your account" in browser.get(link).text
-    again = house.browser_of(olga)
+    again = site.browser(olga)
     assert again.post(link, {"person": olga.id}).status_code == 303
     assert project in {each["id"] for each in again.who()["projects"]}
 
 
-def test_who_was_just_let_in_is_not_refused_out_of_memory(house: House) -> None:
+def test_who_was_just_let_in_is_not_refused_out_of_memory(site: Site) -> None:
     """Every process remembers for a moment who somebody is, and knows nothing of the others."""
-    pia, project = house.person("pia@example.org"), house.identity.projects.make("P", manager=None)
-    browser = house.browser_of(pia)
+    pia, project = (
+        site.person("pia@example.org", Role.EDITOR),
+        site.identity.projects.make("P", manager=None),
+    )
+    browser = site.browser(pia)
     url = f"/api/videos?project={project.id}"
     assert browser.get(url).status_code == 404
-    ProjectRecords(house.services.database).add_member(
+    ProjectRecords(site.services.database).add_member(
         project.id, pia.id, Role.VIEWER, pia.created_at
     )
     assert browser.get(url).status_code == 200
 
 
 def test_a_reset_link_gives_a_new_password_and_ends_all_sessions(
-    house: House, admin: Browser
+    site: Site, admin: Browser
 ) -> None:
-    dora = house.person("dora@example.org")
-    before = house.browser_of(dora)
-    link, browser = link_in(admin.post(f"/people/{dora.id}/reset-link")), house.browser()
+    dora = site.person("dora@example.org", Role.EDITOR)
+    before = site.browser(dora)
+    link, browser = link_in(admin.post(f"/people/{dora.id}/reset-link")), site.browser()
     assert browser.post(link, {"password": OTHER_PASSWORD}).status_code == 303
     assert (browser.who()["name"], before.who()["signed_in"]) == ("dora", False)
-    assert house.browser().sign_in(dora.email, PASSWORD).status_code == 401
-    assert house.browser().sign_in(dora.email, OTHER_PASSWORD).status_code == 303
+    assert site.browser().sign_in(dora.email, GOOD_PASSWORD).status_code == 401
+    assert site.browser().sign_in(dora.email, OTHER_PASSWORD).status_code == 303
 
 
-def test_who_is_blocked_is_signed_out_until_unblocked(house: House, admin: Browser) -> None:
-    eve = house.person("eve@example.org")
-    browser = house.browser_of(eve)
+def test_who_is_blocked_is_signed_out_until_unblocked(site: Site, admin: Browser) -> None:
+    eve = site.person("eve@example.org", Role.EDITOR)
+    browser = site.browser(eve)
     assert admin.post(f"/people/{eve.id}", {"change": "block"}).status_code == 303
     assert browser.get("/").status_code == 303
-    assert house.browser().sign_in(eve.email).status_code == 403
+    assert site.browser().sign_in(eve.email).status_code == 403
     admin.post(f"/people/{eve.id}", {"change": "unblock"})
-    assert house.browser().sign_in(eve.email).status_code == 303
+    assert site.browser().sign_in(eve.email).status_code == 303
 
 
-def test_the_last_administrator_cannot_be_blocked(
-    house: House, admin: Browser, ann: Person
-) -> None:
+def test_the_last_administrator_cannot_be_blocked(site: Site, admin: Browser, ann: Person) -> None:
     answer = admin.post(f"/people/{ann.id}", {"change": "block"})
     assert (answer.status_code, "needs an administrator" in answer.text) == (409, True)
     assert admin.get("/people").status_code == 200
 
 
-def test_only_administrators_see_people(house: House, admin: Browser) -> None:
-    manager = house.person("fred@example.org", Role.MANAGER)
-    browser = house.browser_of(manager)
+def test_only_administrators_see_people(site: Site, admin: Browser) -> None:
+    manager = site.person("fred@example.org", Role.MANAGER)
+    browser = site.browser(manager)
     assert browser.get("/people").status_code == 403
     assert browser.post(f"/people/{manager.id}", {"change": "make_admin"}).status_code == 403
     assert "/people" not in browser.get("/").text
@@ -198,31 +203,31 @@ def test_what_the_page_does_not_offer_is_refused(
     assert admin.post(url.format(ann=ann.id), fields).status_code == status
 
 
-def test_an_invitation_can_be_withdrawn(house: House, admin: Browser) -> None:
+def test_an_invitation_can_be_withdrawn(site: Site, admin: Browser) -> None:
     link = link_in(admin.post("/people/invitations", {"email": "hal@example.org", "role": ""}))
     found = re.search(r"/people/invitations/(\w{64})/withdraw", admin.get("/people").text)
     assert found
     admin.post(f"/people/invitations/{found[1]}/withdraw")
-    assert house.browser().get(link).status_code == 410
+    assert site.browser().get(link).status_code == 410
 
 
-def test_people_change_their_name_and_password_but_not_their_address(house: House) -> None:
-    ivy = house.person("ivy@example.org")
-    browser, other = house.browser_of(ivy), house.browser_of(ivy)
+def test_people_change_their_name_and_password_but_not_their_address(site: Site) -> None:
+    ivy = site.person("ivy@example.org", Role.EDITOR)
+    browser, other = site.browser(ivy), site.browser(ivy)
     answer = browser.post("/account/name", {"name": "Ivy", "email": "ivy@new.example"})
     assert (answer.status_code, answer.location) == (303, "/account?done=name")
     assert "is saved" in browser.get(answer.location).text
     assert browser.who()["name"] == "Ivy"
     fields = {"old_password": "wrong", "password": OTHER_PASSWORD}
     assert "not your password" in browser.post("/account/password", fields).text
-    fields["old_password"] = PASSWORD
+    fields["old_password"] = GOOD_PASSWORD
     assert browser.post("/account/password", fields).status_code == 303
     assert [browser.who()["signed_in"], other.who()["signed_in"]] == [True, False]
-    assert house.browser().sign_in(ivy.email, OTHER_PASSWORD).status_code == 303
+    assert site.browser().sign_in(ivy.email, OTHER_PASSWORD).status_code == 303
 
 
-def test_administrators_change_addresses(house: House, admin: Browser, ann: Person) -> None:
-    lea = house.person("lea@example.org")
+def test_administrators_change_addresses(site: Site, admin: Browser, ann: Person) -> None:
+    lea = site.person("lea@example.org", Role.EDITOR)
 
     def change(email: str) -> TestResponse:
         return admin.post(f"/people/{lea.id}", {"change": "email", "new_email": email})
@@ -230,25 +235,25 @@ def test_administrators_change_addresses(house: House, admin: Browser, ann: Pers
     taken = change(ann.email)
     assert (taken.status_code, "Another account has" in taken.text) == (400, True)
     assert change("Lea@new.example").status_code == 303
-    assert house.browser().sign_in("lea@new.example").status_code == 303
+    assert site.browser().sign_in("lea@new.example").status_code == 303
 
 
-def test_people_see_and_end_their_sessions(house: House, ann: Person) -> None:
-    jo = house.person("jo@example.org")
-    here, there = house.browser_of(jo), house.browser_of(jo)
+def test_people_see_and_end_their_sessions(site: Site, ann: Person) -> None:
+    jo = site.person("jo@example.org", Role.EDITOR)
+    here, there = site.browser(jo), site.browser(jo)
     page = here.get("/account").text
     assert page.count("Firefox on Linux") >= 2
     assert page.count("this one") == 1
     (other,) = re.findall(r"/account/sessions/(\w{32})/end", page)
-    assert house.browser_of(ann).post(f"/account/sessions/{other}/end").status_code == 303
+    assert site.browser(ann).post(f"/account/sessions/{other}/end").status_code == 303
     assert there.who()["signed_in"], "nobody ends the sessions of others"
     here.post(f"/account/sessions/{other}/end")
     assert [here.who()["signed_in"], there.who()["signed_in"]] == [True, False]
 
 
-def test_what_people_enter_is_text_and_no_markup(house: House, admin: Browser) -> None:
-    mal = house.person("mal@example.org")
-    browser = house.browser_of(mal)
+def test_what_people_enter_is_text_and_no_markup(site: Site, admin: Browser) -> None:
+    mal = site.person("mal@example.org", Role.EDITOR)
+    browser = site.browser(mal)
     name = "<img src=x onerror=alert(1)>\"'"
     browser.post("/account/name", {"name": name, "email": mal.email})
     for page in (browser.get("/account"), browser.get("/"), admin.get("/people")):
@@ -256,10 +261,10 @@ def test_what_people_enter_is_text_and_no_markup(house: House, admin: Browser) -
         assert "&lt;img src=x" in page.text
 
 
-def test_an_invitation_is_to_the_project_that_was_chosen(house: House, admin: Browser) -> None:
-    project = house.identity.projects.make("Other films", manager=None)
+def test_an_invitation_is_to_the_project_that_was_chosen(site: Site, admin: Browser) -> None:
+    project = site.identity.projects.make("Other films", manager=None)
     fields = {"email": "kim@example.org", "role": "editor", "project": project.id}
-    browser = house.browser()
+    browser = site.browser()
     browser.post(
         link_in(admin.post("/people/invitations", fields)),
         {"name": "Kim", "password": OTHER_PASSWORD},
@@ -271,16 +276,16 @@ def test_an_invitation_is_to_the_project_that_was_chosen(house: House, admin: Br
 
 
 def test_without_passwords_links_lead_to_the_first_passkey(tmp_path: Path) -> None:
-    with new_house(tmp_path, passwords=False) as house:
-        invitations, browser = house.identity.invitations, house.browser()
+    with new_site(tmp_path, passwords=False) as site:
+        invitations, browser = site.identity.invitations, site.browser()
         link = f"/set-up/{invitations.to_set_up()}"
         assert 'type="password"' not in browser.get(link).text
         made = browser.post(link, {"name": "Ann", "email": "ann@example.org"})
         assert (made.status_code, made.location) == (303, "/account")
         page = browser.get("/account").text
         assert ("Add a passkey" in page, 'type="password"' in page) == (True, False)
-        (ann,) = house.identity.people.all()
-        link, again = f"/reset/{invitations.to_reset(ann)}", house.browser()
+        (ann,) = site.identity.people.all()
+        link, again = f"/reset/{invitations.to_reset(ann)}", site.browser()
         assert 'type="password"' not in again.get(link).text
         assert again.post(link, {"email": ann.email}).location == "/account"
         assert (again.who()["name"], browser.who()["signed_in"]) == ("Ann", False)

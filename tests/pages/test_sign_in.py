@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.access import Role
 from app.http.signing_in import is_local_path
 from app.records.identity.people import Person
-from tests.pages.house import HTML, PASSWORD, House, new_house
+from tests.identity.world import GOOD_PASSWORD
+from tests.site import HTML, Site, new_site
 
 
 @pytest.fixture(scope="module")
-def ann(house: House) -> Person:
-    return house.person("ann@example.org")
+def ann(site: Site) -> Person:
+    return site.person("ann@example.org", Role.EDITOR)
 
 
-def test_signing_in_begins_a_session_and_signing_out_ends_it(house: House, ann: Person) -> None:
-    browser = house.browser()
+def test_signing_in_begins_a_session_and_signing_out_ends_it(site: Site, ann: Person) -> None:
+    browser = site.browser()
     assert browser.get("/sign-in").status_code == 200
     answer = browser.sign_in(ann.email)
     assert (answer.status_code, answer.location) == (303, "/")
@@ -31,8 +33,8 @@ def test_signing_in_begins_a_session_and_signing_out_ends_it(house: House, ann: 
     assert not browser.who()["signed_in"], "the session has ended on the server too"
 
 
-def test_a_wrong_password_is_said_above_the_form(house: House, ann: Person) -> None:
-    browser = house.browser()
+def test_a_wrong_password_is_said_above_the_form(site: Site, ann: Person) -> None:
+    browser = site.browser()
     wrong = browser.sign_in(ann.email, "wrong")
     unknown = browser.sign_in("nobody@example.org", "wrong")
     assert [wrong.status_code, unknown.status_code] == [401, 401]
@@ -42,22 +44,22 @@ def test_a_wrong_password_is_said_above_the_form(house: House, ann: Person) -> N
     assert browser.cookie == ""
 
 
-def test_too_many_attempts_answer_429_with_the_wait(house: House) -> None:
+def test_too_many_attempts_answer_429_with_the_wait(site: Site) -> None:
     """On a slow machine the first waits are over before the next attempt: they double."""
     answer = next(
         answer
-        for answer in (house.browser().sign_in("guessed@example.org", "wrong") for _ in range(20))
+        for answer in (site.browser().sign_in("guessed@example.org", "wrong") for _ in range(20))
         if answer.status_code != 401
     )
     assert (answer.status_code, int(answer.headers["Retry-After"]) > 0) == (429, True)
     assert "Try again in " in answer.text
 
 
-def test_a_new_session_has_a_new_id_and_ends_the_one_before(house: House, ann: Person) -> None:
+def test_a_new_session_has_a_new_id_and_ends_the_one_before(site: Site, ann: Person) -> None:
     """Whoever plants a cookie in somebody's browser does not get their session."""
-    mallory = house.browser_of(house.person("mallory@example.org"))
+    mallory = site.browser(site.person("mallory@example.org", Role.EDITOR))
     planted = mallory.cookie
-    browser = house.browser()
+    browser = site.browser()
     browser.client.set_cookie("sluice", planted)
     browser.sign_in(ann.email)
     assert browser.cookie not in {"", planted}
@@ -67,8 +69,8 @@ def test_a_new_session_has_a_new_id_and_ends_the_one_before(house: House, ann: P
     assert browser.cookie != "chosen-by-mallory"
 
 
-def test_browsers_are_sent_to_sign_in_and_back(house: House, ann: Person) -> None:
-    browser = house.browser()
+def test_browsers_are_sent_to_sign_in_and_back(site: Site, ann: Person) -> None:
+    browser = site.browser()
     answer = browser.get("/?q=film&sort=name")
     assert answer.status_code == 303
     assert answer.location == "/sign-in?next=/?q%3Dfilm%26sort%3Dname"
@@ -78,8 +80,8 @@ def test_browsers_are_sent_to_sign_in_and_back(house: House, ann: Person) -> Non
     assert browser.get("/sign-in?next=/account").location == "/account", "signed in already"
 
 
-def test_programs_get_401_as_a_document(house: House) -> None:
-    client = house.app.test_client()
+def test_programs_get_401_as_a_document(site: Site) -> None:
+    client = site.app.test_client()
     for answer in (client.get("/api/videos"), client.post("/upload", headers=HTML)):
         assert answer.status_code == 401
     assert client.get("/api/videos").get_json()["code"] == "not_signed_in"
@@ -105,10 +107,10 @@ def test_what_may_lead_elsewhere_is_not_local(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "https://evil.example"])
-def test_nobody_is_sent_to_another_site(house: House, ann: Person, path: str) -> None:
-    browser = house.browser_of(ann)
+def test_nobody_is_sent_to_another_site(site: Site, ann: Person, path: str) -> None:
+    browser = site.browser(ann)
     assert browser.get("/sign-in", query_string={"next": path}).location == "/"
-    assert house.browser().sign_in(ann.email, target=path).location == "/"
+    assert site.browser().sign_in(ann.email, target=path).location == "/"
 
 
 FROM_ELSEWHERE = [
@@ -121,20 +123,20 @@ FROM_ELSEWHERE = [
 
 @pytest.mark.parametrize("headers", FROM_ELSEWHERE)
 def test_other_sites_can_neither_sign_in_nor_out_nor_change_an_account(
-    house: House, ann: Person, headers: dict[str, str]
+    site: Site, ann: Person, headers: dict[str, str]
 ) -> None:
-    browser = house.browser_of(ann)
+    browser = site.browser(ann)
     before = browser.cookie
     for url in ("/sign-in", "/sign-out", "/account/name", "/account/password", "/people/x",
                 "/account/sessions/end-others", "/set-up/x", "/join/x", "/reset/x",
                 "/api/session"):  # fmt: skip
-        fields = {"email": ann.email, "password": PASSWORD, "name": "Changed"}
+        fields = {"email": ann.email, "password": GOOD_PASSWORD, "name": "Changed"}
         assert browser.post(url, fields, **headers).status_code == 403, url
     assert (browser.who()["name"], browser.cookie) == ("ann", before)
 
 
-def test_a_page_on_a_sibling_host_cannot_use_the_cookies_it_gets(house: House, ann: Person) -> None:
-    browser = house.browser_of(ann)
+def test_a_page_on_a_sibling_host_cannot_use_the_cookies_it_gets(site: Site, ann: Person) -> None:
+    browser = site.browser(ann)
     sibling = {"Sec_Fetch_Site": "same-site", "Origin": "https://other.localhost"}
     assert browser.post("/upload", {}, **sibling).status_code == 403
     assert browser.post("/upload", {}).status_code == 400, "our own page may"
@@ -144,22 +146,22 @@ def test_a_page_on_a_sibling_host_cannot_use_the_cookies_it_gets(house: House, a
 def test_a_site_that_may_upload_here_can_still_not_use_a_persons_session(
     tmp_path: Path, allowed: str
 ) -> None:
-    with new_house(tmp_path, cors_origins=frozenset({allowed})) as house:
-        browser = house.browser_of(house.person("ann@example.org"))
+    with new_site(tmp_path, cors_origins=frozenset({allowed})) as site:
+        browser = site.browser(site.person("ann@example.org", Role.EDITOR))
         foreign = {"Origin": "https://friend.example", "Sec_Fetch_Site": "cross-site"}
         assert browser.post("/upload", {}, **foreign).status_code == 401
         assert browser.post("/sign-in", {}, **foreign).status_code == 403
         assert browser.post("/upload", {}).status_code == 400, "our own page may"
 
 
-def cookies_set(house: House, email: str, **headers: str) -> dict[str, str]:
-    answer = house.browser().sign_in(email, **headers)
+def cookies_set(site: Site, email: str, **headers: str) -> dict[str, str]:
+    answer = site.browser().sign_in(email, **headers)
     assert answer.status_code == 303
     return {line.partition("=")[0]: line for line in answer.headers.getlist("Set-Cookie")}
 
 
-def test_over_https_the_cookie_is_for_this_host_and_secure(house: House, ann: Person) -> None:
-    cookies = cookies_set(house, ann.email, address="127.0.0.1", X_Forwarded_Proto="https")
+def test_over_https_the_cookie_is_for_this_host_and_secure(site: Site, ann: Person) -> None:
+    cookies = cookies_set(site, ann.email, address="127.0.0.1", X_Forwarded_Proto="https")
     assert set(cookies) == {"__Host-sluice", "__Host-sluice-device"}
     for line in cookies.values():
         for flag in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"):
@@ -168,26 +170,26 @@ def test_over_https_the_cookie_is_for_this_host_and_secure(house: House, ann: Pe
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "203.0.113.9"])
-def test_over_http_the_cookie_is_not_secure(house: House, ann: Person, address: str) -> None:
+def test_over_http_the_cookie_is_not_secure(site: Site, ann: Person, address: str) -> None:
     """Nor for a stranger who only claims to be a proxy with HTTPS."""
     headers = {"X_Forwarded_Proto": "https"} if address != "127.0.0.1" else {}
-    cookies = cookies_set(house, ann.email, address=address, **headers)
+    cookies = cookies_set(site, ann.email, address=address, **headers)
     assert set(cookies) == {"sluice", "sluice-device"}
     assert all("HttpOnly; Path=/; SameSite=Lax" in line for line in cookies.values())
     assert not any("Secure" in line for line in cookies.values())
 
 
 def test_over_https_a_cookie_that_http_could_have_planted_does_not_count(
-    house: House, ann: Person
+    site: Site, ann: Person
 ) -> None:
-    browser = house.browser_of(ann)
+    browser = site.browser(ann)
     https = {"X-Forwarded-Proto": "https"}
     assert not browser.client.get("/api/session", headers=https).get_json()["signed_in"]
 
 
-def test_programs_sign_in_and_out_with_json(house: House, ann: Person) -> None:
-    client = house.app.test_client()
-    sent = {"email": ann.email, "password": PASSWORD}
+def test_programs_sign_in_and_out_with_json(site: Site, ann: Person) -> None:
+    client = site.app.test_client()
+    sent = {"email": ann.email, "password": GOOD_PASSWORD}
     assert client.post("/api/session", json=sent).status_code == 204
     document = client.get("/api/session").get_json()
     assert (document["kind"], document["name"]) == ("person", "ann")
@@ -206,14 +208,14 @@ def test_programs_sign_in_and_out_with_json(house: House, ann: Person) -> None:
         ({"email": "\ud800", "password": "\ud800"}, 401),
     ],
 )
-def test_json_that_signs_nobody_in(house: House, ann: Person, body: object, status: int) -> None:
-    answer = house.app.test_client().post("/api/session", json=body)
+def test_json_that_signs_nobody_in(site: Site, ann: Person, body: object, status: int) -> None:
+    answer = site.app.test_client().post("/api/session", json=body)
     assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
     assert "Set-Cookie" not in answer.headers
 
 
-def test_a_form_that_is_none_is_refused_without_being_read(house: House) -> None:
-    client = house.app.test_client()
+def test_a_form_that_is_none_is_refused_without_being_read(site: Site) -> None:
+    client = site.app.test_client()
     for content_type in ("multipart/form-data; boundary=x", "application/json", ""):
         answer = client.post("/sign-in", data=b"email=a", content_type=content_type)
         assert answer.status_code == 400, content_type
@@ -222,26 +224,26 @@ def test_a_form_that_is_none_is_refused_without_being_read(house: House) -> None
     assert client.post("/sign-in", data=b"a=b&" * 200, content_type=form).status_code == 400
 
 
-def test_pages_with_secrets_are_kept_by_nobody(house: House, ann: Person) -> None:
+def test_pages_with_secrets_are_kept_by_nobody(site: Site, ann: Person) -> None:
     for url in ("/account", "/api/session"):
-        assert house.browser_of(ann).get(url).headers["Cache-Control"] == "no-store", url
-    assert house.browser().get("/sign-in").headers["Cache-Control"] == "no-store"
+        assert site.browser(ann).get(url).headers["Cache-Control"] == "no-store", url
+    assert site.browser().get("/sign-in").headers["Cache-Control"] == "no-store"
 
 
 def test_passwords_can_be_turned_off(tmp_path: Path) -> None:
-    with new_house(tmp_path, passwords=False) as house:
-        ann = house.person("ann@example.org")
-        assert 'type="password"' not in house.browser().get("/sign-in").text
-        assert house.browser().sign_in(ann.email).status_code == 403
-        assert 'type="password"' not in house.browser_of(ann).get("/account").text
+    with new_site(tmp_path, passwords=False) as site:
+        ann = site.person("ann@example.org", Role.EDITOR)
+        assert 'type="password"' not in site.browser().get("/sign-in").text
+        assert site.browser().sign_in(ann.email).status_code == 403
+        assert 'type="password"' not in site.browser(ann).get("/account").text
 
 
 @pytest.mark.parametrize(("host", "codes"), [("0.0.0.0", ["open_to_everybody"]), ("127.0.0.1", [])])
 def test_a_server_that_is_open_to_everybody_says_so(
     tmp_path: Path, host: str, codes: list[str]
 ) -> None:
-    with new_house(tmp_path, access="open", host=host) as house:
-        answer = house.app.test_client().get("/readyz")
+    with new_site(tmp_path, access="open", host=host) as site:
+        answer = site.app.test_client().get("/readyz")
     found = [problem["code"] for problem in answer.get_json()["problems"]]
     assert answer.status_code == 200
     assert [code for code in found if code.startswith("open")] == codes

@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from app.domain.access import FIRST_PROJECT, Role
-from tests.pages.house import House, new_house
+from tests.site import Site, new_site
 
 GB = 1 << 30
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with new_house(tmp_path) as house:
-        yield house
+def site(tmp_path: Path) -> Iterator[Site]:
+    with new_site(tmp_path) as site:
+        yield site
 
 
-def limits_of(house: House) -> tuple[int | None, float | None]:
-    project = house.identity.projects.get(FIRST_PROJECT)
+def limits_of(site: Site) -> tuple[int | None, float | None]:
+    project = site.identity.projects.get(FIRST_PROJECT)
     return project.quota_bytes, project.video_seconds
 
 
-def test_an_administrator_sets_limits_and_managers_see_the_bar(house: House) -> None:
-    admin = house.browser_of(house.person("ann@example.org", Role.MANAGER, is_admin=True))
-    manager = house.browser_of(house.person("bob@example.org", Role.MANAGER))
+def test_an_administrator_sets_limits_and_managers_see_the_bar(site: Site) -> None:
+    admin = site.browser(site.person("ann@example.org", Role.MANAGER, is_admin=True))
+    manager = site.browser(site.person("bob@example.org", Role.MANAGER))
     assert "0 bytes used" in manager.get("/project").text
     saved = admin.post("/project/limits", {"quota": "50 GB", "keep_days": "30"})
     assert saved.status_code == 303
-    assert limits_of(house) == (50 * GB, 30 * 86_400)
+    assert limits_of(site) == (50 * GB, 30 * 86_400)
     page = manager.get("/project").text
     assert "0 bytes of 50 GB used" in page
     assert "<meter" in page
@@ -39,11 +39,11 @@ def test_an_administrator_sets_limits_and_managers_see_the_bar(house: House) -> 
     refused = manager.post("/project/limits", {"quota": "", "keep_days": ""})
     assert refused.status_code == 403
     admin.post("/project/limits", {"quota": "", "keep_days": " "})
-    assert limits_of(house) == (None, None)
+    assert limits_of(site) == (None, None)
 
 
-def test_what_is_no_size_and_no_time_is_refused_beside_its_field(house: House) -> None:
-    admin = house.browser_of(house.person("ann@example.org", Role.MANAGER, is_admin=True))
+def test_what_is_no_size_and_no_time_is_refused_beside_its_field(site: Site) -> None:
+    admin = site.browser(site.person("ann@example.org", Role.MANAGER, is_admin=True))
     for fields in (
         {"quota": "much", "keep_days": "1"},
         {"quota": "1", "keep_days": "soon"},
@@ -53,4 +53,4 @@ def test_what_is_no_size_and_no_time_is_refused_beside_its_field(house: House) -
         answer = admin.post("/project/limits", fields)
         assert answer.status_code == 400
         assert 'aria-invalid="true"' in answer.text
-    assert limits_of(house) == (None, None)
+    assert limits_of(site) == (None, None)
