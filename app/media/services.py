@@ -15,7 +15,7 @@ from app.media.ffmpeg.program import Ffmpeg
 from app.media.film.folder import MediaFolder
 from app.media.film.source import MediaSource
 from app.media.jobs.sweep import MediaSweep
-from app.media.jobs.waking import Bell, Waker
+from app.media.jobs.waking import Waker, WakeupSocket
 from app.media.jobs.worker import Listener, MediaWorker, Step
 from app.media.playback.library import MediaLibrary
 from app.media.playback.playlists import Playlists
@@ -58,7 +58,7 @@ class MediaServices:
     folder: MediaFolder
     source: MediaSource
     uploads: UploadRecords
-    bell: Bell
+    wakeup: WakeupSocket
     policy: RenditionPolicy
     clock: Callable[[], datetime]
 
@@ -101,7 +101,7 @@ class MediaServices:
             folder=folder,
             source=source,
             uploads=uploads,
-            bell=Bell(data_dir),
+            wakeup=WakeupSocket(data_dir),
             policy=policy,
             clock=clock,
         )
@@ -137,7 +137,7 @@ class MediaServices:
             ),
             look_at_arrivals=Arrivals(tools).look,
             make_room=cache.trim,
-            bell=self.bell,
+            wakeup=self.wakeup,
             name=name,
             clock=self.clock,
             tell=tell,

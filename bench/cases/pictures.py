@@ -14,7 +14,7 @@ from threading import Event
 from app.media.ffmpeg.program import Ffmpeg
 from app.media.film.source import length_of, reader
 from app.media.index.movie import Movie, read_movie
-from app.media.steps.pictures import MOST_DECODED_PIXELS, MOST_THUMBNAILS, Studio
+from app.media.steps.pictures import MOST_DECODED_PIXELS, MOST_THUMBNAILS, PictureMaker
 from bench.lib.films import make_films, run_ffmpeg
 from bench.lib.harness import Benchmark, Lab, NotRunnable
 from bench.lib.plot import Plot, panel_of
@@ -67,12 +67,12 @@ def _measured(path: Path, name: str, number: int, lab: Lab) -> Iterator[Sample]:
             movie = read_movie(read, length_of(file))
         yield clock.sample(f"{name}, {INDEX}", number, read.taken())
         assert movie.picture is not None
-        studio = Studio(Ffmpeg.find(), folder, read, Event())
+        maker = PictureMaker(Ffmpeg.find(), folder, read, Event())
         with _Clock() as clock:
-            studio.poster(movie.picture, pixels=MOST_DECODED_PIXELS)
+            maker.poster(movie.picture, pixels=MOST_DECODED_PIXELS)
         yield clock.sample(f"{name}, {POSTER}", number, read.taken())
         with _Clock() as clock:
-            studio.sprite(movie, movie.picture)
+            maker.sprite(movie, movie.picture)
         yield clock.sample(f"{name}, {SPRITE}", number, read.taken())
         with _Clock() as clock:
             _without_index(path, movie, folder / "nokey.jpg")

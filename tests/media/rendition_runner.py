@@ -31,7 +31,7 @@ from tests.storage.stores import local_store
 CAPABILITY = Capability(encoder="as installed", megapixels_per_second=1000)
 
 
-class Studio:
+class StepRunner:
     """Runs the steps on a film; those of the tests have one rung, of their own size."""
 
     def __init__(self, folder: Path) -> None:

@@ -28,7 +28,7 @@ from app.media.steps.subtitles import CHAPTERS, SUBTITLES, Subtitles
 from app.media.steps.waveform import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Waveform
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import probe
-from tests.media.studio import movie_of
+from tests.media.rendition_runner import movie_of
 from tests.media.world import World, wall_clock
 from tests.storage.stores import local_store
 

@@ -22,12 +22,12 @@ def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> N
     assert (first.encoder, first.processors) == (ffmpeg.version(), len(os.sched_getaffinity(0)))
     assert first.megapixels_per_second > 1
     known = replace(first, megapixels_per_second=7)
-    with folder.workshop() as workshop:
-        write_capability(known, tmp_path, workshop)
+    with folder.scratch_folder() as scratch:
+        write_capability(known, tmp_path, scratch)
     calibrate(ffmpeg, folder)
     assert read_capability(tmp_path) == known
-    with folder.workshop() as workshop:
-        write_capability(replace(known, options="-preset slow"), tmp_path, workshop)
+    with folder.scratch_folder() as scratch:
+        write_capability(replace(known, options="-preset slow"), tmp_path, scratch)
     calibrate(ffmpeg, folder)
     again = read_capability(tmp_path)
     assert again is not None

@@ -19,7 +19,7 @@ MAKER = """
 import sys, signal
 from pathlib import Path
 from app.media.film.folder import MediaFolder
-with MediaFolder(Path(sys.argv[1])).workshop() as folder:
+with MediaFolder(Path(sys.argv[1])).scratch_folder() as folder:
     (folder / "half.mp4").write_bytes(b"half")
     print("working", flush=True)
     signal.pause()
@@ -43,7 +43,7 @@ def test_a_file_is_kept_only_when_it_is_complete(folder: MediaFolder, tmp_path: 
 
 
 def test_a_folder_is_kept_as_a_whole(folder: MediaFolder) -> None:
-    with folder.workshop() as made:
+    with folder.scratch_folder() as made:
         (made / "audio").mkdir()
         (made / "audio" / "1.m4s").write_bytes(b"one")
         folder.keep(made / "audio", VIDEO, "audio")
@@ -71,7 +71,10 @@ def test_what_a_killed_maker_left_is_removed_and_a_living_one_goes_on(
 ) -> None:
     path = tmp_path / "media"
     command = [sys.executable, "-c", MAKER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as maker, folder.workshop() as living:
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as maker,
+        folder.scratch_folder() as living,
+    ):
         assert maker.stdout is not None
         assert maker.stdout.readline() == b"working\n"
         folder.remove_abandoned()

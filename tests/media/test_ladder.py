@@ -122,10 +122,10 @@ def test_a_manifest_from_before_there_were_rungs_can_be_read() -> None:
 
 def test_a_capability_is_read_anew_when_it_has_changed(tmp_path: Path) -> None:
     assert read_capability(tmp_path) is None
-    (tmp_path / "workshop").mkdir()
+    (tmp_path / "scratch").mkdir()
     for speed in (20.0, 30.0):
         measured = Capability(encoder="5.1 on 2", megapixels_per_second=speed)
-        write_capability(measured, tmp_path, tmp_path / "workshop")
+        write_capability(measured, tmp_path, tmp_path / "scratch")
         assert read_capability(tmp_path) == measured
 
 

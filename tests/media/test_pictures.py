@@ -19,7 +19,7 @@ from app.media.index.movie import Movie, read_movie
 from app.media.index.tracks import Track
 from app.media.steps.excerpts import MOST_PARTS, key_frames_near, of_key_frames
 from app.media.steps.job_errors import as_job_errors
-from app.media.steps.pictures import MOST_DECODED_PIXELS, Studio, detail
+from app.media.steps.pictures import MOST_DECODED_PIXELS, PictureMaker, detail
 from tests.media.films import BITS, H264, HDR10, SQUARE, FilmStore, ffmpeg
 from tests.media.frames import probe
 
@@ -68,11 +68,11 @@ def make(tmp_path: Path) -> Make:
 
     def pictures_of(path: Path) -> Made:
         movie, read_at = opened(path)
-        workshop = tmp_path / f"made-{path.name}"
-        workshop.mkdir()
-        studio = Studio(Ffmpeg.find(), workshop, read_at, Event())
-        poster = studio.poster(picture_of(movie), pixels=MOST_DECODED_PIXELS)
-        sprite, cues = studio.sprite(movie, picture_of(movie))
+        scratch = tmp_path / f"made-{path.name}"
+        scratch.mkdir()
+        maker = PictureMaker(Ffmpeg.find(), scratch, read_at, Event())
+        poster = maker.poster(picture_of(movie), pixels=MOST_DECODED_PIXELS)
+        sprite, cues = maker.sprite(movie, picture_of(movie))
         return Made(poster, sprite, thumbnails(sprite, cues.read_text()))
 
     return pictures_of
@@ -239,6 +239,6 @@ def test_a_step_without_ffmpeg_says_so_and_a_cancelled_one_stops(
     stop = Event()
     stop.set()
     for program, error in ((None, JobFailed), (Ffmpeg.find().ffmpeg, JobCancelled)):
-        studio = Studio(Ffmpeg(ffmpeg=program, ffprobe=None), tmp_path, read_at, stop)
+        maker = PictureMaker(Ffmpeg(ffmpeg=program, ffprobe=None), tmp_path, read_at, stop)
         with pytest.raises(error), as_job_errors("no_pictures", "No pictures"):
-            studio.poster(picture_of(movie), pixels=MOST_DECODED_PIXELS)
+            maker.poster(picture_of(movie), pixels=MOST_DECODED_PIXELS)

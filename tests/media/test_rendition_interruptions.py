@@ -13,65 +13,65 @@ import pytest
 
 from app.media.renditions.rungs import ORDERED_PRIORITY, RENDITION, rendition_file
 from tests.media.films import FilmStore
-from tests.media.studio import Studio
+from tests.media.rendition_runner import StepRunner
 from tests.media.world import wall_clock
 from tests.waiting import wait_until
 
 
 @pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    studio = Studio(tmp_path)
-    with closing(studio.world):
-        yield studio
+def runner(tmp_path: Path) -> Iterator[StepRunner]:
+    runner = StepRunner(tmp_path)
+    with closing(runner.world):
+        yield runner
 
 
 def work_until_killed(folder: Path) -> None:
     """A worker process."""
-    studio = Studio(folder)
-    studio.worker("killed").start()
+    runner = StepRunner(folder)
+    runner.worker("killed").start()
     threading.Event().wait()
 
 
 def test_a_killed_worker_leaves_nothing_half_made(
-    studio: Studio, film: FilmStore, tmp_path: Path
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
-    video, other = (studio.add(film("hevc-open-gop.mp4")) for _ in range(2))
-    studio.rendition(other)
-    studio.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    video, other = (runner.add(film("hevc-open-gop.mp4")) for _ in range(2))
+    runner.rendition(other)
+    runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
     for pause in (0.05, 0.3):
         process = get_context("spawn").Process(target=work_until_killed, args=(tmp_path,))
         process.start()
-        wait_until(studio.world.half_made, "it makes something")
+        wait_until(runner.world.half_made, "it makes something")
         time.sleep(pause)
         process.kill()
         process.join()
         wait_until(lambda: not programs_in(tmp_path), "its ffmpeg has ended, too")
-    worker = studio.worker("next")
+    worker = runner.worker("next")
     worker.start()
-    whole = studio.world.folder.path(video, rendition_file(360))
+    whole = runner.world.folder.path(video, rendition_file(360))
     wait_until(whole.exists, "another worker has finished it")
-    wait_until(lambda: not studio.world.half_made(), "the rest is gone")
+    wait_until(lambda: not runner.world.half_made(), "the rest is gone")
     worker.stop(5)
-    assert content(studio.world.folder.path(video, "rungs/360")) == content(
-        studio.world.folder.path(other, "rungs/360")
+    assert content(runner.world.folder.path(video, "rungs/360")) == content(
+        runner.world.folder.path(other, "rungs/360")
     )
-    assert whole.read_bytes() == studio.world.folder.path(other, rendition_file(360)).read_bytes()
+    assert whole.read_bytes() == runner.world.folder.path(other, rendition_file(360)).read_bytes()
 
 
 def test_a_cancelled_rendition_stops_its_encoder(
-    studio: Studio, film: FilmStore, tmp_path: Path
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
-    video = studio.add(film("hevc-open-gop.mp4"))
-    studio.queue(video, RENDITION, "360", ORDERED_PRIORITY)
-    worker = studio.worker("cancelled")
+    video = runner.add(film("hevc-open-gop.mp4"))
+    runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    worker = runner.worker("cancelled")
     worker.start()
     wait_until(lambda: programs_in(tmp_path), "it encodes")
-    assert studio.world.jobs.cancel(video, RENDITION, "360", wall_clock())
-    wait_until(lambda: (RENDITION, "cancelled") in studio.world.outcomes, "it has stopped")
+    assert runner.world.jobs.cancel(video, RENDITION, "360", wall_clock())
+    wait_until(lambda: (RENDITION, "cancelled") in runner.world.outcomes, "it has stopped")
     worker.stop(5)
     assert programs_in(tmp_path) == []
-    assert studio.world.half_made() == []
-    assert len(studio.made(video)) < 3
+    assert runner.world.half_made() == []
+    assert len(runner.made(video)) < 3
 
 
 def programs_in(folder: Path) -> list[str]:

@@ -36,17 +36,17 @@ from app.media.steps.job_errors import INTERRUPTED, NO_FFMPEG
 from tests.live_server import Server
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch
+from tests.media.rendition_runner import CAPABILITY, StepRunner, movie_of
 from tests.media.rewritten import with_one_picture_for_all
-from tests.media.studio import CAPABILITY, Studio, movie_of
 from tests.media.world import wall_clock
 from tests.waiting import wait_until
 
 
 @pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    studio = Studio(tmp_path)
-    with closing(studio.world):
-        yield studio
+def runner(tmp_path: Path) -> Iterator[StepRunner]:
+    runner = StepRunner(tmp_path)
+    with closing(runner.world):
+        yield runner
 
 
 def spoil(path: Path, begin: float, end: float) -> None:
@@ -62,55 +62,57 @@ def spoil(path: Path, begin: float, end: float) -> None:
 
 
 def test_who_asks_for_a_segment_gets_it_and_those_that_follow(
-    studio: Studio, film: FilmStore
+    runner: StepRunner, film: FilmStore
 ) -> None:
-    video = studio.add(film("hevc-open-gop.mp4"))
-    studio.segments(video, 2)
-    assert studio.made(video) == {"2", "3"}
-    studio.segments(video, 1)
-    assert studio.made(video) == {"1", "2", "3"}
-    assert studio.world.jobs.of(video) == [], "finished jobs for segments are forgotten"
+    video = runner.add(film("hevc-open-gop.mp4"))
+    runner.segments(video, 2)
+    assert runner.made(video) == {"2", "3"}
+    runner.segments(video, 1)
+    assert runner.made(video) == {"1", "2", "3"}
+    assert runner.world.jobs.of(video) == [], "finished jobs for segments are forgotten"
 
 
-def test_nothing_is_read_ahead_while_somebody_else_waits(studio: Studio, film: FilmStore) -> None:
-    video = studio.add(film("hevc-open-gop.mp4"))
-    studio.queue(video, SEGMENTS, "360/3", priority_at(wall_clock() - timedelta(seconds=5)))
-    studio.segments(video, 1)
-    assert studio.made(video) == {"1"}
+def test_nothing_is_read_ahead_while_somebody_else_waits(
+    runner: StepRunner, film: FilmStore
+) -> None:
+    video = runner.add(film("hevc-open-gop.mp4"))
+    runner.queue(video, SEGMENTS, "360/3", priority_at(wall_clock() - timedelta(seconds=5)))
+    runner.segments(video, 1)
+    assert runner.made(video) == {"1"}
 
 
 def test_a_segment_that_nobody_waits_for_any_more_is_not_made(
-    studio: Studio, film: FilmStore
+    runner: StepRunner, film: FilmStore
 ) -> None:
-    video = studio.add(film("hevc.mp4"))
+    video = runner.add(film("hevc.mp4"))
     long_ago = wall_clock() - timedelta(seconds=2 * ASKED_SECONDS)
-    studio.queue(video, SEGMENTS, "360/1", priority_at(long_ago))
-    studio.run(studio.claim(Lane.ON_DEMAND))
-    assert studio.made(video) == set()
+    runner.queue(video, SEGMENTS, "360/1", priority_at(long_ago))
+    runner.run(runner.claim(Lane.ON_DEMAND))
+    assert runner.made(video) == set()
 
 
 @pytest.mark.parametrize("argument", ["360/0", "360/3", "720/1"])
 def test_what_the_film_does_not_have_is_refused_for_good(
-    studio: Studio, film: FilmStore, argument: str
+    runner: StepRunner, film: FilmStore, argument: str
 ) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.queue(video, SEGMENTS, argument, priority_at(wall_clock()))
+    video = runner.add(film("hevc.mp4"))
+    runner.queue(video, SEGMENTS, argument, priority_at(wall_clock()))
     with pytest.raises(JobFailed, match=r"\.$") as caught:
-        studio.run(studio.claim(Lane.ON_DEMAND))
+        runner.run(runner.claim(Lane.ON_DEMAND))
     assert caught.value.is_final
 
 
-def test_without_ffmpeg_a_segment_fails_for_good(studio: Studio, film: FilmStore) -> None:
+def test_without_ffmpeg_a_segment_fails_for_good(runner: StepRunner, film: FilmStore) -> None:
     with pytest.raises(JobFailed, match="not installed") as caught:
-        studio.segments(studio.add(film("hevc.mp4")), 1, Ffmpeg(ffmpeg=None, ffprobe=None))
+        runner.segments(runner.add(film("hevc.mp4")), 1, Ffmpeg(ffmpeg=None, ffprobe=None))
     assert (caught.value.problem.code, caught.value.is_final) == (NO_FFMPEG, True)
 
 
 @pytest.mark.parametrize("name", ["av1.mp4", "hevc-open-gop.mp4"])
 def test_a_rendition_is_the_whole_film_with_its_sound(
-    studio: Studio, film: FilmStore, name: str
+    runner: StepRunner, film: FilmStore, name: str
 ) -> None:
-    made = studio.rendition(studio.add(film(name)))
+    made = runner.rendition(runner.add(film(name)))
     assert differences(watch(film(name)), watch(made), same_pixels=False) == []
     content = made.read_bytes()
     assert content.index(b"moov") < content.index(b"mdat")
@@ -121,102 +123,102 @@ def test_a_rendition_is_the_whole_film_with_its_sound(
 
 
 def test_sound_that_browsers_do_not_play_is_taken_from_where_it_was_converted(
-    studio: Studio, film: FilmStore
+    runner: StepRunner, film: FilmStore
 ) -> None:
-    video = studio.add(film("prores.mov"))
-    sound = studio.world.folder.path(video, SOUND_FILE)
+    video = runner.add(film("prores.mov"))
+    sound = runner.world.folder.path(video, SOUND_FILE)
     ffmpeg("-i", str(film("prores.mov")), "-vn", "-c:a", "aac", str(sound))
-    made = studio.rendition(video)
+    made = runner.rendition(video)
     assert differences(watch(film("prores.mov")), watch(made), same_pixels=False) == []
     assert [stream["codec_name"] for stream in probe(made)["streams"]] == ["h264", "aac"]
 
 
 def test_a_rendition_tells_its_progress_and_uses_what_there_is(
-    studio: Studio, film: FilmStore
+    runner: StepRunner, film: FilmStore
 ) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.segments(video, 2)
-    there = studio.world.folder.path(video, f"{rung_folder(360)}/2.m4s")
+    video = runner.add(film("hevc.mp4"))
+    runner.segments(video, 2)
+    there = runner.world.folder.path(video, f"{rung_folder(360)}/2.m4s")
     made_at = there.stat().st_mtime_ns
-    job = studio.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    job = runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
     beat = Heartbeat(job)
-    studio.run(studio.claim(Lane.BACKGROUND), beat)
+    runner.run(runner.claim(Lane.BACKGROUND), beat)
     assert there.stat().st_mtime_ns == made_at
     assert 0.9 < beat.progress <= 1
 
 
-def test_a_rendition_makes_way_for_what_is_more_urgent(studio: Studio, film: FilmStore) -> None:
-    video, other = studio.add(film("hevc.mp4")), studio.add(film("hevc.mp4"))
-    studio.queue(video, RENDITION, "360", EAGER_PRIORITY)
-    job = studio.claim(Lane.BACKGROUND)
-    studio.queue(other, RENDITION, "360", ORDERED_PRIORITY)
+def test_a_rendition_makes_way_for_what_is_more_urgent(runner: StepRunner, film: FilmStore) -> None:
+    video, other = runner.add(film("hevc.mp4")), runner.add(film("hevc.mp4"))
+    runner.queue(video, RENDITION, "360", EAGER_PRIORITY)
+    job = runner.claim(Lane.BACKGROUND)
+    runner.queue(other, RENDITION, "360", ORDERED_PRIORITY)
     with pytest.raises(JobYields):
-        studio.run(job)
-    assert studio.made(video) == {"1"}
+        runner.run(job)
+    assert runner.made(video) == {"1"}
     now = wall_clock()
-    assert studio.world.jobs.postpone(job, None, now, timedelta())
-    assert studio.claim(Lane.BACKGROUND).upload_id == other
-    next_job = studio.claim(Lane.BACKGROUND)
+    assert runner.world.jobs.postpone(job, None, now, timedelta())
+    assert runner.claim(Lane.BACKGROUND).upload_id == other
+    next_job = runner.claim(Lane.BACKGROUND)
     assert (next_job.upload_id, next_job.attempts) == (video, 1)
 
 
-def test_a_lost_job_is_stopped(studio: Studio, film: FilmStore) -> None:
-    video = studio.add(film("hevc.mp4"))
+def test_a_lost_job_is_stopped(runner: StepRunner, film: FilmStore) -> None:
+    video = runner.add(film("hevc.mp4"))
     for step, argument in ((SEGMENTS, "360/1"), (RENDITION, "360")):
-        job = studio.queue(video, step, argument, priority_at(wall_clock()))
+        job = runner.queue(video, step, argument, priority_at(wall_clock()))
         beat = Heartbeat(job)
         beat.stop.set()
         with pytest.raises(JobCancelled):
-            studio.run(studio.claim(job.lane), beat)
-    assert studio.made(video) == set()
+            runner.run(runner.claim(job.lane), beat)
+    assert runner.made(video) == set()
 
 
-def test_segments_of_another_encoder_are_not_mixed(studio: Studio, film: FilmStore) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.segments(video, 1)
-    assert studio.made(video) == {"1", "2"}
-    studio.capability = replace(CAPABILITY, encoder="newer")
-    studio.segments(video, 2)
-    assert studio.made(video) == {"2"}
+def test_segments_of_another_encoder_are_not_mixed(runner: StepRunner, film: FilmStore) -> None:
+    video = runner.add(film("hevc.mp4"))
+    runner.segments(video, 1)
+    assert runner.made(video) == {"1", "2"}
+    runner.capability = replace(CAPABILITY, encoder="newer")
+    runner.segments(video, 2)
+    assert runner.made(video) == {"2"}
 
 
-def test_a_segment_unlike_the_others_is_not_kept(studio: Studio, film: FilmStore) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.segments(video, 2)
-    studio.world.folder.path(video, f"{rung_folder(360)}/init.mp4").write_bytes(b"another")
+def test_a_segment_unlike_the_others_is_not_kept(runner: StepRunner, film: FilmStore) -> None:
+    video = runner.add(film("hevc.mp4"))
+    runner.segments(video, 2)
+    runner.world.folder.path(video, f"{rung_folder(360)}/init.mp4").write_bytes(b"another")
     with pytest.raises(JobFailed, match="unlike"):
-        studio.segments(video, 1)
-    assert studio.made(video) == {"2"}
+        runner.segments(video, 1)
+    assert runner.made(video) == {"2"}
 
 
 @pytest.mark.parametrize(("number", "begin", "end"), [(1, 0.0, 4.7), (2, 4.7, 9.5)])
 def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
-    studio: Studio, film: FilmStore, number: int, begin: float, end: float
+    runner: StepRunner, film: FilmStore, number: int, begin: float, end: float
 ) -> None:
     """One of three segments has nothing that can be decoded."""
-    video = studio.add(film("hevc-open-gop.mp4"))
-    place = studio.world.folder.path(video, REMUXED)
+    video = runner.add(film("hevc-open-gop.mp4"))
+    place = runner.world.folder.path(video, REMUXED)
     original = watch(place)
     spoil(place, begin, end)
     with pytest.raises(JobFailed, match="cannot be converted") as caught:
-        studio.segments(video, number)
+        runner.segments(video, number)
     assert (caught.value.problem.code, caught.value.is_final) == (NOT_ENCODED, True)
-    shown = watch(studio.rendition(video))
+    shown = watch(runner.rendition(video))
     expected = [frame for frame in original.frames if not begin <= frame.time < end + 0.2]
     found = [frame for frame in shown.frames if not begin <= frame.time < end + 0.2]
     assert [frame.time for frame in found] == [frame.time for frame in expected]
     assert [frame.number for frame in found] == [frame.number for frame in expected]
-    assert studio.made(video) == {"1", "2", "3"} - {str(number)}
-    assert left_out(studio.world.folder, video, 360) == {number}
+    assert runner.made(video) == {"1", "2", "3"} - {str(number)}
+    assert left_out(runner.world.folder, video, 360) == {number}
 
 
 def test_a_rendition_is_not_begun_without_room_for_all_of_it(
-    studio: Studio, film: FilmStore, tmp_path: Path
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
     """It says what it takes; a film whose sound overlaps is refused."""
-    video = studio.add(film("hevc.mp4"))
-    made = studio.rendition(video)
-    with RungMakers(studio.tools()).of(video, 360) as maker:
+    video = runner.add(film("hevc.mp4"))
+    made = runner.rendition(video)
+    with RungMakers(runner.tools()).of(video, 360) as maker:
         size = RenditionFile.of(maker).size
         assert 0.8 * made.stat().st_size < size < made.stat().st_size
         sound = maker.movie.sounds[0]
@@ -227,123 +229,125 @@ def test_a_rendition_is_not_begun_without_room_for_all_of_it(
             RenditionFile.of(replace(maker, movie=movie))
 
 
-def test_a_damaged_part_is_tried_once_whoever_else_waits(studio: Studio, film: FilmStore) -> None:
+def test_a_damaged_part_is_tried_once_whoever_else_waits(
+    runner: StepRunner, film: FilmStore
+) -> None:
     """A rendition makes way after each part, and goes on after the last one."""
-    video, other = studio.add(film("hevc.mp4")), studio.add(film("hevc.mp4"))
-    spoil(studio.world.folder.path(video, REMUXED), 0, 4.7)
-    studio.queue(video, RENDITION, "360", EAGER_PRIORITY)
-    job = studio.claim(Lane.BACKGROUND)
-    studio.queue(other, RENDITION, "360", ORDERED_PRIORITY)
+    video, other = runner.add(film("hevc.mp4")), runner.add(film("hevc.mp4"))
+    spoil(runner.world.folder.path(video, REMUXED), 0, 4.7)
+    runner.queue(video, RENDITION, "360", EAGER_PRIORITY)
+    job = runner.claim(Lane.BACKGROUND)
+    runner.queue(other, RENDITION, "360", ORDERED_PRIORITY)
     for made in (set(), {"2"}):
         with pytest.raises(JobYields):
-            studio.run(job)
-        assert studio.made(video) == made
+            runner.run(job)
+        assert runner.made(video) == made
 
 
 def test_an_encoder_that_was_killed_leaves_no_gap(
-    studio: Studio, film: FilmStore, tmp_path: Path
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
     """As the kernel kills it when memory is short."""
     program = tmp_path / "ffmpeg"
     program.write_text("#!/bin/sh\nkill -KILL $$\n")
     program.chmod(0o755)
     killed = replace(Ffmpeg.find(), ffmpeg=program, layers=frozenset())
-    video = studio.add(film("hevc.mp4"))
+    video = runner.add(film("hevc.mp4"))
     for step, argument in ((SEGMENTS, "360/1"), (RENDITION, "360")):
-        job = studio.queue(video, step, argument, priority_at(wall_clock()))
+        job = runner.queue(video, step, argument, priority_at(wall_clock()))
         with pytest.raises(JobFailed, match="SIGKILL") as caught:
-            studio.run(studio.claim(job.lane), programs=killed)
+            runner.run(runner.claim(job.lane), programs=killed)
         assert (caught.value.problem.code, caught.value.is_final) == (INTERRUPTED, False)
-    assert left_out(studio.world.folder, video, 360) == set()
+    assert left_out(runner.world.folder, video, 360) == set()
 
 
 class Deleting(Heartbeat):
     """Somebody deletes the rendition when it has come so far; its files, too, if there are any."""
 
-    def __init__(self, job: Job, studio: Studio, *, progress: float, has_files: bool) -> None:
+    def __init__(self, job: Job, runner: StepRunner, *, progress: float, has_files: bool) -> None:
         super().__init__(job)
-        self._studio, self._at, self._has_files = studio, progress, has_files
+        self._runner, self._at, self._has_files = runner, progress, has_files
 
     def __call__(self, progress: float) -> None:
         super().__call__(progress)
         if progress >= self._at:
-            self._studio.world.jobs.drop(self.job.upload_id, RENDITION, prefix="360")
+            self._runner.world.jobs.drop(self.job.upload_id, RENDITION, prefix="360")
             if self._has_files:
-                self._studio.world.folder.discard(self.job.upload_id, rung_folder(360))
+                self._runner.world.folder.discard(self.job.upload_id, rung_folder(360))
 
 
 @pytest.mark.parametrize(("progress", "has_files"), [(0.4, True), (0.95, True), (0.95, False)])
 def test_of_a_rendition_that_is_deleted_meanwhile_nothing_is_left(
-    studio: Studio, film: FilmStore, progress: float, has_files: bool
+    runner: StepRunner, film: FilmStore, progress: float, has_files: bool
 ) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.queue(video, RENDITION, "360", ORDERED_PRIORITY)
-    job = studio.claim(Lane.BACKGROUND)
+    video = runner.add(film("hevc.mp4"))
+    runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    job = runner.claim(Lane.BACKGROUND)
     with pytest.raises((JobFailed, JobCancelled)):
-        studio.run(job, Deleting(job, studio, progress=progress, has_files=has_files))
-    assert not studio.world.folder.path(video, rendition_file(360)).exists()
+        runner.run(job, Deleting(job, runner, progress=progress, has_files=has_files))
+    assert not runner.world.folder.path(video, rendition_file(360)).exists()
 
 
 def test_a_rung_that_another_maker_begins_is_not_taken_for_foreign(
-    studio: Studio, film: FilmStore
+    runner: StepRunner, film: FilmStore
 ) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.segments(video, 2)
-    mark = studio.world.folder.path(video, f"{rung_folder(360)}/{MADE_BY}")
-    thread = threading.Thread(target=studio.segments, args=(video, 1))
-    with studio.world.folder.locked(video):
+    video = runner.add(film("hevc.mp4"))
+    runner.segments(video, 2)
+    mark = runner.world.folder.path(video, f"{rung_folder(360)}/{MADE_BY}")
+    thread = threading.Thread(target=runner.segments, args=(video, 1))
+    with runner.world.folder.locked(video):
         content = mark.read_bytes()
         mark.unlink()
         thread.start()
         time.sleep(0.3)
         mark.write_bytes(content)
     thread.join()
-    assert studio.made(video) == {"1", "2"}
+    assert runner.made(video) == {"1", "2"}
 
 
 def test_a_film_whose_samples_overlap_takes_no_room(
-    studio: Studio, film: FilmStore, tmp_path: Path
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
     """Its segments would be copies of all samples since the last key frame."""
     hostile = tmp_path / "hostile.mp4"
     with_one_picture_for_all(film("hevc.mp4"), hostile)
-    video = studio.add(hostile)
-    for make in (lambda: studio.segments(video, 1), lambda: studio.rendition(video)):
+    video = runner.add(hostile)
+    for make in (lambda: runner.segments(video, 1), lambda: runner.rendition(video)):
         with pytest.raises(JobFailed, match="too much") as caught:
             make()
         assert (caught.value.problem.code, caught.value.is_final) == (TOO_LARGE, True)
 
 
-def test_a_film_in_which_nothing_can_be_decoded_fails(studio: Studio, film: FilmStore) -> None:
-    video = studio.add(film("hevc.mp4"))
-    spoil(studio.world.folder.path(video, REMUXED), 0, 100)
+def test_a_film_in_which_nothing_can_be_decoded_fails(runner: StepRunner, film: FilmStore) -> None:
+    video = runner.add(film("hevc.mp4"))
+    spoil(runner.world.folder.path(video, REMUXED), 0, 100)
     with pytest.raises(JobFailed, match="cannot be converted"):
-        studio.rendition(video)
+        runner.rendition(video)
 
 
-def test_a_manifest_of_an_earlier_version_is_renewed(studio: Studio, film: FilmStore) -> None:
+def test_a_manifest_of_an_earlier_version_is_renewed(runner: StepRunner, film: FilmStore) -> None:
     """Players count segments by it, so it must know how other qualities are cut."""
-    video = studio.add(film("long-gop.mp4"))
-    place = studio.world.folder.path(video, MANIFEST)
+    video = runner.add(film("long-gop.mp4"))
+    place = runner.world.folder.path(video, MANIFEST)
     stream = Manifest.from_json(place.read_bytes()).picture
     assert stream is not None
     assert len(stream.rung_durations) > len(stream.durations)
     place.write_bytes(Manifest([replace(stream, rung_durations=())]).to_json())
     with pytest.raises(JobFailed, match="does not make this quality"):
-        studio.segments(video, 1)
+        runner.segments(video, 1)
     assert Manifest.from_json(place.read_bytes()).picture == stream
 
 
 def test_pictures_that_browsers_cannot_decode_are_offered_in_other_qualities_alone(
-    studio: Studio, film: FilmStore
+    runner: StepRunner, film: FilmStore
 ) -> None:
-    video = studio.add(film("prores.mov"))
-    stored = studio.world.folder.path(video, MANIFEST).read_bytes()
+    video = runner.add(film("prores.mov"))
+    stored = runner.world.folder.path(video, MANIFEST).read_bytes()
     picture = Manifest.from_json(stored).picture
     assert picture is not None
     assert not picture.is_played
-    studio.segments(video, 1)
-    assert studio.made(video) == {"1"}
+    runner.segments(video, 1)
+    assert runner.made(video) == {"1"}
 
 
 def test_what_can_be_rendered_is_known_before_anything_is_made(film: FilmStore) -> None:
@@ -356,15 +360,15 @@ def test_what_can_be_rendered_is_known_before_anything_is_made(film: FilmStore) 
     assert not can_be_rendered(movie_of(film("long-gop.mp4")), slow), "its key frames are rare"
 
 
-def test_jobs_that_failed_stay_to_say_why(studio: Studio, film: FilmStore) -> None:
-    video = studio.add(film("hevc.mp4"))
-    studio.queue(video, SEGMENTS, "360/7", priority_at(wall_clock()))
-    job = studio.claim(Lane.ON_DEMAND)
+def test_jobs_that_failed_stay_to_say_why(runner: StepRunner, film: FilmStore) -> None:
+    video = runner.add(film("hevc.mp4"))
+    runner.queue(video, SEGMENTS, "360/7", priority_at(wall_clock()))
+    job = runner.claim(Lane.ON_DEMAND)
     with pytest.raises(JobFailed) as caught:
-        studio.run(job)
+        runner.run(job)
     now: datetime = wall_clock()
-    assert studio.world.jobs.fail(job, caught.value.problem, now, retry_after=None)
-    assert [each.state for each in studio.world.jobs.of(video)] == [JobState.FAILED]
+    assert runner.world.jobs.fail(job, caught.value.problem, now, retry_after=None)
+    assert [each.state for each in runner.world.jobs.of(video)] == [JobState.FAILED]
 
 
 @pytest.mark.e2e
@@ -383,7 +387,7 @@ def test_an_eager_server_makes_all_qualities_unasked(
 
 
 def test_a_recording_that_begins_in_an_open_group_says_so(
-    studio: Studio, film: FilmStore, tmp_path: Path
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
     """It is cut at a key frame that is not independent."""
     whole, cut = film("open-gop.mp4"), tmp_path / "cut.mp4"
@@ -391,7 +395,7 @@ def test_a_recording_that_begins_in_an_open_group_says_so(
         "-ss", "2.1", "-i", str(whole), "-c", "copy", "-avoid_negative_ts", "make_zero", str(cut)
     )
     for path, is_tied in ((whole, False), (cut, True)):
-        place = studio.world.folder.path(studio.add(path), MANIFEST)
+        place = runner.world.folder.path(runner.add(path), MANIFEST)
         picture = Manifest.from_json(place.read_bytes()).picture
         assert picture is not None
         assert picture.begins_tied is is_tied

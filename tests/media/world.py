@@ -19,7 +19,7 @@ from app.media.film.folder import MediaFolder
 from app.media.film.source import MediaSource
 from app.media.jobs.heartbeat import Heartbeat, Pace
 from app.media.jobs.sweep import MediaSweep
-from app.media.jobs.waking import Bell, Waker
+from app.media.jobs.waking import Waker, WakeupSocket
 from app.media.jobs.worker import MediaWorker, Step
 from app.media.steps.tools import StepTools
 from app.records.engine import Database
@@ -70,7 +70,7 @@ class World:
             steps,
             sweep=MediaSweep(self.media, self.uploads, folder=self.folder, clock=clock),
             look_at_arrivals=lambda: None,
-            bell=Bell(self.data),
+            wakeup=WakeupSocket(self.data),
             name=name,
             clock=clock,
             pace=pace,
@@ -112,8 +112,8 @@ def write_a_file(world: World, seconds: float) -> Step:
     """A step that takes this long, and keeps a file that names what made it."""
 
     def make(job: Job, beat: Heartbeat) -> None:
-        with world.folder.workshop() as workshop:
-            made = workshop / "made"
+        with world.folder.scratch_folder() as scratch:
+            made = scratch / "made"
             made.write_text(f"{job.step} {job.argument}")
             for part in range(10):
                 time.sleep(seconds / 10)

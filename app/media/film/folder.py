@@ -61,7 +61,7 @@ class MediaFolder:
         self._remove(self.path(upload_id))
 
     @contextmanager
-    def workshop(self, needed_bytes: int = 0) -> Iterator[Path]:
+    def scratch_folder(self, needed_bytes: int = 0) -> Iterator[Path]:
         """An empty folder for half-made files, removed at the end, with what was left in it.
 
         Raises `NoRoom` as `require_room` does. If this process is killed, `remove_abandoned` of
@@ -124,7 +124,7 @@ class MediaFolder:
     @contextmanager
     def writing(self, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:
         """A file to write, which is kept under `name` if the block ends without an error."""
-        with self.workshop() as folder:
+        with self.scratch_folder() as folder:
             made = folder / "made"
             with disk_errors(), made.open("xb") as target:
                 yield target

@@ -34,7 +34,7 @@ class Waker:
             sender.sendto(b"!", address)
 
 
-class Bell:
+class WakeupSocket:
     """For the worker. If several listen in one folder, the last one to open is woken."""
 
     def __init__(self, folder: Path) -> None:
@@ -56,13 +56,13 @@ class Bell:
         else:
             self._socket = listener
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the worker from another of its threads."""
         with suppress(OSError):
             os.write(self._own_writer, b"!")
 
     def wait(self, seconds: float) -> None:
-        """Return once somebody rings or wakes, or after this time."""
+        """Return once something calls `notify` or `Waker.wake`, or after this time."""
         sources = [self._own_reader]
         if self._socket is not None:
             sources.append(self._socket.fileno())

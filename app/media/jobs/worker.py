@@ -15,7 +15,7 @@ from app.domain.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.domain.playback import Problem
 from app.media.jobs.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
 from app.media.jobs.sweep import BATCH, MediaSweep
-from app.media.jobs.waking import Bell
+from app.media.jobs.waking import WakeupSocket
 from app.records.jobs import JobRecords
 
 Step = Callable[[Job, Heartbeat], None]
@@ -52,7 +52,7 @@ class MediaWorker:
         sweep: MediaSweep,
         look_at_arrivals: Callable[[], None],
         make_room: Callable[[], object] = lambda: None,
-        bell: Bell,
+        wakeup: WakeupSocket,
         name: str,
         clock: Callable[[], datetime],
         pace: Pace = SERVER_PACE,
@@ -63,7 +63,7 @@ class MediaWorker:
         self._sweep = sweep
         self._look_at_arrivals = look_at_arrivals
         self._make_room = make_room
-        self._bell = bell
+        self._wakeup = wakeup
         self._name = name
         self._clock = clock
         self._pace = pace
@@ -75,7 +75,7 @@ class MediaWorker:
 
     def start(self) -> None:
         """Begin to work; returns at once."""
-        self._bell.open()
+        self._wakeup.open()
         self._begin("look", self._look_for_work)
         self._begin("leases", lambda: self._keeper.run(self._stop))
         for lane in Lane:
@@ -86,7 +86,7 @@ class MediaWorker:
         deadline = time.monotonic() + seconds
         self._stop.set()
         self._keeper.stop_all()
-        self._bell.ring()
+        self._wakeup.notify()
         for has_work in self._has_work.values():
             has_work.set()
         for thread in self._threads:
@@ -94,7 +94,7 @@ class MediaWorker:
         with suppress(UploadError):  # Their leases end by themselves.
             self._jobs.release(self._name, self._clock())
         if not self._threads[0].is_alive():
-            self._bell.close()
+            self._wakeup.close()
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
         # A daemon: a step that does not stop in time ends with the process.
@@ -134,7 +134,7 @@ class MediaWorker:
                 self._has_work[lane].set()
             if most:
                 self._stop.wait(max(took, SHORTEST_PAUSE))  # Nobody cuts this short by a wake-up.
-            self._bell.wait(0.0 if most >= BATCH else self._pace.look_seconds)
+            self._wakeup.wait(0.0 if most >= BATCH else self._pace.look_seconds)
 
     def _look(self, *, is_recent: bool) -> int:
         """The most videos that one kind of change was made to: with `BATCH` there may be more."""

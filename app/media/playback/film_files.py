@@ -95,7 +95,7 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
     film.
     """
     encoded = encoded_sounds(movie, folder.path(video_id, SOUND_FILE))
-    with folder.workshop() as making:
+    with folder.scratch_folder() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
             if movie.picture is not None and _begins_tied(movie.picture, read_at):

@@ -65,8 +65,8 @@ def _calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
         megapixels_per_second=round(rate, 1),
     )
     log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
-    with folder.workshop() as workshop:
-        write_capability(capability, folder.root, workshop)
+    with folder.scratch_folder() as scratch:
+        write_capability(capability, folder.root, scratch)
 
 
 def _measured(ffmpeg: Ffmpeg) -> float:

@@ -40,9 +40,9 @@ def read_capability(media: Path) -> Capability | None:
     return None
 
 
-def write_capability(capability: Capability, media: Path, workshop: Path) -> None:
-    """Keep what was measured; `workshop` is a folder of our own on the same disk."""
-    made = workshop / FILE
+def write_capability(capability: Capability, media: Path, scratch: Path) -> None:
+    """Keep what was measured; `scratch` is a folder of our own on the same disk."""
+    made = scratch / FILE
     with made.open("w") as file:
         json.dump(asdict(capability), file)
         file.flush()

@@ -67,7 +67,7 @@ class Encoder:
     """Works in a folder of its own, and reads the film with `read_at`."""
 
     ffmpeg: Ffmpeg
-    workshop: Path
+    scratch: Path
     read_at: ReadAt
     stop: Event
     wall_seconds: float = 1800
@@ -79,13 +79,13 @@ class Encoder:
         """
         excerpt = cuts.excerpt(number)
         try:
-            with disk_errors(), (self.workshop / _EXCERPT).open("wb") as target:
+            with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
                 copy_pieces(excerpt.film(cuts.track), self._read, target)
             self._run(cuts.track, excerpt, rung)
             return self._assembled(cuts, number, excerpt)
         finally:
             for name in (_EXCERPT, _ENCODED):
-                (self.workshop / name).unlink(missing_ok=True)
+                (self.scratch / name).unlink(missing_ok=True)
 
     def _read(self, offset: int, count: int) -> bytes:
         if self.stop.is_set():
@@ -93,7 +93,7 @@ class Encoder:
         return self.read_at(offset, count)
 
     def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
-        path = self.workshop / _EXCERPT
+        path = self.scratch / _EXCERPT
         source = [*_decoding(track), "-i", str(path)]
         attempts = [
             [*source, *_filters(track, excerpt, rung, tones), *_encoding(track, rung), _ENCODED]
@@ -104,7 +104,7 @@ class Encoder:
                 self.ffmpeg.run(
                     arguments,
                     readable=[path],
-                    writable=self.workshop,
+                    writable=self.scratch,
                     limits=_limits(track, excerpt, rung, self.wall_seconds),
                     formats="mov",
                     stop=self.stop,
@@ -118,8 +118,8 @@ class Encoder:
                 return
 
     def _assembled(self, cuts: RungCuts, number: int, excerpt: Excerpt) -> tuple[Path, Path]:
-        initialization, segment = self.workshop / "init.mp4", self.workshop / f"{number}.m4s"
-        with closing(FileIO(self.workshop / _ENCODED)) as file:
+        initialization, segment = self.scratch / "init.mp4", self.scratch / f"{number}.m4s"
+        with closing(FileIO(self.scratch / _ENCODED)) as file:
             read_at = reader(file)
             try:
                 pictures = read_movie(read_at, length_of(file)).picture

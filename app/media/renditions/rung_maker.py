@@ -92,8 +92,8 @@ class RungMaker:
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
         quality, folder = self.rung.quality, self.tools.folder
-        with folder.workshop(self._excerpt_bytes(number)) as workshop:
-            encoder = Encoder(self.tools.ffmpeg, workshop, self.read_at, stop, wall_seconds)
+        with folder.scratch_folder(self._excerpt_bytes(number)) as scratch:
+            encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rung)
             with self._adding():

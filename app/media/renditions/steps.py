@@ -78,8 +78,8 @@ class Rendition:
         with self._makers.of(job.upload_id, int(job.argument)) as maker:
             self._make_segments(maker, job, beat)
             whole = RenditionFile.of(maker)
-            with folder.workshop(whole.size) as workshop:
-                made = workshop / "rendition.mp4"
+            with folder.scratch_folder(whole.size) as scratch:
+                made = scratch / "rendition.mp4"
                 with _each_full_disk_counts(), disk_errors():
                     whole.write(made, lambda: beat(ENCODED_SHARE))
                 folder.keep(made, maker.video_id, rendition_file(maker.rung.quality))

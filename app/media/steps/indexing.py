@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 from app.domain.jobs import SOUND, Job, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
@@ -40,8 +38,7 @@ class Indexing:
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._tools.uploads.get(job.upload_id)
-        with closing(self._tools.source.open(video)) as source:
+        with self._tools.opened(job.upload_id) as (video, source):
             try:
                 read_at = reader(source)
                 movie = read_movie(read_at, length_of(source))

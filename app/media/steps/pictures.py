@@ -77,16 +77,18 @@ class Pictures:
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job; a file without a picture gets none."""
         folder = self._tools.folder
-        video = self._tools.uploads.get(job.upload_id)
-        with closing(self._tools.source.open(video)) as source, folder.workshop() as workshop:
+        with (
+            self._tools.opened(job.upload_id) as (video, source),
+            folder.scratch_folder() as scratch,
+        ):
             movie, read_at = movie_of(source)
             if (picture := movie.picture) is None:
                 return
-            studio = Studio(self._tools.ffmpeg, workshop, read_at, beat.stop)
+            maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
             with as_job_errors("no_pictures", "No pictures can be made of this film"):
-                folder.keep(studio.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
+                folder.keep(maker.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
                 beat(0.2)
-                sprite, thumbnails = studio.sprite(movie, picture)
+                sprite, thumbnails = maker.sprite(movie, picture)
                 folder.keep(sprite, video.id, SPRITE)
                 folder.keep(thumbnails, video.id, THUMBNAILS)
 
@@ -103,24 +105,24 @@ class EarlyPoster:
         video = self._tools.uploads.get(job.upload_id)
         if video.state is UploadState.COMPLETE:
             return
-        with closing(self._tools.source.open(video)) as source, folder.workshop() as workshop:
+        with closing(self._tools.source.open(video)) as source, folder.scratch_folder() as scratch:
             movie, read_at = movie_of(source)
             if (picture := movie.picture) is None:
                 return
             arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
-            studio = Studio(self._tools.ffmpeg, workshop, read_at, beat.stop)
+            maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
             with as_job_errors("no_pictures", "No early poster can be made of this film"):
-                poster = studio.poster(replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS)
+                poster = maker.poster(replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS)
             if POSTER not in folder.made(video.id):
                 folder.keep(poster, video.id, POSTER)
 
 
 @dataclass(frozen=True, slots=True)
-class Studio:
+class PictureMaker:
     """Makes pictures in a folder."""
 
     ffmpeg: Ffmpeg
-    workshop: Path
+    scratch: Path
     read_at: ReadAt
     stop: Event
 
@@ -138,7 +140,7 @@ class Studio:
         if not found:
             raise FfmpegFailed("nothing in it could be decoded")
         best = max(range(len(found)), key=lambda number: detail(found[number]))
-        return self.workshop / f"poster-{best + 1}.jpg"
+        return self.scratch / f"poster-{best + 1}.jpg"
 
     def sprite(self, movie: Movie, picture: Track) -> tuple[Path, Path]:
         """The small pictures in one file, and the file that says which is shown when."""
@@ -148,7 +150,7 @@ class Studio:
         outputs = ["-map", "[sheet]", *JPEG_QUALITY, "-frames:v", "1", "-f", "image2"]
         outputs += ["-update", "1", SPRITE]
         self._run(excerpt, size, f",tile={grid}:nb_frames={count}[sheet]", outputs)
-        sprite, thumbnails = self.workshop / SPRITE, self.workshop / THUMBNAILS
+        sprite, thumbnails = self.scratch / SPRITE, self.scratch / THUMBNAILS
         if not sprite.exists():
             raise FfmpegFailed("nothing in it could be decoded")
         thumbnails.write_text(_thumbnails(excerpt.starts, movie.duration, size))
@@ -158,14 +160,14 @@ class Studio:
         self, excerpt: Excerpt, size: tuple[int, int], graph: str, outputs: Sequence[str]
     ) -> bytes:
         """Decode an excerpt and scale its pictures; standard output."""
-        files = list(excerpt.write(self.read_at, self.workshop))
+        files = list(excerpt.write(self.read_at, self.scratch))
         for tones in tone_mappings(excerpt.track.hdr):
             whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
             try:
                 return self.ffmpeg.run(
                     [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
                     readable=files,
-                    writable=self.workshop,
+                    writable=self.scratch,
                     limits=_limits(excerpt),
                     formats="mov",
                     stop=self.stop,

@@ -103,8 +103,8 @@ class Remux:
     def _make(self, video_id: UploadId, source: RawIOBase, beat: Heartbeat) -> None:
         path = path_of(source)
         contents = contents_of(self._tools.ffmpeg.probe(path, stop=beat.stop))
-        with self._tools.folder.workshop(length_of(source)) as workshop:
-            run = _Run(self._tools, contents, path, workshop, beat)
+        with self._tools.folder.scratch_folder(length_of(source)) as scratch:
+            run = _Run(self._tools, contents, path, scratch, beat)
             self._tools.folder.keep(run.best(length_of(source)), video_id, REMUXED)
 
 
@@ -112,12 +112,12 @@ class _Run:
     """One film on its way through ffmpeg."""
 
     def __init__(
-        self, tools: StepTools, contents: Contents, path: Path, workshop: Path, beat: Heartbeat
+        self, tools: StepTools, contents: Contents, path: Path, scratch: Path, beat: Heartbeat
     ) -> None:
         self._tools = tools
         self._contents = contents
         self._path = path
-        self._made = workshop / REMUXED
+        self._made = scratch / REMUXED
         self._beat = beat
 
     def best(self, length: int) -> Path:

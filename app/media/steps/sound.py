@@ -7,7 +7,6 @@ it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from io import RawIOBase
 
 from app.domain.jobs import Job, JobFailed
@@ -48,8 +47,7 @@ class Sound:
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._tools.uploads.get(job.upload_id)
-        with closing(self._tools.source.open(video)) as source:
+        with self._tools.opened(job.upload_id) as (video, source):
             movie, read_at = movie_of(source)
             try:
                 made = self._tools.folder.path(video.id, SOUND_FILE)
@@ -85,20 +83,20 @@ class Sound:
             self._tools.folder.require_room()  # Before uploads miss it.
             beat(reached / seconds)
 
-        with self._tools.folder.workshop(room) as workshop:
+        with self._tools.folder.scratch_folder(room) as scratch:
             self._tools.ffmpeg.run(
                 # The times of the file stay: others would count from its first track.
                 ["-copyts", "-i", str(path), *_options(tracks), "-f", "mp4", SOUND_FILE],
                 readable=[path],
-                writable=workshop,
+                writable=scratch,
                 limits=_limits(seconds, len(tracks), room),
                 formats="mov",
                 progress=tell,
                 stop=beat.stop,
             )
-            if not encoded_sounds(movie, workshop / SOUND_FILE):
+            if not encoded_sounds(movie, scratch / SOUND_FILE):
                 raise FfmpegFailed("nothing in it can be decoded")
-            self._tools.folder.keep(workshop / SOUND_FILE, video_id, SOUND_FILE)
+            self._tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
 
 
 def as_aac(number: int, channels: int | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from fractions import Fraction
 
 from app.domain.jobs import Job
@@ -38,8 +38,7 @@ class Subtitles:
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._tools.uploads.get(job.upload_id)
-        with closing(self._tools.source.open(video)) as source:
+        with self._tools.opened(job.upload_id) as (video, source):
             movie, read_at = movie_of(source)
             for name, cues in _files(movie, _with_beat(read_at, beat)):
                 if cues:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from io import RawIOBase
 
+from app.domain.upload import Upload, UploadId
 from app.media.ffmpeg.program import Ffmpeg
 from app.media.film.folder import MediaFolder
 from app.media.film.source import MediaSource
@@ -28,3 +31,10 @@ class StepTools:
     capability: Callable[[], Capability | None]
     """How fast other qualities can be made; None if they are not offered."""
     clock: Callable[[], datetime]
+
+    @contextmanager
+    def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:
+        """A video and the file that its index is about, which is closed at the end."""
+        video = self.uploads.get(upload_id)
+        with closing(self.source.open(video)) as source:
+            yield video, source
