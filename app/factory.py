@@ -40,6 +40,7 @@ from app.pages import (
     passkeys,
     people,
     project,
+    projects,
     shared,
     sign_in,
     upload_link,
@@ -66,7 +67,7 @@ PROTECTION = {
 
 PAGES = (
     *(pages, project, audit_page, webhook_pages, sign_in, passkeys, openid, invitations),
-    *(account, people, shared, links, upload_link, upload_links),
+    *(account, people, projects, shared, links, upload_link, upload_links),
 )
 API = (
     *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),
@@ -85,6 +86,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     app.url_map.strict_slashes = False
     instruments = instruments or Instruments()
     context.init_app(app, services)
+    app.context_processor(lambda: {"who": access.who_sees(request_ctx.request)})
     probes.init_app(app, instruments)
     problems.init_app(app)
     for module in (*PAGES, *API, *DELIVERY, *PROTOCOLS):

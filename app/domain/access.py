@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from app.domain.addresses import network_of
 from app.domain.errors import InvalidField, NotAllowed, NotSignedIn, UploadNotFound
+from app.domain.project_errors import NoProject
 from app.domain.upload import Upload
 
 FIRST_PROJECT = "local"
@@ -325,7 +326,7 @@ def scope_of(caller: Caller, action: Action) -> Scope:
         Action.MEASURE: caller.is_admin,
     }[action]
     if not is_granted:
-        raise _refusal(caller)
+        raise _refusal(caller, action)
     return Scope(caller.project, caller.sender, Reach.NONE)
 
 
@@ -333,11 +334,11 @@ def scope_of(caller: Caller, action: Action) -> Scope:
 def _scope_in_projects(caller: Caller, action: Action) -> Scope:
     reaches = {project: reach_of(action, role) for project, role in caller.roles.items()}
     if action is Action.DOWNLOAD and not caller.can_download:
-        raise _refusal(caller)
+        raise _refusal(caller, action)
     reach = reaches.pop(caller.project, Reach.NONE)
     elsewhere = set() if action in OF_ONE_PROJECT else {*reaches.values()} - {Reach.NONE}
     if reach is Reach.NONE and not elsewhere:
-        raise _refusal(caller)
+        raise _refusal(caller, action)
     sees = {
         project
         for project, role in caller.roles.items()
@@ -358,7 +359,9 @@ def _scope_in_projects(caller: Caller, action: Action) -> Scope:
     )
 
 
-def _refusal(caller: Caller) -> NotSignedIn | NotAllowed:
+def _refusal(caller: Caller, action: Action) -> NotSignedIn | NotAllowed:
     if caller.kind is CallerKind.NOBODY:
         return NotSignedIn("Sign in, or send an API key.")
+    if caller.kind is CallerKind.PERSON and action in REACH and not caller.roles:
+        return NoProject("Ask an administrator of this server to let you into one.")
     return NotAllowed("You may not do this here.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.errors import UploadError
+from app.domain.errors import NotAllowed, UploadError
 
 
 class EntryNotFound(UploadError):
@@ -11,6 +11,13 @@ class EntryNotFound(UploadError):
     code = "entry_not_found"
     title = "There is no such entry"
     status_hint = 404
+
+
+class NoProject(NotAllowed):
+    """It is known who sends the request, and that they are in no project."""
+
+    code = "no_project"
+    title = "You are in no project yet"
 
 
 class LastManager(UploadError):

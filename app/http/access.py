@@ -56,6 +56,22 @@ def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay
         under_way.begin_download(request.environ, g.scope, _guest_asker(g.caller, action))
 
 
+def who_sees(request: Request) -> Caller:
+    """Who sees a page, also one that refuses; below a link nobody."""
+    if "caller" in g:
+        caller: Caller = g.caller
+        return caller
+    if LINK_KEY in request.environ:
+        return NOBODY
+    services = current_services()
+    if services.settings.is_open:
+        return LOCAL
+    try:
+        return services.identity.sessions.caller(_credentials_of(request).session) or NOBODY
+    except UploadError:  # This page may say that the database cannot be read.
+        return NOBODY
+
+
 def _finder(request: Request, action: Action) -> Find:
     """Finds who sends the request and what it reaches, now or while it runs."""
     identity, sent = current_services().identity, _credentials_of(request)

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from flask import Flask, Request, Response, current_app, g, request
 
-from app.domain.access import NOBODY, Caller, Scope
+from app.domain.access import Caller, Scope
 from app.domain.upload import Upload
 from app.services import Services
 
@@ -64,8 +64,6 @@ def note_upload(upload: Upload) -> Upload:
 def init_app(app: Flask, services: Services) -> None:
     """Give every request of `app` its services."""
     app.extensions[_EXTENSION] = services
-    # What is refused before it is known who asks has a page too.
-    app.context_processor(lambda: {"who": g.get("caller", NOBODY)})
 
 
 def name_request(request: Request) -> None:

@@ -15,7 +15,9 @@ from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError
 
 from app.domain.errors import InvalidField, NotSignedIn, StorageFailed, UploadError
-from app.http.context import PROBLEM_KEY
+from app.domain.project_errors import NoProject
+from app.http.access import who_sees
+from app.http.context import PROBLEM_KEY, current_services
 from app.http.mounts import LINK_KEY
 
 MAX_ACCEPT_CHARACTERS = 2000
@@ -87,8 +89,19 @@ def prefers_html() -> bool:
 def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
     """The problem as a page for people, or as a document with the further `members`."""
     if prefers_html():
-        return _finished(problem, Response(render_template("errors/error.html", problem=problem)))
+        return _finished(problem, Response(_page(problem)))
     return answer_json(problem, members)
+
+
+def _page(problem: Problem) -> str:
+    if problem.code != NoProject.code:
+        return render_template("errors/error.html", problem=problem)
+    people, caller = current_services().identity.people, who_sees(request)
+    return render_template(
+        "errors/no_project.html",
+        you=people.find(caller.id),
+        administrators=people.administrators(),
+    )
 
 
 def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flask import Blueprint, render_template, request, url_for
 
 from app.domain.access import Action, Reach, reach_of
@@ -12,6 +10,7 @@ from app.domain.video_list import VideoList, VideoOrder
 from app.http.access_rules import requires
 from app.http.context import current_caller, current_scope, current_services
 from app.http.page_policy import allow_styles_with_nonce, style_nonce
+from app.pages.project import kept_project
 from app.pages.video_view import date_text, view_of
 
 LIBRARY_PAGE_SIZE = 50
@@ -37,9 +36,6 @@ def index() -> str:
     page = services.library.page(current_scope(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     playbacks = services.media.library.playbacks(page.videos)
     expires = services.video_expiry.expires
-    caller = current_caller()
-    # Another tab may choose another project while this one uploads.
-    within: dict[str, Any] = {"project": caller.project} if len(caller.roles) > 1 else {}
     return render_template(
         "upload.html",
         videos=[
@@ -49,8 +45,8 @@ def index() -> str:
         next_cursor=page.next_cursor,
         search=search,
         order=wanted.order.value,
-        upload_url=url_for("upload.upload", **within),
-        batch_url=url_for("batch.batch", **within),
+        upload_url=url_for("upload.upload", project=kept_project()),
+        batch_url=url_for("batch.batch", project=kept_project()),
         chunk_bytes=services.settings.chunk_bytes,
         max_upload_bytes=services.settings.max_upload_bytes,
         uploaded=request.args.get("uploaded", default=0, type=int),

@@ -73,7 +73,7 @@ def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
         by="link",
     )
     identity.sessions.choose_project(caller.session, project)
-    return redirect(url_for("pages.index"), 303)
+    return redirect(url_for("pages.index", project=None), 303)
 
 
 def _answer(code: str, purpose: Purpose) -> Response:

@@ -14,6 +14,7 @@ from app.domain.errors import InvalidField, InvalidRequest, NotAllowed, UploadEr
 from app.domain.moments import parse_expiry
 from app.domain.project_errors import EntryNotFound, LastManager
 from app.domain.project_limits import limits_in_words, words_of_limits
+from app.http.access import PROJECT, who_sees
 from app.http.access_rules import requires
 from app.http.audited import audited, audited_member, audited_removal
 from app.http.bodies import form_fields
@@ -26,8 +27,14 @@ blueprint = Blueprint("project", __name__, url_prefix="/project")
 blueprint.before_request(lambda: require_own_page(request))
 
 blueprint.app_context_processor(
-    lambda: {"projects_of": current_services().identity.projects.entered}
+    lambda: {
+        "projects_of": current_services().identity.projects.entered,
+        "kept_project": kept_project(),
+    }
 )
+
+PAGES_OF_A_PROJECT = frozenset({"pages", "links", "upload_links", "webhooks", "audit", "project"})
+"""Blueprints whose pages show one project, and stay in it."""
 
 DAY_SECONDS = 24 * 3600
 
@@ -38,6 +45,27 @@ LIFETIMES = (
     (str(365 * DAY_SECONDS), "in a year"),
 )
 """When a key may expire, in seconds."""
+
+
+def kept_project() -> str | None:
+    """The project in which the links and forms of this page stay; None where there is one only.
+
+    Another tab may choose another one, and administrators manage projects they are not in.
+    """
+    caller = who_sees(request)
+    is_chosen = PROJECT in request.args or len(caller.roles) > 1
+    return (caller.project or None) if is_chosen else None
+
+
+@blueprint.app_url_defaults
+def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
+    """Let every link from a page of a project lead to pages of the same one."""
+    if endpoint.partition(".")[0] not in PAGES_OF_A_PROJECT or PROJECT in values:
+        return
+    # Administrators see the audit log of the whole server, unless they choose a project there.
+    is_whole_log = endpoint == "audit.index" and who_sees(request).is_admin
+    if not is_whole_log and endpoint != "project.choose":
+        values[PROJECT] = kept_project()
 
 
 @blueprint.get("")
@@ -114,7 +142,7 @@ def change_member(person_id: str) -> Response:
     except LastManager as error:
         return _page(error=error, status=error.status_hint)
     if person_id == current_caller().id:  # Who leaves does not manage it any more.
-        return redirect(url_for("pages.index"), 303)
+        return redirect(url_for("pages.index", project=None), 303)
     return _back()
 
 
@@ -169,7 +197,7 @@ def _seconds(text: str) -> float | str | None:
 
 
 def _back() -> Response:
-    return redirect(url_for("project.show", project=current_caller().project), 303)
+    return redirect(url_for("project.show"), 303)
 
 
 def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
@@ -11,7 +9,6 @@ from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidRequest
 from app.domain.webhooks import SUBSCRIBABLE, check_url, parse_events
-from app.http.access import PROJECT
 from app.http.access_rules import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import form_fields
@@ -22,7 +19,6 @@ from app.records.identity.webhooks import Webhook
 
 blueprint = Blueprint("webhooks", __name__, url_prefix="/webhooks")
 blueprint.before_request(lambda: require_own_page(request))
-blueprint.context_processor(lambda: {"here": _here()})
 
 PAGE_SIZE = 50
 
@@ -90,7 +86,7 @@ def remove(webhook_id: str) -> Response:
     """Forget it."""
     removed = _webhooks().remove(current_scope().target(), webhook_id)
     audited_webhook(AuditAction.WEBHOOK_REMOVED, removed)
-    return redirect(url_for("webhooks.index", **_here()), 303)
+    return redirect(url_for("webhooks.index"), 303)
 
 
 @blueprint.post("/<webhook_id>/test")
@@ -149,13 +145,8 @@ def _ticked(fields: dict[str, str]) -> list[str]:
     return [event.value for event in SUBSCRIBABLE if event in fields]
 
 
-def _here() -> dict[str, Any]:
-    """The parameter that keeps a person in the project that was chosen."""
-    return {PROJECT: request.args[PROJECT]} if PROJECT in request.args else {}
-
-
 def _back_to(webhook_id: str) -> Response:
-    return redirect(url_for("webhooks.show", webhook_id=webhook_id, **_here()), 303)
+    return redirect(url_for("webhooks.show", webhook_id=webhook_id), 303)
 
 
 def _webhook(webhook_id: str) -> Webhook:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.domain.access import Role
+from app.domain.access import EVERYTHING, LOCAL, Role
 from app.identity.key_format import is_key
 from tests.site import Site
 
@@ -37,7 +37,7 @@ def test_a_key_is_made_shown_once_and_revoked(site: Site, manager: FlaskClient) 
     assert site.identity.keys.caller(key) is not None
     assert key not in page(manager)
     assert "camera" in page(manager)
-    (revoke,) = re.findall(r'action="/project(/keys/\w+/revoke\?[^"]*)"', page(manager))
+    (revoke,) = re.findall(r'action="/project(/keys/\w+/revoke)"', page(manager))
     assert post(manager, revoke).status_code == 303
     assert site.identity.keys.caller(key) is None
     assert "camera" not in page(manager)
@@ -92,3 +92,59 @@ def test_a_person_with_several_chooses(site: Site) -> None:
     listed = ann.get("/api/uploads?project=local").get_json()["uploads"]
     assert created.get_json()["id"] in {upload["id"] for upload in listed}
     assert ann.get("/api/uploads").get_json()["uploads"] == []
+
+
+def test_every_page_of_a_project_stays_in_it(site: Site) -> None:
+    here, there = site.project("Here"), site.project("There")
+    ann = site.person("Ann", Role.MANAGER, project=here)
+    site.join(ann, Role.MANAGER, there)
+    client = site.client(ann)
+    pages = ("/", "/links", "/links/upload", "/webhooks", "/project", "/audit")
+    for path in pages:
+        shown = page(client, f"{path}?project={there}")
+        urls = re.findall(r'(?:href|action)="(/(?:(?:links|webhooks|audit|project)[^"]*)?)"', shown)
+        urls += re.findall(r'(?:href|action)="(/[?#][^"]*)"', shown)
+        assert all(f"project={there}" in url for url in urls if url != "/project/choose"), urls
+        assert len(urls) > 3
+    made = client.post(f"/links/upload?project={there}", data={"name": "Send"}, headers=HTML)
+    assert made.location.endswith(f"?project={there}")
+    links = site.identity.upload_links
+    assert (len(links.of_project(there)), len(links.of_project(here))) == (1, 0)
+    left = post(client, f"/members/{ann.id}?project={there}", role="none")
+    assert left.status_code == 409
+
+
+def test_administrators_make_rename_and_delete_projects(site: Site) -> None:
+    chief = site.client(site.person("Chief", Role.VIEWER, is_admin=True))
+    assert chief.post("/projects", data={"name": " "}, headers=HTML).status_code == 400
+    assert chief.post("/projects", data={"name": "Radio"}, headers=HTML).status_code == 303
+    shown = page(chief, "/projects?done=made")
+    assert "The project is made" in shown
+    (radio,) = [each for each in site.identity.projects.of(LOCAL) if each.name == "Radio"]
+    rename = f"/projects/{radio.id}/name"
+    refused = chief.post(rename, data={"new_name": ""}, headers=HTML)
+    assert (refused.status_code, "Enter a name" in refused.text) == (400, True)
+    assert chief.post(rename, data={"new_name": "Wireless"}, headers=HTML).status_code == 303
+    assert "Delete Wireless" in page(chief, "/projects")
+    video = site.video(project=radio.id)
+    assert "Delete Wireless" not in page(chief, "/projects")
+    used = chief.post(f"/projects/{radio.id}/remove", headers=HTML)
+    assert (used.status_code, "delete them first" in used.text) == (409, True)
+    site.services.library.delete(EVERYTHING, video.id)
+    assert chief.post(f"/projects/{radio.id}/remove", headers=HTML).status_code == 303
+    assert "Wireless" not in page(chief, "/projects")
+    assert site.client(site.person("Bob", Role.MANAGER)).get("/projects").status_code == 403
+
+
+def test_a_person_in_no_project_is_told_whom_to_ask(site: Site) -> None:
+    chief, eve = site.person("Chief", is_admin=True), site.person("Eve")
+    for path in ("/", "/links", "/watch/" + "0" * 32):
+        answer = site.client(eve).get(path, headers=HTML)
+        assert answer.status_code == 403
+        for words in (eve.email, chief.email, "in no project yet", "Sign out"):
+            assert words in answer.text
+        assert 'href="/projects"' not in answer.text
+    assert 'href="/projects"' in site.client(chief).get("/", headers=HTML).text
+    refused = site.client(eve).get("/api/videos")
+    assert refused.get_json()["code"] == "no_project"
+    assert "not allowed" in site.client(eve).get("/people", headers=HTML).text

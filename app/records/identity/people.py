@@ -66,6 +66,10 @@ class PeopleRecords:
             )
             return [person_from_row(row) for row in rows]
 
+    def administrators(self) -> list[Person]:
+        """Those who can let others in, by name."""
+        return [person for person in self.all() if person.is_admin and not person.is_blocked]
+
     def has_administrator(self) -> bool:
         """Whether somebody administers the server."""
         with self._database.read() as connection:
