@@ -121,7 +121,7 @@ def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
         {"person": other.id},
     ):
         answer = browser.post(link, fields)
-        assert "olga@example.org. This is another account" in answer.text
+        assert "olga@example.org, which is another account" in answer.text
         assert "Join as olga" in answer.text
     assert len(browser.who()["projects"]) == 1
     out = re.search(r'action="(/sign-out[^"]+)"', browser.get(link).text)
