@@ -94,16 +94,25 @@ class WholeFiles:
         self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")
 
     def receive(
-        self, source: BodySource, *, scope: Scope, filename: str, room: int = 0
+        self,
+        source: BodySource,
+        *,
+        scope: Scope,
+        filename: str,
+        room: int = 0,
+        is_chunk: bool = False,
     ) -> ReceivedFile:
         """Store all of `source`, after reserving `room` bytes; then `keep` or `drop` it.
 
-        Raises what `Chunks.append` raises, and leaves nothing behind.
+        A chunk has its room already, or gets it when its upload is created: it is not held against
+        what is left. Raises what `Chunks.append` raises, and leaves nothing behind.
         """
         filename = self._policy.check_filename(filename)
-        policy = self._policy.within(self._allowance(scope.sender, filename, upload_id=None))
+        name = None if is_chunk else filename
+        policy = self._policy.within(self._allowance(scope.sender, name, upload_id=None))
         policy.check_length(source.remaining or 0)
-        self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
+        if not is_chunk:
+            self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
         try:
             if room:
@@ -111,7 +120,8 @@ class WholeFiles:
             limit = policy.max_length + 1 if source.remaining is None else source.remaining
             length = self._store.staging.receive(upload_id, source, limit, self._limits)
             policy.check_length(length)
-            self._check_quota(scope.target(), length)
+            if not is_chunk:
+                self._check_quota(scope.target(), length)
             source.finish()
         except BaseException:
             self._store.library.delete(upload_id)

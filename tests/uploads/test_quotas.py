@@ -194,6 +194,15 @@ def test_a_whole_file_is_refused_before_it_is_read_or_at_its_record(world: World
     assert used(world) == 0
 
 
+def test_a_chunk_is_not_held_against_what_its_own_upload_has_left(limited: World) -> None:
+    limited.create(QUOTA)
+    room = CHECKED_FIRST_BYTES + FORM_BYTES + 1
+    chunk = limited.whole.receive(
+        body(0, QUOTA // 2), scope=ME, filename="blob", room=room, is_chunk=True
+    )
+    assert chunk.length == QUOTA // 2
+
+
 def test_of_whole_files_in_a_group_those_that_fit_are_kept(limited: World) -> None:
     files = [received(limited, length) for length in (600, 500, 400)]
     outcomes = limited.whole.keep_all(files)

@@ -49,6 +49,11 @@ class UnplacedChunk:
         """Whether its place depends on the size of the chunks before it."""
         return self.start is None and self.total is None
 
+    @property
+    def is_part(self) -> bool:
+        """Whether its fields say that there is more of the file than this chunk."""
+        return not self.is_whole(self.length or 0)
+
     def is_whole(self, length: int) -> bool:
         """Whether a chunk of `length` bytes is the whole file."""
         if self.start is not None:

@@ -72,7 +72,10 @@ def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) ->
     return place_staged(
         chunk,
         current_services().whole_files.receive(
-            source, scope=current_scope(), filename=chunk.filename or filename
+            source,
+            scope=current_scope(),
+            filename=chunk.filename or filename,
+            is_chunk=chunk.is_part,
         ),
     )
 
@@ -138,7 +141,11 @@ class ChunkForm:
             source = digest_source(part.whole(), self._fields.get("digest"))
             filename = part.filename if chunk is None else chunk.filename or part.filename
             file = current_services().whole_files.receive(
-                source, scope=current_scope(), filename=filename, room=room
+                source,
+                scope=current_scope(),
+                filename=filename,
+                room=room,
+                is_chunk=chunk is not None and chunk.is_part,
             )
             self._staged.append(file)
 
