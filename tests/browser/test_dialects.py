@@ -27,44 +27,48 @@ FLOW = "@flowjs/flow.js/dist/flow.js"
 FILEPOND = "filepond/dist/filepond.js"
 FINE_UPLOADER = "fine-uploader/fine-uploader/fine-uploader.core.js"
 
-START_RESUMABLE = """(options) => {
+START_RESUMABLE = """({ base = "", ...options }) => {
   window.outcome = null;
-  const resumable = new Resumable({ target: "/resumablejs", chunkSize: 1048576, ...options });
+  const target = `${base}/resumablejs`;
+  const resumable = new Resumable({ target, chunkSize: 1048576, ...options });
   resumable.assignBrowse(document.querySelector("#pick"));
   resumable.on("fileAdded", () => resumable.upload());
   resumable.on("fileSuccess", () => { window.outcome = "success"; });
   resumable.on("fileError", (file, message) => { window.outcome = message; });
 }"""
 
-START_FLOW = """(options) => {
+START_FLOW = """({ base = "", ...options }) => {
   window.outcome = null;
-  const flow = new Flow({ target: "/flow", chunkSize: 1048576, maxChunkRetries: 3, ...options });
+  const target = `${base}/flow`;
+  const flow = new Flow({ target, chunkSize: 1048576, maxChunkRetries: 3, ...options });
   flow.assignBrowse(document.querySelector("#pick"));
   flow.on("filesSubmitted", () => flow.upload());
   flow.on("fileSuccess", () => { window.outcome = "success"; });
   flow.on("fileError", (file, message) => { window.outcome = message; });
 }"""
 
-START_FILEPOND = """(options) => {
+START_FILEPOND = """({ base = "", headers = {}, ...options }) => {
   const element = document.querySelector("#pond");
-  window.pond = FilePond.create(element, { server: "/filepond", ...options });
+  const server = { url: `${base}/filepond`, headers };
+  window.pond = FilePond.create(element, { server, ...options });
   const pick = document.querySelector("#pick");
   pond.onprocessfile = (error) => { window.outcome = error ? "error" : "success"; };
   window.start = () => { window.outcome = null; pond.addFile(pick.files[0]).catch(() => {}); };
   window.goOn = () => { window.outcome = null; pond.processFile().catch(() => {}); };
 }"""
 
-START_FINE_UPLOADER = """() => {
+START_FINE_UPLOADER = """({ base = "", headers = {} }) => {
   window.outcome = null;
+  const endpoint = `${base}/fineuploader`;
   window.uploader = new qq.FineUploaderBasic({
-    request: { endpoint: "/fineuploader" },
+    cors: { expected: base !== "" },
+    request: { endpoint, customHeaders: headers },
     chunking: {
-      enabled: true, partSize: 1048576, concurrent: { enabled: true },
-      success: { endpoint: "/fineuploader" },
+      enabled: true, partSize: 1048576, concurrent: { enabled: true }, success: { endpoint },
     },
     resume: { enabled: true },
     retry: { enableAuto: true, autoAttemptDelay: 0.1 },
-    deleteFile: { enabled: true, endpoint: "/fineuploader" },
+    deleteFile: { enabled: true, endpoint },
     callbacks: {
       onComplete: (id, name, answer) => { window.outcome = answer.success ? "success" : "error"; },
       onDeleteComplete: (id, xhr, isError) => { window.outcome = isError ? "error" : "deleted"; },
@@ -75,11 +79,11 @@ START_FINE_UPLOADER = """() => {
 
 
 class DialectPage:
-    """A page of the server's origin with one library; `requests` lists what it sends."""
+    """A page at `url` with one library; `requests` lists what it sends."""
 
-    def __init__(self, context: BrowserContext, server: Server, library: str) -> None:
+    def __init__(self, context: BrowserContext, url: str, library: str) -> None:
         self.requests: list[str] = []
-        self._server = server
+        self._url = url
         self._library = ROOT / "node_modules" / library
         context.route("**/dialect/*", self._serve)
         self.page: Page = context.new_page()
@@ -88,7 +92,7 @@ class DialectPage:
 
     def open(self) -> None:
         """Open the page, as a first or a later visit."""
-        self.page.goto(f"{self._server.url}/dialect/page.html")
+        self.page.goto(f"{self._url}/dialect/page.html")
         self.requests.clear()
 
     def start(self, script: str, options: dict[str, object] | None = None) -> None:
@@ -129,7 +133,7 @@ class DialectPage:
             route.fulfill(body=PAGE, content_type="text/html")
 
     def _note(self, request: Request) -> None:
-        self.requests.append(f"{request.method} {request.url.removeprefix(self._server.url)}")
+        self.requests.append(f"{request.method} {request.url.removeprefix(self._url)}")
 
 
 @pytest.fixture
@@ -139,7 +143,7 @@ def open_dialect(
     """Opens a page with one of the libraries, whose requests may break."""
     complaints.allow_failed_requests()
     complaints.allow("[Fine Uploader")  # It logs each of them, too.
-    return lambda library: DialectPage(new_context(), site, library)
+    return lambda library: DialectPage(new_context(), site.url, library)
 
 
 @pytest.fixture

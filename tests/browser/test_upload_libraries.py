@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +28,7 @@ MIB = 1024 * 1024
 BLUEIMP = """() => {
   let tries = 0;
   $("#pick").fileupload({
-    url: "/upload", maxChunkSize: 1048576, OPTIONS
+    url: "BASE/upload", headers: HEADERS, maxChunkSize: 1048576, OPTIONS
     done: () => { outcome = "success"; },
     fail: (event, data) => {
       if (++tries > 3 || data.jqXHR.status >= 400) { outcome = `${data.jqXHR.status}`; return; }
@@ -39,7 +40,8 @@ BLUEIMP = """() => {
 
 PLUPLOAD = """() => {
   const uploader = new plupload.Uploader({
-    url: "/upload", browse_button: "button", chunk_size: "1mb", max_retries: 3, OPTIONS
+    url: "BASE/upload", headers: HEADERS, browse_button: "button", chunk_size: "1mb",
+    max_retries: 3, OPTIONS
   });
   uploader.bind("FilesAdded", () => setTimeout(() => uploader.start()));
   uploader.bind("FileUploaded", () => { outcome = "success"; });
@@ -52,7 +54,8 @@ UPLOADY = """async () => {
   const [{ createUploader, UPLOADER_EVENTS }, { getChunkedEnhancer }] =
     await Promise.all([import("@rpldy/uploader"), import("@rpldy/chunked-sender")]);
   const enhancer = getChunkedEnhancer({ chunkSize: 1048576, retries: 3 });
-  const uploader = createUploader({ destination: { url: "/upload" }, enhancer, OPTIONS });
+  const destination = { url: "BASE/upload", headers: HEADERS };
+  const uploader = createUploader({ destination, enhancer, OPTIONS });
   uploader.on(UPLOADER_EVENTS.ITEM_FINISH, () => { outcome = "success"; });
   uploader.on(UPLOADER_EVENTS.ITEM_ERROR, (item) => {
     outcome = `${item.uploadResponse.chunkUploadResponse.status}`;
@@ -62,7 +65,7 @@ UPLOADY = """async () => {
 
 WEBUPLOADER = """() => {
   const uploader = WebUploader.create({
-    server: "/upload", chunked: true, chunkSize: 1048576, auto: true, OPTIONS
+    server: "BASE/upload", headers: HEADERS, chunked: true, chunkSize: 1048576, auto: true, OPTIONS
   });
   uploader.on("uploadSuccess", () => { outcome = "success"; });
   uploader.on("uploadError", (file, reason) => { outcome = reason; });
@@ -73,7 +76,8 @@ HUGE_UPLOADER = """async () => {
   const { default: HugeUploader } = await import("huge-uploader");
   pick.onchange = () => {
     const uploader = new HugeUploader({
-      endpoint: "/upload", file: pick.files[0], chunkSize: 1, delayBeforeRetry: 0.2, OPTIONS
+      endpoint: "BASE/upload", headers: HEADERS, file: pick.files[0], chunkSize: 1,
+      delayBeforeRetry: 0.2, OPTIONS
     });
     uploader.on("finish", () => { outcome = "success"; });
     uploader.on("error", ({ detail }) => { outcome = `${detail.status}`; });
@@ -82,7 +86,7 @@ HUGE_UPLOADER = """async () => {
 
 SIMPLE_UPLOADER = """() => {
   const uploader = new Uploader({
-    target: "/upload", chunkSize: 1048576, maxChunkRetries: 3, OPTIONS
+    target: "BASE/upload", headers: HEADERS, chunkSize: 1048576, maxChunkRetries: 3, OPTIONS
   });
   uploader.on("filesSubmitted", () => uploader.upload());
   uploader.on("fileSuccess", () => { outcome = "success"; });
@@ -97,8 +101,12 @@ class Library:
     start: str
     chunk_bytes: int = MIB
 
-    def script(self, options: str = "") -> str:
-        return self.start.replace("OPTIONS", options)
+    def script(
+        self, options: str = "", *, base: str = "", headers: Mapping[str, str] | None = None
+    ) -> str:
+        """What starts it, for a server at `base`, or the page's own."""
+        values = {"OPTIONS": options, "BASE": base, "HEADERS": json.dumps(headers or {})}
+        return re.sub("OPTIONS|BASE|HEADERS", lambda found: values[found[0]], self.start)
 
 
 JQUERY = "jquery/dist/jquery.js"

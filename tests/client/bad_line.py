@@ -163,7 +163,7 @@ class BadLine:
         request = Request(method, path, _content_length(head), headers=head)
         self.requests.append(request)
         self._apply(self.on_head, line, request)
-        line.upstream.sendall(head.encode())
+        line.upstream.sendall(head.encode("latin-1"))
         for block in _blocks(line.client, rest, request.length):
             self._apply(self.on_body, line, request)
             self._slow_down(len(block))
@@ -174,7 +174,7 @@ class BadLine:
     def _relay_answer(self, line: Line, request: Request) -> None:
         head, rest = _read_head(line.upstream)
         request.status = int(head.split(" ", 2)[1])
-        line.client.sendall(head.encode())
+        line.client.sendall(head.encode("latin-1"))
         length = 0 if request.method == "HEAD" else _content_length(head)
         for block in _blocks(line.upstream, rest, length):
             self._apply(self.on_answer, line, request)

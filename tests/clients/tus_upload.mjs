@@ -23,9 +23,11 @@ const upload = new tus.Upload(inputOf(), {
     const offset = request.getHeader("Upload-Offset");
     outcome.methods.push(offset === undefined ? request.getMethod() : `${request.getMethod()} ${offset}`);
   },
-  onShouldRetry: () => {
-    outcome.retries += 1;
-    return true;
+  onShouldRetry: (error) => {
+    const status = error.originalResponse?.getStatus() ?? 0;
+    const mayHelp = status < 400 || status === 409 || status >= 500;
+    outcome.retries += mayHelp ? 1 : 0;
+    return mayHelp;
   },
   onError: (error) => tell({ error: String(error) }),
   onSuccess: async () => {

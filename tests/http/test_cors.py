@@ -74,6 +74,18 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
+PATHS = [
+    "/tus/",
+    "/tus/x",
+    "/resumable/",
+    "/upload",
+    "/api/uploads",
+    f"/u/{'A' * 22}/tus/",
+    f"/u/{'A' * 22}/upload",
+]
+"""The last two are those of an upload link; a preflight does not tell whether there is one."""
+
+
 def ask(server: Server, method: str, path: str, origin: str, **headers: str) -> requests.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return requests.request(
@@ -103,7 +115,7 @@ def words(response: requests.Response, name: str) -> set[str]:
 # ---- an origin of the settings -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/tus/", "/tus/x", "/resumable/", "/upload", "/api/uploads"])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["POST", "PATCH", "HEAD", "DELETE", "PUT"])
 def test_a_browser_may_send_every_request_of_every_protocol(
     open_server: Server, path: str, method: str
@@ -249,6 +261,17 @@ def test_an_origin_outside_the_settings_gets_no_cors_headers(
         assert "Access-Control-Allow-Origin" not in response.headers
         assert "Access-Control-Allow-Headers" not in response.headers
         assert "origin" in words(response, "Vary")
+
+
+def test_through_an_upload_link_other_sites_need_the_setting_too(open_server: Server) -> None:
+    link = urlsplit(open_server.post("/api/upload-links", json={}).json()["url"]).path
+    sent, refused = (
+        ask(open_server, "POST", f"{link}/tus/", origin, Upload_Length="5")
+        for origin in (SITE, OTHER_SITE)
+    )
+    assert (sent.status_code, refused.status_code) == (201, 403)
+    assert sent.headers["Access-Control-Allow-Origin"] == SITE
+    assert "Access-Control-Allow-Origin" not in refused.headers
 
 
 @pytest.mark.parametrize("origin", ["null", "http://127.0.0.1", "https://films.example", ""])

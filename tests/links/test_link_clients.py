@@ -6,22 +6,31 @@ import hashlib
 import socket
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 from tusclient.client import TusClient
 
+from tests.client.bad_line import Line, bad_line, sometimes
 from tests.client.running import CommandLine
+from tests.clients.test_tus_js import SCRIPT as TUS_JS
+from tests.clients.test_tus_js import upload as upload_with_tus_js
 from tests.identity.accounts import bearer, make_key
 from tests.live_server import Server
+from tests.nodejs import run_script
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
 CONTENT = bytes(range(256)) * 4096
 """A megabyte."""
+
+SLOW_BYTES_PER_SECOND = 200_000
+"""Of a line that needs far longer for sixteen of them than the server needs to end a request."""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +95,34 @@ def test_tuspy_resumes(site: Server, key: dict[str, str], make_link: Any, film: 
         assert second.offset == 300_000
         second.upload()
     check(site, key, link)
+
+
+def test_tus_js_client_goes_on_after_the_connection_broke(
+    site: Server, key: dict[str, str], make_link: Any, film: Path
+) -> None:
+    link = make_link(max_files=1, max_bytes=len(CONTENT))
+    with bad_line(site.port) as line:
+        line.on_body = sometimes(Line.reset, after=300_000, times=1, path="/u/")
+        outcome = upload_with_tus_js(line.url + urlsplit(link["url"]).path, film)
+    assert (outcome["retries"], outcome["methods"].count("HEAD")) == (1, 1)
+    check(site, key, link)
+
+
+def test_tus_js_client_ends_with_an_error_when_the_link_is_closed(
+    site: Server, key: dict[str, str], make_link: Any, tmp_path: Path
+) -> None:
+    link, film = make_link(), tmp_path / "film.mp4"
+    film.write_bytes(CONTENT * 16)
+    with bad_line(site.port) as line, ThreadPoolExecutor() as pool:
+        line.bytes_per_second = SLOW_BYTES_PER_SECOND
+        task = {"path": str(film), "url": line.url + urlsplit(link["url"]).path}
+        running = pool.submit(run_script, TUS_JS, task)
+        wait_until(lambda: line.sent("/u/") > SLOW_BYTES_PER_SECOND, "it is sending")
+        assert site.delete(f"/api/upload-links/{link['id']}", headers=key).status_code == 204
+        error = running.result()["error"]
+    assert "response code: 410" in error
+    assert '"code":"link_closed"' in error
+    assert [upload["state"] for upload in received(site, key, link)] == ["receiving"]
 
 
 def test_our_client(
