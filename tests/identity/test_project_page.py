@@ -64,6 +64,9 @@ def test_members_come_change_and_go(site: Site) -> None:
     last = post(manager, f"/members/{site.people['Ann'].id}", role="none")
     assert last.status_code == 409
     assert "needs a manager" in last.text
+    assert "blocked" not in page(manager)
+    site.identity.accounts.block(bob)
+    assert "blocked" in page(manager)
     post(manager, f"/members/{bob.id}", role="none")
     assert bob.email not in page(manager)
     invited = post(manager, "/members", email="eve@example.org", role="viewer")

@@ -52,6 +52,7 @@ class Member:
     email: str
     role: Role
     added_at: datetime
+    is_blocked: bool
 
 
 class ProjectRecords:
@@ -166,7 +167,7 @@ def _add_member(
 
 def _members(condition: ColumnElement[bool]) -> Select[Any]:
     joined = members.join(people, people.c.id == members.c.person_id)
-    columns = (members.c.person_id, people.c.name, people.c.email)
+    columns = (members.c.person_id, people.c.name, people.c.email, people.c.is_blocked)
     return select(*columns, members.c.role, members.c.added_at).select_from(joined).where(condition)
 
 
