@@ -47,6 +47,9 @@ function start() {
     interrupted.forget(detail);
     library.refresh().catch(() => {});
   });
+  queue.addEventListener("cancelled", ({ detail }) => arriving.forget(detail.id));
+  queue.addEventListener("discard-failed", ({ detail }) => arriving.recall(detail.id));
+  interrupted.addEventListener("discarded", ({ detail }) => arriving.forget(detail));
   connection.addEventListener("change", () => {
     if (!connection.isReachable) return;
     interrupted.refresh().catch(() => {});

@@ -47,7 +47,9 @@ export function startUploads({ signedIn = null } = {}) {
   find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
   connectIntake(drop, find("interrupted-panel"), intake);
   announceProgress({ queue, panel, connection, announce });
-  queue.addEventListener("completed", ({ detail }) => interrupted.forget(detail.id));
+  for (const event of ["completed", "cancelled"]) {
+    queue.addEventListener(event, ({ detail }) => interrupted.forget(detail.id));
+  }
   queue.addEventListener("discard-failed", () => interrupted.refresh().catch(() => {}));
   keepInterruptedFresh(interrupted);
   warnBeforeLeaving(queue);

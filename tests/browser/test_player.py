@@ -158,6 +158,21 @@ def test_a_film_is_watched_while_it_arrives(site: Server, page: Page, film: Film
     assert value_of(video, "video.currentTime") == pytest.approx(FILM_SECONDS, abs=0.2)
 
 
+def test_a_film_that_arrives_leaves_the_library_when_its_upload_is_cancelled_here(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    content = film(FILM).read_bytes()
+    upload = ChunkedFile(content, len(content) * 2 // 3, filename="unwanted.mp4")
+    send_chunk(site, upload, 0)
+    page.goto(site.url)
+    row = page.get_by_role("button", name="Watch unwanted.mp4")
+    expect(row).to_be_visible()
+    page.route("**/api/uploads", lambda _: None)  # The page is told nothing more by the server.
+    page.get_by_role("button", name="Discard the upload of unwanted.mp4").click()
+    page.get_by_role("button", name="Discard", exact=True).click()
+    expect(row).to_be_hidden()
+
+
 def test_the_page_of_a_film_that_arrives_plays_it_and_offers_the_download_at_its_end(
     site: Server, page: Page, film: FilmStore
 ) -> None:

@@ -100,3 +100,21 @@ test("uploads that can be watched already are listed with the share that has arr
   assert.deepEqual(films.list, [{ id: "a", filename: "film.mp4", length: 200, poster: null, share: 0.4 }]);
   assert.equal(changes, 1);
 });
+
+test("a film whose upload is cancelled here leaves the list at once, and an older answer does not bring it back", async () => {
+  const films = new ArrivingFilms();
+  const playback = { state: "playable", playable: { hls: "/media/a/hls/master.m3u8" } };
+  const upload = { id: "a", filename: "film.mp4", length: 200, received: [[0, 40]], state: "receiving", playback };
+  answers["/api/uploads"] = [200, { uploads: [upload] }];
+  await films.refresh();
+  const asking = films.refresh();
+  const shown = [];
+  films.addEventListener("change", () => shown.push(films.list.length));
+  films.forget("a");
+  assert.deepEqual(shown, [0]);
+  await asking;
+  assert.deepEqual(films.list, []);
+  films.recall("a");
+  await films.refresh();
+  assert.deepEqual(shown, [0, 1]);
+});

@@ -9,6 +9,8 @@ import { coveredBytes } from "../uploads/chunk_plan.js";
  */
 export class ArrivingFilms extends EventTarget {
   #list = [];
+  /** What was cancelled on this page: an answer may be older than that. */
+  #cancelled = new Set();
 
   get list() {
     return this.#list;
@@ -17,12 +19,25 @@ export class ArrivingFilms extends EventTarget {
   /** Asks the server again. */
   async refresh(signal) {
     const uploads = await unfinishedUploads(signal);
-    const list = uploads.filter(isWatchable).map(fromAnswer);
+    const list = uploads.filter(isWatchable).filter(({ id }) => !this.#cancelled.has(id)).map(fromAnswer);
     if (JSON.stringify(list) === JSON.stringify(this.#list)) return;
     const left = this.#list.filter(({ id }) => !list.some((film) => film.id === id));
     this.#list = list;
     for (const { id } of left) this.dispatchEvent(new CustomEvent("left", { detail: id }));
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** Takes one off the list that was cancelled on this page, without asking the server. */
+  forget(id) {
+    this.#cancelled.add(id);
+    if (!this.#list.some((film) => film.id === id)) return;
+    this.#list = this.#list.filter((film) => film.id !== id);
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Lists one again that could not be cancelled, once the server is asked. */
+  recall(id) {
+    this.#cancelled.delete(id);
   }
 }
 

@@ -3,7 +3,10 @@
 import { cancelUpload, unfinishedUploads } from "./api.js";
 import { coveredBytes } from "./chunk_plan.js";
 
-/** Emits `change` when its `list` does: `{ id, name, size, received, fingerprint, expires }`, sizes in bytes. */
+/**
+ * Emits `change` when its `list` does: `{ id, name, size, received, fingerprint, expires }`, sizes in bytes; and
+ * `discarded` (detail: id).
+ */
 export class InterruptedUploads extends EventTarget {
   #queue;
   #idsElsewhere;
@@ -40,6 +43,7 @@ export class InterruptedUploads extends EventTarget {
   async discard(id, signal) {
     await cancelUpload(id, signal);
     this.forget(id);
+    this.dispatchEvent(new CustomEvent("discarded", { detail: id }));
   }
 
   /** Removes one from the list because it has ended or was cancelled on this page. */

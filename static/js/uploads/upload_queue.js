@@ -19,7 +19,8 @@ const RUNNING_WEIGHT = 9 * WEIGHT_OF_CHUNK;
 export const STOPPED = "stopped";
 
 /**
- * Emits `added`, `changed`, `removed`, `completed` and `discard-failed`; `detail` is the upload, for `added` a list.
+ * Emits `added`, `changed`, `removed`, `completed`, `cancelled` and `discard-failed`; `detail` is the upload, for
+ * `added` a list.
  *
  * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
  * `verify(upload, signal)` waits for the server's check and `discard(upload)` deletes it from the server. `view` is
@@ -111,6 +112,7 @@ export class UploadQueue extends EventTarget {
     this.#stop(upload);
     this.dismiss(upload);
     if (!upload.id) return;
+    this.#emit("cancelled", upload);
     await this.#steps.discard(upload).catch(() => this.#emit("discard-failed", upload));
   }
 
