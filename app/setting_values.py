@@ -1,20 +1,82 @@
-"""Parses the values of settings that are more than a number or a word; raises `ValueError`."""
+"""Parses the values of settings; raises `ValueError` for those that cannot be used."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.domain.ranges import MAX_BYTES
 
 IPNetwork = IPv4Network | IPv6Network
 
+MAX_SECONDS = 100 * 365 * 24 * 3600
+"""A hundred years, so that subtracting it always gives a valid date."""
+
 _SECRET = re.compile("[A-Za-z0-9]{32,}")
 
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    value = int(text)
+    if value <= 0:
+        raise ValueError("must be above 0")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, above 0."""
+    value = float(text)
+    if not 0 < value <= MAX_SECONDS:
+        raise ValueError(f"must be above 0 and at most {MAX_SECONDS}")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number, 0 or more."""
+    value = int(text)
+    if value < 0:
+        raise ValueError("must be 0 or more")
+    return value
+
+
+def rate(text: str) -> float:
+    """A finite number, 0 or more."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError("must be 0 or more")
+    return value
+
+
+def folder(text: str) -> Path:
+    """The absolute path of a folder; `~` is the home of the user."""
+    if not text:
+        raise ValueError("must name a folder")
+    return Path(text).expanduser().absolute()
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser that takes only these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def switch(text: str) -> bool:
+    """Whether it is on: 0 or 1."""
+    if text not in {"0", "1"}:
+        raise ValueError("must be 0 or 1")
+    return text == "1"
 
 
 def extensions(text: str) -> frozenset[str]:

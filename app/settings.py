@@ -12,9 +12,11 @@ from app.domain.access import MEMBERS
 from app.domain.policy import RenditionPolicy, UploadPolicy
 from app.setting_values import (
     IPNetwork,
+    count,
     domains,
     extensions,
     file_bytes,
+    folder,
     host_names,
     internal_location,
     is_local,
@@ -23,18 +25,19 @@ from app.setting_values import (
     local_url,
     mail_url,
     networks,
+    one_of,
     optional_count,
     origins,
     port_number,
+    positive,
+    rate,
+    seconds,
     secret,
+    switch,
     words,
 )
 
 PREFIX = "SLUICE_"
-
-MAX_SECONDS = 100 * 365 * 24 * 3600
-"""A hundred years, so that subtracting it always gives a valid date."""
-
 
 STAGING = Path("/tmp/sluice")
 
@@ -44,55 +47,6 @@ LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
 
 class SettingsError(ValueError):
     """Lists every variable whose value cannot be used."""
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value <= 0:
-        raise ValueError("must be above 0")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= MAX_SECONDS:
-        raise ValueError(f"must be above 0 and at most {MAX_SECONDS}")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError("must be 0 or more")
-    return value
-
-
-def _rate(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError("must be 0 or more")
-    return value
-
-
-def _path(text: str) -> Path:
-    if not text:
-        raise ValueError("must name a folder")
-    return Path(text).expanduser().absolute()
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return text
-
-    return parse
-
-
-def _switch(text: str) -> bool:
-    if text not in {"0", "1"}:
-        raise ValueError("must be 0 or 1")
-    return text == "1"
 
 
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
@@ -124,14 +78,14 @@ class Settings:
     staging_dir: Path = field(
         default_factory=default_staging,
         metadata={
-            "parse": _path,
+            "parse": folder,
             "default": f"{STAGING}",
             "help": "Folder where chunks are written; best on the disk of the data. "
             "`/tmp/sluice-UID` if the default belongs to another user.",
         },
     )
-    data_dir: Path = _option(_path, "./data", "Folder of the finished files and the database.")
-    chunk_bytes: int = _option(_positive, "20971520", "Largest chunk that the page sends.")
+    data_dir: Path = _option(folder, "./data", "Folder of the finished files and the database.")
+    chunk_bytes: int = _option(positive, "20971520", "Largest chunk that the page sends.")
     max_upload_bytes: int = _option(file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
         extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
@@ -139,96 +93,96 @@ class Settings:
     workers: int = field(
         default_factory=lambda: int(_cores()),
         metadata={
-            "parse": _positive,
+            "parse": positive,
             "default": "cores, at least 2",
             "help": "Worker processes.",
         },
     )
     threads: int = _option(
-        _positive, "64", "Threads per worker process, one for each running request."
+        positive, "64", "Threads per worker process, one for each running request."
     )
     connections_per_address: int = _option(
-        _count,
+        count,
         "512",
         "Connections one address may have open in each worker; its idle ones make room for new "
         "ones. Trusted proxies have no limit; 0 for none at all.",
     )
     durability: str = _option(
-        _one_of("chunk", "file", "none"),
+        one_of("chunk", "file", "none"),
         "chunk",
         "What is on the disk before it is acknowledged: each `chunk`, each finished `file`, "
         "or `none`.",
     )
-    expiry_seconds: float = _option(_seconds, "604800", "Uploads idle this long are deleted.")
+    expiry_seconds: float = _option(seconds, "604800", "Uploads idle this long are deleted.")
     reservation_seconds: float = _option(
-        _seconds,
+        seconds,
         "600",
-        "With accounts, an upload of which no byte has come for this long gives its disk space "
+        "With accounts, an upload that has received no byte for this long gives its disk space "
         "back until its first byte comes; one through an upload link expires.",
     )
     project_quota_bytes: int = _option(
-        _count,
+        count,
         "0",
-        "Quota of new projects: how many bytes their videos and uploads may have together; 0 for "
-        "any number. Administrators change it for each project.",
+        "Quota of new projects: the most bytes that their videos and uploads may have together; 0 "
+        "for no limit. Administrators can change it for each project.",
     )
     max_uploads_per_sender: int = _option(
-        _count,
+        count,
         "1000",
-        "Unfinished uploads that one person, key or visitor of a link may have at once; 0 for any "
-        "number. Without accounts there is no limit.",
+        "With accounts, the most unfinished uploads that one sender (a person, a key or a visitor "
+        "of a link) may have at once; 0 for no limit.",
     )
     max_reserved_bytes_per_sender: int = _option(
-        _count,
+        count,
         "0",
-        "Bytes that may be missing of all unfinished uploads of one person, key or visitor of a "
-        "link together; 0 for any number. Without accounts there is no limit.",
+        "With accounts, the most bytes that all unfinished uploads of one sender may still lack "
+        "together; 0 for no limit.",
     )
     requests_per_minute: int | None = _option(
         optional_count,
         "",
-        "Requests that one person, key, visitor of a link or unknown address may send in a minute; "
-        "0 for any number. Empty for 6000 with accounts, and any number without.",
+        "Requests per minute from one sender, or from one address if the sender is not known; 0 "
+        "for no limit. If empty, 6000 with accounts, and no limit without.",
     )
     new_uploads_per_minute: int | None = _option(
         optional_count,
         "",
-        "Uploads that one of them may begin in a minute, apart from files that are sent whole in "
-        "one request. Empty for 1200 with accounts, and any number without.",
+        "Uploads that one sender may begin per minute, not counting files sent whole in one "
+        "request; 0 for no limit. If empty, 1200 with accounts, and no limit without.",
     )
     bytes_per_second: float = _option(
-        _rate,
+        rate,
         "0",
-        "Bytes that all senders together may send in a second: divided fairly among them. 0 for "
-        "no limit.",
+        "Bytes per second that all senders together may send, shared fairly among them; 0 for no "
+        "limit.",
     )
     bytes_per_second_per_sender: float = _option(
-        _rate, "0", "Bytes that one sender may send in a second; 0 for no limit."
+        rate, "0", "Bytes per second that one sender may send; 0 for no limit."
     )
     sweep_seconds: float = _option(
-        _seconds,
+        seconds,
         "60",
         "How often the background worker looks for expired uploads; at least every half hour.",
     )
     body_idle_seconds: float = _option(
-        _seconds, "30", "A request body that stays idle this long ends with 408."
+        seconds, "30", "A request body that stays idle this long ends with 408."
     )
     min_bytes_per_second: float = _option(
-        _rate, "1024", "A request body that arrives more slowly ends with 408; 0 for any rate."
+        rate, "1024", "A request body that arrives more slowly ends with 408; 0 for any rate."
     )
     graceful_seconds: float = _option(
-        _seconds, "30", "How long running requests may take to finish when the server stops."
+        seconds, "30", "How long running requests may take to finish when the server stops."
     )
     access: str = _option(
-        _one_of("auto", "open", "accounts"),
+        one_of("auto", "open", "accounts"),
         "auto",
         "`open`: whoever reaches the server may do everything; `accounts`: people sign in. `auto` "
         "is `open` on an address that only this machine reaches, `accounts` on all others.",
     )
     passwords: bool = _option(
-        _switch, "1", "Whether people sign in with passwords; `0` leaves the other ways."
+        switch, "1", "Whether people sign in with passwords; `0` leaves the other ways."
     )
-    passkeys: bool = _option(_switch, "1", "Whether people sign in with passkeys.")
+    passkeys: bool = _option(switch, "1", "Whether people sign in with passkeys.")
     oidc_issuer: str = _option(
         issuer,
         "",
@@ -252,7 +206,7 @@ class Settings:
         "Whoever is in one of these groups of the provider may join through it; empty for none.",
     )
     oidc_role: str = _option(
-        _one_of(*MEMBERS), "uploader", "Role in the first project of people who join so."
+        one_of(*MEMBERS), "uploader", "Role in the first project of people who join so."
     )
     smtp_url: str = _option(
         mail_url,
@@ -265,10 +219,10 @@ class Settings:
         str, "sluice@localhost", "Sender of that mail, as in `Sluice <films@example.org>`."
     )
     audit_seconds: float = _option(
-        _seconds, "31536000", "How long entries of the audit log are kept."
+        seconds, "31536000", "How long entries of the audit log are kept."
     )
     webhook_private: bool = _option(
-        _switch, "0", "Whether webhooks may lead to private networks, and to this machine."
+        switch, "0", "Whether webhooks may lead to private networks, and to this machine."
     )
     cors_origins: frozenset[str] = _option(
         origins,
@@ -288,7 +242,7 @@ class Settings:
         "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
     )
     location: str = _option(
-        _one_of("auto", "path", "url"),
+        one_of("auto", "path", "url"),
         "auto",
         "What a `Location` holds: a whole `url`, a `path`, or `auto` for a path only if an "
         "unknown proxy is in between.",
@@ -306,22 +260,22 @@ class Settings:
         "`deploy/nginx-secure-link.conf`; empty to sign none.",
     )
     renditions: str = _option(
-        _one_of("ondemand", "eager", "off"),
+        one_of("ondemand", "eager", "off"),
         "ondemand",
         "Other qualities of films: made `ondemand` when somebody watches them, `eager` for all, or "
         "`off`.",
     )
     media_cache_bytes: int = _option(
-        _count,
+        count,
         "21474836480",
         "Room for other qualities of films; those watched least recently make room for new ones. "
         "0 for no limit.",
     )
     log_level: str = _option(
-        _one_of("debug", "info", "warning", "error"), "info", "Lowest level of what is logged."
+        one_of("debug", "info", "warning", "error"), "info", "Lowest level of what is logged."
     )
     log_format: str = _option(
-        _one_of("auto", "json", "text"),
+        one_of("auto", "json", "text"),
         "auto",
         "`json` for programs, `text` for people; `auto` writes text to a terminal, JSON elsewhere.",
     )
