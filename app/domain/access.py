@@ -15,8 +15,7 @@ from hashlib import sha256
 from types import MappingProxyType
 
 from app.domain.addresses import network_of
-from app.domain.errors import InvalidField, NotAllowed, NotSignedIn, UploadNotFound
-from app.domain.project_errors import NoProject
+from app.domain.errors import InvalidField, NoProject, NotAllowed, NotSignedIn, UploadNotFound
 from app.domain.upload import Upload
 
 FIRST_PROJECT = "local"

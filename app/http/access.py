@@ -10,8 +10,7 @@ from flask import Request, g
 from werkzeug.exceptions import NotFound
 
 from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
-from app.domain.errors import NotAllowed, UploadError
-from app.domain.project_errors import EntryNotFound
+from app.domain.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
 from app.http.access_rules import AccessRule
 from app.http.context import current_services

@@ -14,8 +14,7 @@ from flask import Flask, Response, jsonify, redirect, render_template, request, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError
 
-from app.domain.errors import InvalidField, NotSignedIn, StorageFailed, UploadError
-from app.domain.project_errors import NoProject
+from app.domain.errors import InvalidField, NoProject, NotSignedIn, StorageFailed, UploadError
 from app.http.access import who_sees
 from app.http.context import PROBLEM_KEY, current_services
 from app.http.mounts import LINK_KEY

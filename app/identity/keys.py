@@ -7,9 +7,8 @@ from contextlib import suppress
 from datetime import datetime
 
 from app.domain.access import Caller, CallerKind, Role
-from app.domain.errors import UploadError
+from app.domain.errors import EntryNotFound, UploadError
 from app.domain.names import clean_name
-from app.domain.project_errors import EntryNotFound
 from app.identity.key_format import HINT_CHARACTERS, digest_of, is_key, new_key
 from app.identity.recent import Recent
 from app.records.identity.keys import USE_NOTED_EVERY, ApiKey, KeyRecords

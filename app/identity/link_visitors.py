@@ -18,8 +18,7 @@ from datetime import datetime, timedelta
 
 from app.domain.access import Caller, CallerKind, Role
 from app.domain.addresses import network_of
-from app.domain.errors import InvalidField, LinkNotFound, NotSignedIn
-from app.domain.limit_errors import too_many
+from app.domain.errors import InvalidField, LinkNotFound, NotSignedIn, too_many
 from app.identity.key_format import digest_of
 from app.identity.link_passwords import LinkPasswords
 from app.identity.recent import Recent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.domain.access import Caller, counted_as
-from app.domain.limit_errors import too_many
+from app.domain.errors import too_many
 from app.request.minute_counts import MinuteCounts
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
 
-from app.domain.errors import InvalidRequest
+from app.domain.errors import EntryNotFound, InvalidRequest
 from app.domain.numbers import parse_bounded
-from app.domain.project_errors import EntryNotFound
 from app.domain.webhooks import KEPT, EventType, check_url, is_public, new_secret
 from app.records.identity.deliveries import DeliveryQueue
 from app.records.identity.webhooks import Delivery, Webhook, WebhookRecords

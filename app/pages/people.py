@@ -11,8 +11,7 @@ from werkzeug import Response
 
 from app.domain.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.domain.audit import AuditAction
-from app.domain.errors import InvalidField, LastAdministrator, UploadError
-from app.domain.project_errors import EntryNotFound
+from app.domain.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields

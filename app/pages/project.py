@@ -10,9 +10,15 @@ from werkzeug import Response
 
 from app.domain.access import MEMBERS, Action, parse_role
 from app.domain.audit import AuditAction
-from app.domain.errors import InvalidField, InvalidRequest, NotAllowed, UploadError
+from app.domain.errors import (
+    EntryNotFound,
+    InvalidField,
+    InvalidRequest,
+    LastManager,
+    NotAllowed,
+    UploadError,
+)
 from app.domain.moments import parse_expiry
-from app.domain.project_errors import EntryNotFound, LastManager
 from app.domain.project_limits import limits_in_words, words_of_limits
 from app.http.access import PROJECT, who_sees
 from app.http.access_rules import requires

@@ -9,8 +9,7 @@ from werkzeug import Response
 
 from app.domain.access import FIRST_PROJECT, Action
 from app.domain.audit import AuditAction
-from app.domain.errors import InvalidField, UploadError
-from app.domain.project_errors import ProjectInUse
+from app.domain.errors import InvalidField, ProjectInUse, UploadError
 from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields

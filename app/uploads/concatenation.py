@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from app.domain.errors import UploadGone, UploadNotFound
+from app.domain.errors import LargerThanQuota, QuotaExceeded, UploadGone, UploadNotFound
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
-from app.domain.limit_errors import LargerThanQuota, QuotaExceeded
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Part, Upload, UploadId
 from app.records.uploads import UploadRecords

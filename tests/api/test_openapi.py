@@ -18,9 +18,8 @@ from werkzeug.routing import Rule
 
 from app import __version__
 from app.domain.audit import AuditAction
-from app.domain.errors import UploadError
+from app.domain.errors import UploadError, over_quota
 from app.domain.lifecycle import UploadState
-from app.domain.limit_errors import over_quota
 from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
 from app.domain.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
 from app.domain.webhooks import SUBSCRIBABLE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.access import Caller, CallerKind
-from app.domain.limit_errors import TooManyRequests
+from app.domain.errors import TooManyRequests
 from app.identity.request_rate import RequestRate
 from app.request.minute_counts import MinuteCounts
 from tests.api.application import application

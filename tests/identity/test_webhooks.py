@@ -15,10 +15,9 @@ import pytest
 from sqlalchemy import Connection
 
 from app.domain.access import FIRST_PROJECT
-from app.domain.errors import InvalidRequest
+from app.domain.errors import EntryNotFound, InvalidRequest
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState, Problem
-from app.domain.project_errors import EntryNotFound
 from app.domain.upload import Upload, UploadKind
 from app.domain.webhooks import KEPT, PAUSES, DeliveryState, EventType
 from app.identity.webhook_delivery import LEASE

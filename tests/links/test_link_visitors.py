@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.domain.access import Caller
-from app.domain.limit_errors import TooManyRequests
+from app.domain.errors import TooManyRequests
 from app.identity.link_passwords import LinkPasswords
 from app.identity.link_visitors import VISITOR_COOKIE, VISITOR_TIME, Knock, LinkVisitors
 from app.identity.passwords import Passwords

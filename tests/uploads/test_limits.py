@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.access import Scope
-from app.domain.errors import NoRoom
+from app.domain.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
 from app.domain.lifecycle import UploadState
-from app.domain.limit_errors import TooManyRequests, TooManyUploads, TooMuchReserved
 from app.domain.upload import Upload
 from app.storage.local import folder
 from app.uploads.service import NewUpload

@@ -8,10 +8,8 @@ import pytest
 from sqlalchemy import select, update
 
 from app.domain.access import Scope
-from app.domain.errors import UploadError
+from app.domain.errors import EntryNotFound, LargerThanQuota, QuotaExceeded, UploadError
 from app.domain.lifecycle import UploadState
-from app.domain.limit_errors import LargerThanQuota, QuotaExceeded
-from app.domain.project_errors import EntryNotFound
 from app.domain.upload import Upload, UploadKind
 from app.records.identity.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES, ReceivedFile

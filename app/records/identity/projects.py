@@ -21,9 +21,8 @@ from sqlalchemy import (
 )
 
 from app.domain.access import FIRST_PROJECT, Role
-from app.domain.errors import InvalidField
+from app.domain.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
 from app.domain.lifecycle import GONE
-from app.domain.project_errors import EntryNotFound, LastManager, ProjectInUse
 from app.domain.project_limits import Limits
 from app.records.engine import Database
 from app.records.identity.made_by import Ended, end_made_by

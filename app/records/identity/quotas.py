@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, func, or_, select, update
 
+from app.domain.errors import EntryNotFound, over_quota
 from app.domain.lifecycle import GONE
-from app.domain.limit_errors import over_quota
-from app.domain.project_errors import EntryNotFound
 from app.domain.upload import Upload
 from app.records.driver import fetch, run
 from app.records.engine import Database

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
+from app.domain.errors import TooManyUploads, TooMuchReserved, too_many
 from app.domain.lifecycle import UploadState
-from app.domain.limit_errors import TooManyUploads, TooMuchReserved, too_many
 from app.domain.numbers import bytes_in_words
 from app.domain.upload import Upload
 from app.records.tables import HAS_SENDER, uploads

@@ -1,17 +1,9 @@
-"""Errors about limits: what projects may hold, and what one sender may ask for.
-
-TooLarge
-`-- LargerThanQuota   413
-NoRoom
-|-- QuotaExceeded     507
-`-- TooMuchReserved   507
-TooManyRequests       429  retryable
-`-- TooManyUploads    429  retryable
-"""
+"""What can go wrong with limits: what projects may hold, and what one sender may ask for."""
 
 from __future__ import annotations
 
-from app.domain.errors import NoRoom, TooLarge, UploadError
+from app.domain.errors.base import UploadError
+from app.domain.errors.uploads import NoRoom, TooLarge
 from app.domain.numbers import bytes_in_words
 
 

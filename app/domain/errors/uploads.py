@@ -1,64 +1,10 @@
-"""Everything that can go wrong with an upload, as one tree.
-
-    UploadError
-    |-- InvalidRequest          400
-    |   |-- MalformedBody       400
-    |   |-- UnknownChunkFields  400
-    |   |-- ChunkMismatch       400
-    |   |-- TooManyGaps         400
-    |   |-- InvalidField        400
-    |   |-- DigestMismatch      400  retryable
-    |   `-- BodyTruncated       400  retryable
-    |-- NotSignedIn             401
-    |   `-- WrongCredentials    401
-    |-- NotAllowed              403
-    |   `-- SignInRefused       403
-    |-- UploadNotFound          404
-    |   `-- NotMade             404
-    |-- LinkNotFound            404
-    |-- BodyStalled             408  retryable
-    |-- UploadConflict          409
-    |   |-- OffsetMismatch      409
-    |   |-- WriterSuperseded    409  retryable
-    |   |-- UploadComplete      409
-    |   `-- RenditionsOff       409
-    |-- LastAdministrator       409
-    |-- UploadGone              410
-    |-- LinkClosed              410
-    |-- TooLarge                413
-    |-- LinkFull                413
-    |-- TypeNotAllowed          415
-    |-- RenditionFailed         422
-    |-- TooManyAttempts         429  retryable
-    |-- StorageFailed           500  retryable
-    |-- ServerBusy              503  retryable
-    |   |-- NotMadeYet          503  retryable
-    |   `-- ProviderUnreachable 503  retryable
-    `-- NoRoom                  507
-
-Clients decide by `code` and `retryable`, never by the text. `status_hint` is the HTTP status that
-fits; a protocol with statuses of its own may choose another. Errors about quotas and limits are in
-`limit_errors.py`, those about projects in `project_errors.py`.
-"""
+"""What can go wrong with uploads, with the requests that send them, and with videos."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import ClassVar
+from collections.abc import Sequence
 
-
-class UploadError(Exception):
-    """Base of the tree; `str()` is a sentence for people."""
-
-    code: ClassVar[str]
-    title: ClassVar[str]
-    status_hint: ClassVar[int]
-    retryable: ClassVar[bool] = False
-    retry_after_seconds: int | None = None
-    """How long a client should wait before it tries again, where the server can tell."""
-    members: Mapping[str, object] = MappingProxyType({})
-    """Further members of the problem document."""
+from app.domain.errors.base import UploadError
 
 
 class InvalidRequest(UploadError):
@@ -133,43 +79,6 @@ class BodyTruncated(InvalidRequest):
     retryable = True
 
 
-class NotSignedIn(UploadError):
-    """Nobody knows who sends the request, and signing in would help."""
-
-    code = "not_signed_in"
-    title = "You are not signed in"
-    status_hint = 401
-
-
-class WrongCredentials(NotSignedIn):
-    """No account has this e-mail address and this password."""
-
-    code = "wrong_credentials"
-    title = "The e-mail address or the password is wrong"
-
-
-class NotAllowed(UploadError):
-    """It is known who sends the request, and that they may not do this."""
-
-    code = "not_allowed"
-    title = "This is not allowed"
-    status_hint = 403
-
-
-class SignInRefused(NotAllowed):
-    """A passkey or an answer of the OpenID provider does not sign anybody in.
-
-    `person_id` is whose it is, where that is known.
-    """
-
-    code = "sign_in_refused"
-    title = "You could not be signed in"
-
-    def __init__(self, detail: str, *, person_id: str = "") -> None:
-        super().__init__(detail)
-        self.person_id = person_id
-
-
 class UploadNotFound(UploadError):
     """No upload of that id exists."""
 
@@ -183,14 +92,6 @@ class NotMade(UploadNotFound):
 
     code = "not_made"
     title = "The video does not have this"
-
-
-class LinkNotFound(UploadError):
-    """No link has this code."""
-
-    code = "link_not_found"
-    title = "There is no such link"
-    status_hint = 404
 
 
 class BodyStalled(UploadError):
@@ -249,14 +150,6 @@ class RenditionsOff(UploadConflict):
     title = "The server makes no other qualities"
 
 
-class LastAdministrator(UploadError):
-    """Nobody would administer the server any more."""
-
-    code = "last_administrator"
-    title = "The server needs an administrator"
-    status_hint = 409
-
-
 class UploadGone(UploadError):
     """The upload existed, and was cancelled, expired or deleted."""
 
@@ -265,27 +158,11 @@ class UploadGone(UploadError):
     status_hint = 410
 
 
-class LinkClosed(UploadError):
-    """The link was closed, was used up or has expired."""
-
-    code = "link_closed"
-    title = "The link is closed"
-    status_hint = 410
-
-
 class TooLarge(UploadError):
     """The file is larger than the server takes."""
 
     code = "too_large"
     title = "The file is too large"
-    status_hint = 413
-
-
-class LinkFull(UploadError):
-    """The upload link takes no more files, or not as many bytes."""
-
-    code = "link_full"
-    title = "The link has no room for the file"
     status_hint = 413
 
 
@@ -303,19 +180,6 @@ class RenditionFailed(UploadError):
     code = "rendition_failed"
     title = "The film cannot be made in this quality"
     status_hint = 422
-
-
-class TooManyAttempts(UploadError):
-    """Too many failed sign-ins of late."""
-
-    code = "too_many_attempts"
-    title = "Too many attempts to sign in"
-    status_hint = 429
-    retryable = True
-
-    def __init__(self, detail: str, *, wait_seconds: int | None = None) -> None:
-        super().__init__(detail)
-        self.retry_after_seconds = wait_seconds
 
 
 class StorageFailed(UploadError):
@@ -343,14 +207,6 @@ class NotMadeYet(ServerBusy):
     code = "not_made_yet"
     title = "This is still being made"
     retry_after_seconds = 1
-
-
-class ProviderUnreachable(ServerBusy):
-    """The OpenID provider does not answer, or is out of order."""
-
-    code = "provider_unreachable"
-    title = "The sign-in service cannot be reached"
-    retry_after_seconds = 10
 
 
 class NoRoom(UploadError):
