@@ -63,16 +63,8 @@ def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
         identity.invitations.accept(code, caller.id)
     except InvalidField as error:
         return _asked(invitation, error)
-    project = invitation.project_id or ""
-    audited(
-        AuditAction.MEMBER_ADDED,
-        caller.actor,
-        project=project,
-        email=invitation.email,
-        role=invitation.role,
-        by="link",
-    )
-    identity.sessions.choose_project(caller.session, project)
+    _audited_member(invitation, caller)
+    identity.sessions.choose_project(caller.session, invitation.project_id or "")
     return redirect(url_for("pages.index", project=None), 303)
 
 
@@ -82,7 +74,7 @@ def _answer(code: str, purpose: Purpose) -> Response:
         return _page(invitation, {})
     fields = form_fields()
     try:
-        person = _accept(code, purpose, fields)
+        person = _accept(code, invitation, fields)
     except InvalidField as error:
         return _page(invitation, fields, error)
     # Without passwords, the person needs a passkey before this session ends.
@@ -91,8 +83,8 @@ def _answer(code: str, purpose: Purpose) -> Response:
     return signed_in(redirect(target, 303), person, method="link")
 
 
-def _accept(code: str, purpose: Purpose, fields: Mapping[str, str]) -> Person:
-    invitations = current_services().identity.invitations
+def _accept(code: str, invitation: Invitation, fields: Mapping[str, str]) -> Person:
+    invitations, purpose = current_services().identity.invitations, invitation.purpose
     name, password = fields.get("name", ""), fields.get("password", "")
     if purpose is Purpose.RESET:
         person = invitations.choose_password(code, password)
@@ -105,7 +97,21 @@ def _accept(code: str, purpose: Purpose, fields: Mapping[str, str]) -> Person:
     action = AuditAction.PASSWORD_CHANGED if is_known else AuditAction.PERSON_ADDED
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
     audited(action, f"person:{person.id}", caller=caller, email=person.email, by="link")
+    if purpose is Purpose.JOIN and invitation.project_id is not None:
+        _audited_member(invitation, caller)
     return person
+
+
+def _audited_member(invitation: Invitation, caller: Caller) -> None:
+    audited(
+        AuditAction.MEMBER_ADDED,
+        caller.actor,
+        project=invitation.project_id,
+        caller=caller,
+        email=invitation.email,
+        role=invitation.role,
+        by="link",
+    )
 
 
 def _asked(invitation: Invitation, error: InvalidField | None = None) -> Response:

@@ -9,6 +9,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from app.domain.access import Role
+from app.domain.audit import AuditAction, AuditFilter
 from app.records.identity.people import Person
 from app.records.identity.projects import ProjectRecords
 from tests.identity.world import GOOD_PASSWORD
@@ -86,7 +87,7 @@ def test_an_invitation_lets_an_account_that_there_is_into_the_project(
     assert answer.location == link
     page = browser.get(link).text
     assert "Join Weather &amp; sports" in page
-    assert "Sign out and go on" not in page
+    assert "Sign out and use the other account" not in page
     assert len(browser.who()["projects"]) == 1, "to open the link changes nothing"
     assert browser.post(link, {"person": mia.id}).status_code == 303
     roles = {each["id"]: each["role"] for each in browser.who()["projects"]}
@@ -104,6 +105,10 @@ def test_a_second_invitation_for_one_address_adds_to_its_account(
     (noa,) = [each for each in site.identity.people.all() if each.email == "noa@example.org"]
     browser.post(second, {"person": noa.id})
     assert {each["id"] for each in browser.who()["projects"]} == {one, two}
+    for project in (one, two):
+        wanted = AuditFilter(project_id=project, action=AuditAction.MEMBER_ADDED)
+        (entry,) = site.identity.audit.page(wanted, limit=5, cursor=None).entries
+        assert (entry.actor_name, entry.details["email"]) == ("Noa", "noa@example.org")
 
 
 def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
@@ -123,6 +128,7 @@ def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
         answer = browser.post(link, fields)
         assert "olga@example.org, which is another account" in answer.text
         assert "Join as olga" in answer.text
+        assert "Sign out and use the other account" in answer.text
     assert len(browser.who()["projects"]) == 1
     out = re.search(r'action="(/sign-out[^"]+)"', browser.get(link).text)
     assert out
