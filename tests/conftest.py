@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
@@ -18,7 +18,10 @@ from tests.site import Site, new_site
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("loaded machine", deadline=None)
+# How fast an example is drawn or runs says something of the machine, and nothing of the code.
+settings.register_profile(
+    "loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("loaded machine")
 
 TESTS = Path(__file__).parent
