@@ -14,6 +14,7 @@ from app.domain.lifecycle import UploadState
 from app.identity.link_limits import LinkLimits
 from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
+from app.identity.passwords import Passwords
 from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityOptions, IdentityServices
 from app.identity.video_expiry import VideoExpiry
@@ -97,8 +98,13 @@ class Services:
         )
 
 
-def build_services(settings: Settings, on_upload: Listener = no_listener) -> Services:
-    """All services for `settings`; `on_upload` is called with each step of an upload."""
+def build_services(
+    settings: Settings, on_upload: Listener = no_listener, *, passwords: Passwords | None = None
+) -> Services:
+    """All services for `settings`; `on_upload` is called with each step of an upload.
+
+    `passwords` are by default as costly to guess as they should be.
+    """
     policy = settings.policy
     database = _database(settings)
     waker = Waker(settings.data_dir)
@@ -122,7 +128,7 @@ def build_services(settings: Settings, on_upload: Listener = no_listener) -> Ser
     )
     chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
     library = _library(settings, records, store)
-    identity = _identity(settings, database, counts)
+    identity = _identity(settings, database, counts=counts, passwords=passwords or Passwords())
     return Services(
         settings=settings,
         uploads=uploads,
@@ -240,7 +246,9 @@ def _store(settings: Settings) -> LocalStore:
     return LocalStore(settings.staging_dir, settings.library_dir, durability)
 
 
-def _identity(settings: Settings, database: Database, counts: MinuteCounts) -> IdentityServices:
+def _identity(
+    settings: Settings, database: Database, *, counts: MinuteCounts, passwords: Passwords
+) -> IdentityServices:
     options = IdentityOptions(
         is_open=settings.is_open,
         audit_kept=timedelta(seconds=settings.audit_seconds),
@@ -257,7 +265,13 @@ def _identity(settings: Settings, database: Database, counts: MinuteCounts) -> I
         mail=Mail(settings.smtp_url, settings.mail_from),
     )
     return IdentityServices.build(
-        database, settings.data_dir, options, counts=counts, clock=_now, new_id=_new_id
+        database,
+        settings.data_dir,
+        options,
+        passwords=passwords,
+        counts=counts,
+        clock=_now,
+        new_id=_new_id,
     )
 
 

@@ -18,6 +18,7 @@ from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
 from app.domain.webhooks import SUBSCRIBABLE
 from app.factory import create_app
+from app.identity.passwords import Passwords
 from app.identity.services import IdentityServices
 from app.identity.share_links import ShareTerms
 from app.identity.upload_links import LinkTerms
@@ -192,7 +193,7 @@ def new_site(folder: Path, **settings: Any) -> Iterator[Site]:
     """A server over its own folders, with accounts unless `settings` say otherwise."""
     given: dict[str, Any] = {"access": "accounts", "durability": "none", **settings}
     folders = {"staging_dir": folder / "staging", "data_dir": folder / "data"}
-    services = build_services(Settings(**{**folders, **given}))
+    services = build_services(Settings(**{**folders, **given}), passwords=Passwords(CHEAP))
     with closing(services.database):
         services.prepare()
         yield Site(create_app(services), services)

@@ -103,19 +103,20 @@ class IdentityServices:
     link_visitors: LinkVisitors
 
     @classmethod
-    def build(
+    def build(  # noqa: PLR0913 - called by the composition root alone, with names
         cls,
         database: Database,
         data_dir: Path,
         options: IdentityOptions,
         *,
+        passwords: Passwords,
         counts: MinuteCounts,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
     ) -> IdentityServices:
         """All of it over one database."""
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
-        people, passwords = PeopleRecords(database), Passwords()
+        people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
         signing, attempts = Signing(data_dir / SECRET), AttemptRecords(database)
         link_passwords = LinkPasswords(passwords, attempts, clock=clock)

@@ -9,8 +9,10 @@ from pathlib import Path
 from flask import Flask
 
 from app.factory import create_app
+from app.identity.passwords import Passwords
 from app.services import build_services
 from app.settings import Settings
+from tests.identity.world import CHEAP
 from tests.media.offered import write_film
 
 MAX_UPLOAD_BYTES = 1024 * 1024
@@ -37,7 +39,7 @@ def application(
         access=access,
         requests_per_minute=requests_per_minute,
     )
-    services = build_services(settings)
+    services = build_services(settings, passwords=Passwords(CHEAP))
     with closing(services.database):
         services.prepare()
         yield create_app(services)

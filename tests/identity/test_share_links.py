@@ -31,7 +31,7 @@ from app.identity.tickets import Tickets
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.share_links import ShareLink, ShareLinkRecords
 from app.records.uploads import UploadRecords
-from tests.identity.world import World
+from tests.identity.world import CHEAP, World
 from tests.records.making import new_upload
 
 ADDRESS = "203.0.113.7"
@@ -50,7 +50,7 @@ def links_over(world: World, folder: Path) -> ShareLinks:
     return ShareLinks(
         ShareLinkRecords(world.database),
         Signing(folder / "secret"),
-        LinkPasswords(Passwords(), attempts, clock=world.clock),
+        LinkPasswords(Passwords(CHEAP), attempts, clock=world.clock),
         clock=world.clock,
         new_id=world.new_id,
     )

@@ -17,6 +17,7 @@ from app.identity.passwords import Passwords
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.upload_links import UploadLinkRecords
 from app.request.minute_counts import MinuteCounts
+from tests.identity.world import CHEAP
 from tests.links.link_requests import HTML, MakeLink, told
 
 PER_MINUTE = 2
@@ -50,7 +51,7 @@ def visitors(app: Flask, clock: Clock, tmp_path: Path) -> LinkVisitors:
     return LinkVisitors(
         UploadLinkRecords(services.database),
         services.identity.signing,
-        LinkPasswords(Passwords(), attempts, clock=clock),
+        LinkPasswords(Passwords(CHEAP), attempts, clock=clock),
         MinuteCounts(tmp_path / "counts", clock.seconds),
         clock=clock,
         new_per_minute=PER_MINUTE,
