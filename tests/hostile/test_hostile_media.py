@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from app.media.ffmpeg.errors import FfmpegFailed
-from app.media.ffmpeg.program import FILM_FORMATS, Ffmpeg
+from app.media.ffmpeg.program import FILM_FORMATS, Conversion, Ffmpeg
 from app.media.sandbox.process import LAYERS, Command, Limits, TimedOut, run
 from tests.browser.tools import find_program
 from tests.media.rewritten import box, edited
@@ -123,7 +123,7 @@ def stolen(
         readable=[scene.film],
         layers=layers,
     )
-    run(command, stdin=None, on_output=output.extend, on_report=len)
+    run(command, on_output=output.extend, on_report=len)
     return bytes(output)
 
 
@@ -137,10 +137,7 @@ def test_a_film_that_names_another_users_film_gets_nothing_of_it(name: str, scen
         output = bytearray()
         with pytest.raises(FfmpegFailed) as caught:
             ffmpeg.run(
-                arguments,
-                readable=[scene.film],
-                writable=None,
-                limits=LIMITS,
+                Conversion(arguments, readable=[scene.film], limits=LIMITS),
                 on_output=output.extend,
             )
         assert output == b""
@@ -169,10 +166,11 @@ def test_a_film_reaches_no_server(scene: Scene) -> None:
     for source in (str(scene.film), f"http://127.0.0.1:{scene.port}/film.mp4"):
         with pytest.raises(FfmpegFailed):
             Ffmpeg.find().run(
-                ["-i", source, "-f", "rawvideo", "-"],
-                readable=[scene.film],
-                writable=None,
-                limits=LIMITS,
+                Conversion(
+                    arguments=["-i", source, "-f", "rawvideo", "-"],
+                    readable=[scene.film],
+                    limits=LIMITS,
+                )
             )
     for layer in sorted(LAYERS):
         assert not stolen(scene, "-f", "hls", layers=frozenset({layer}))
@@ -190,7 +188,7 @@ def bare(scene: Scene) -> None:
         limits=Limits(cpu_seconds=5, wall_seconds=3, memory_bytes=2**29, output_bytes=2**20),
         layers=NO_LAYER,
     )
-    run(command, stdin=None, on_output=len, on_report=len)
+    run(command, on_output=len, on_report=len)
 
 
 def test_a_session_description_opens_no_socket(scene: Scene) -> None:
@@ -212,9 +210,9 @@ def test_even_a_filter_reads_no_other_file(scene: Scene) -> None:
     arguments = [*source, "-f", "rawvideo", "-"]
     ffmpeg = Ffmpeg.find()
     bare_ffmpeg = Ffmpeg(ffmpeg=ffmpeg.ffmpeg, ffprobe=None, layers=NO_LAYER)
-    assert bare_ffmpeg.run(arguments, readable=[], writable=None, limits=LIMITS, formats="lavfi")
+    assert bare_ffmpeg.run(Conversion(arguments, limits=LIMITS, formats="lavfi"))
     with pytest.raises(FfmpegFailed):
-        ffmpeg.run(arguments, readable=[], writable=None, limits=LIMITS, formats="lavfi")
+        ffmpeg.run(Conversion(arguments, limits=LIMITS, formats="lavfi"))
 
 
 # ---- films that want the whole machine -----------------------------------------------------------
@@ -285,7 +283,7 @@ def test_a_bomb_is_refused_in_words(name: str, tmp_path: Path) -> None:
     ffmpeg = Ffmpeg.find()
     arguments = ["-i", str(film), "-f", "rawvideo", "-"]
     with pytest.raises(FfmpegFailed) as caught:
-        ffmpeg.run(arguments, readable=[film], writable=None, limits=LIMITS)
+        ffmpeg.run(Conversion(arguments, readable=[film], limits=LIMITS))
     assert str(tmp_path) not in str(caught.value)
     assert 5 < len(str(caught.value)) <= 200
     with suppress(FfmpegFailed):  # Of a cover that is too large, the song is still known.
@@ -314,7 +312,7 @@ def test_memory_alone_stops_a_huge_picture(tmp_path: Path) -> None:
         nonlocal written
         written += len(block)
 
-    ended = run(command, stdin=None, on_output=count, on_report=len)
+    ended = run(command, on_output=count, on_report=len)
     assert ended.status != 0 or b"Cannot allocate memory" in ended.errors
     assert written == 0
 
@@ -329,8 +327,9 @@ def test_an_endless_film_ends_with_its_cpu_time(tmp_path: Path) -> None:
     limits = Limits(cpu_seconds=2, wall_seconds=60, memory_bytes=2**29, output_bytes=2**20)
     with pytest.raises(FfmpegFailed, match="more than 2 s of CPU time"):
         Ffmpeg.find().run(
-            ["-i", str(film), "-vf", "fps=1000", "-f", "null", "-"],
-            readable=[film],
-            writable=None,
-            limits=limits,
+            Conversion(
+                arguments=["-i", str(film), "-vf", "fps=1000", "-f", "null", "-"],
+                readable=[film],
+                limits=limits,
+            )
         )

@@ -78,7 +78,6 @@ class Target:
         output = bytearray()
         ended = run(
             self.command(body, **changes),
-            stdin=None,
             on_output=output.extend,
             on_report=lambda _: None,
         )
@@ -95,4 +94,4 @@ class Target:
 
 
 def silent_run(command: Command, stop: threading.Event | None = None) -> Ended:
-    return run(command, stdin=None, on_output=len, on_report=len, stop=stop)
+    return run(command, on_output=len, on_report=len, stop=stop)

@@ -17,7 +17,7 @@ from app.media.ffmpeg.errors import (
     FfmpegTimedOut,
     reason,
 )
-from app.media.ffmpeg.program import Ffmpeg, guarded
+from app.media.ffmpeg.program import Conversion, Ffmpeg, guarded
 from app.media.sandbox.process import Ended, Limits
 
 LIMITS = Limits(cpu_seconds=60, wall_seconds=60, memory_bytes=1024**3, output_bytes=64 * 1024**2)
@@ -40,7 +40,14 @@ def film(ffmpeg: Ffmpeg, tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = ["-f", "lavfi", "-i", "testsrc2=size=320x180:duration=2"]
     arguments += ["-f", "lavfi", "-i", "sine=duration=2", "-c:v", "libx264"]
     arguments += ["-movflags", "+faststart", "film.mp4"]
-    ffmpeg.run(arguments, readable=[], writable=folder, limits=LIMITS, formats="lavfi")
+    ffmpeg.run(
+        Conversion(
+            arguments=arguments,
+            writable=folder,
+            limits=LIMITS,
+            formats="lavfi",
+        )
+    )
     return folder / "film.mp4"
 
 
@@ -50,9 +57,8 @@ def as_raw(film: Path) -> list[str]:
 
 def failure(ffmpeg: Ffmpeg, *arguments: str, **changes: Any) -> str:
     """The error's text of a run that fails."""
-    options = {"readable": [], "writable": None, "limits": LIMITS} | changes
     with pytest.raises(FfmpegFailed) as caught:
-        ffmpeg.run(arguments, **options)
+        ffmpeg.run(Conversion(arguments, **{"limits": LIMITS, **changes}))
     return str(caught.value)
 
 
@@ -69,41 +75,32 @@ def test_a_film_is_probed(ffmpeg: Ffmpeg, film: Path) -> None:
 
 
 def test_a_run_returns_what_ffmpeg_writes(ffmpeg: Ffmpeg, film: Path) -> None:
-    output = ffmpeg.run(as_raw(film), readable=[film], writable=None, limits=LIMITS)
+    output = ffmpeg.run(Conversion(as_raw(film), readable=[film], limits=LIMITS))
     assert len(output) == 50 * FRAME_BYTES
 
 
 def test_output_can_be_taken_as_it_comes(ffmpeg: Ffmpeg, film: Path) -> None:
     blocks: list[int] = []
     output = ffmpeg.run(
-        as_raw(film),
-        readable=[film],
-        writable=None,
-        limits=replace(LIMITS, output_bytes=1000),
+        Conversion(
+            arguments=as_raw(film), readable=[film], limits=replace(LIMITS, output_bytes=1000)
+        ),
         on_output=lambda block: blocks.append(len(block)),
     )
     assert output == b""
     assert sum(blocks) == 50 * FRAME_BYTES
 
 
-@pytest.mark.parametrize("as_file", [True, False])
-def test_a_film_comes_from_standard_input(ffmpeg: Ffmpeg, film: Path, as_file: bool) -> None:
-    arguments = ["-i", "pipe:0", "-an", "-f", "rawvideo", "-"]
-    with film.open("rb") as file:
-        stdin = file if as_file else film.read_bytes()
-        output = ffmpeg.run(arguments, readable=[], writable=None, limits=LIMITS, stdin=stdin)
-    assert len(output) == 50 * FRAME_BYTES
-
-
 def test_progress_is_told_in_seconds_of_the_result(ffmpeg: Ffmpeg, tmp_path: Path) -> None:
     told: list[float] = []
     arguments = ["-re", "-f", "lavfi", "-i", "sine=duration=2", "sound.wav"]
     ffmpeg.run(
-        arguments,
-        readable=[],
-        writable=tmp_path,
-        limits=LIMITS,
-        formats="lavfi",
+        Conversion(
+            arguments=arguments,
+            writable=tmp_path,
+            limits=LIMITS,
+            formats="lavfi",
+        ),
         progress=told.append,
     )
     assert told == sorted(told)
@@ -115,22 +112,20 @@ def test_what_the_progress_raises_ends_the_run(ffmpeg: Ffmpeg) -> None:
         raise KeyError("cancelled")
 
     with pytest.raises(KeyError):
-        ffmpeg.run(
-            ENDLESS, readable=[], writable=None, limits=LIMITS, formats="lavfi", progress=cancel
-        )
+        ffmpeg.run(Conversion(ENDLESS, limits=LIMITS, formats="lavfi"), progress=cancel)
 
 
 def test_an_event_stops_a_run(ffmpeg: Ffmpeg) -> None:
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
     with pytest.raises(FfmpegStopped):
-        ffmpeg.run(ENDLESS, readable=[], writable=None, limits=LIMITS, formats="lavfi", stop=stop)
+        ffmpeg.run(Conversion(ENDLESS, limits=LIMITS, formats="lavfi"), stop=stop)
 
 
 def test_a_run_times_out(ffmpeg: Ffmpeg) -> None:
     limits = replace(LIMITS, wall_seconds=0.5)
     with pytest.raises(FfmpegTimedOut, match=r"took longer than 0\.5 s"):
-        ffmpeg.run(ENDLESS, readable=[], writable=None, limits=limits, formats="lavfi")
+        ffmpeg.run(Conversion(ENDLESS, limits=limits, formats="lavfi"))
 
 
 def test_limits_are_named_when_they_are_met(ffmpeg: Ffmpeg, film: Path, tmp_path: Path) -> None:
@@ -190,7 +185,7 @@ def test_what_is_missing_is_said(ffmpeg: Ffmpeg, film: Path) -> None:
     nothing = Ffmpeg(ffmpeg=None, ffprobe=None)
     static = Ffmpeg(ffmpeg=ffmpeg.ffmpeg, ffprobe=None)
     with pytest.raises(FfmpegMissing):
-        nothing.run(as_raw(film), readable=[film], writable=None, limits=LIMITS)
+        nothing.run(Conversion(as_raw(film), readable=[film], limits=LIMITS))
     for found, code in ((nothing, "no_ffmpeg"), (static, "no_ffprobe")):
         (problem,) = found.problems()
         assert (problem.code, problem.is_fatal) == (code, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -74,7 +73,7 @@ def test_what_a_sink_raises_ends_it(target: Target) -> None:
 
     body = f'print("x" * 100, flush=True); {SLEEP}'
     with pytest.raises(ZeroDivisionError):
-        run(target.command(body), stdin=None, on_output=refuse, on_report=len)
+        run(target.command(body), on_output=refuse, on_report=len)
 
 
 WORKER = """
@@ -98,13 +97,6 @@ def test_only_the_end_of_its_errors_is_kept(target: Target) -> None:
     errors = silent_run(target.command(body)).errors
     assert len(errors) == ERROR_BYTES
     assert errors.endswith(b"last words")
-
-
-def test_it_reads_bytes_that_are_given_to_it(target: Target) -> None:
-    output = bytearray()
-    command = target.command("return len(sys.stdin.buffer.read())")
-    run(command, stdin=bytes(3_000_000), on_output=output.extend, on_report=len)
-    assert json.loads(output) == ["done", 3_000_000]
 
 
 def test_a_program_that_does_not_exist_is_said(target: Target) -> None:

@@ -13,7 +13,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from app.media.ffmpeg.errors import (
 from app.media.ffmpeg.words import answer_in
 from app.media.sandbox import process
 from app.media.sandbox.launcher import REPORT_DESCRIPTOR
-from app.media.sandbox.process import LAYERS, Command, Ended, Limits, Sink, Standard
+from app.media.sandbox.process import LAYERS, Command, Ended, Limits, Sink
 from app.storage.base import Problem
 
 FILM_FORMATS = (
@@ -55,6 +55,22 @@ WITHOUT_FFMPEG = "ffmpeg is not installed"
 WITHOUT_FFPROBE = "ffprobe is not installed"
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What ffmpeg is to make of which files, and what it may use for that.
+
+    It works in the folder `writable`, and reads the files of `readable` by their whole paths.
+    `formats` are the demuxers that its inputs may be in.
+    """
+
+    arguments: Sequence[str]
+    _: KW_ONLY
+    limits: Limits
+    readable: Sequence[Path] = ()
+    writable: Path | None = None
+    formats: str = FILM_FORMATS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ffmpeg:
     """The programs, each None where it is not installed, and the layers that confine them."""
@@ -79,38 +95,29 @@ class Ffmpeg:
         words = _run(command).split(maxsplit=3)
         return words[2].decode("ascii", "replace") if len(words) > 2 else "unknown"
 
-    def run(  # noqa: PLR0913 - named at each call, and most have a default
+    def run(
         self,
-        arguments: Sequence[str],
+        conversion: Conversion,
         *,
-        readable: Sequence[Path],
-        writable: Path | None,
-        limits: Limits,
-        formats: str = FILM_FORMATS,
-        nice: int = 0,
-        stdin: Standard = None,
         on_output: Sink | None = None,
         progress: Callable[[float], object] | None = None,
         stop: threading.Event | None = None,
     ) -> bytes:
         """What ffmpeg writes to its standard output, or nothing if `on_output` takes the blocks.
 
-        It works in the folder `writable`, and reads the files of `readable` by their whole paths.
-        `formats` are the demuxers that its inputs may be in. `progress` is called every half second
-        with how many seconds of the result are made; what it raises ends the run. Raises the
-        errors of `FfmpegError`.
+        `progress` is called every half second with how many seconds of the result are made; what
+        it raises ends the run. Raises the errors of `FfmpegError`.
         """
         watch = _Progress(progress)
         command = Command(
             program=self._need_ffmpeg(),
-            arguments=[*_GLOBAL_OPTIONS, *guarded(arguments, formats)],
-            limits=limits,
-            readable=readable,
-            writable=writable,
-            nice=nice,
+            arguments=[*_GLOBAL_OPTIONS, *guarded(conversion.arguments, conversion.formats)],
+            limits=conversion.limits,
+            readable=conversion.readable,
+            writable=conversion.writable,
             layers=self.layers,
         )
-        return _run(command, stdin=stdin, on_output=on_output, on_report=watch.read, stop=stop)
+        return _run(command, on_output=on_output, on_report=watch.read, stop=stop)
 
     def probe(
         self,
@@ -180,14 +187,13 @@ class Ffmpeg:
 def _run(
     command: Command,
     *,
-    stdin: Standard = None,
     on_output: Sink | None = None,
     on_report: Sink = lambda _: None,
     stop: threading.Event | None = None,
 ) -> bytes:
     output = _Output(command.program.name, command.limits.output_bytes)
     take = on_output or output.add
-    ended = _end(command, stdin=stdin, on_output=take, on_report=on_report, stop=stop)
+    ended = _end(command, on_output=take, on_report=on_report, stop=stop)
     if ended.status != 0:
         raise failure(command.program.name, ended, command.limits)
     return bytes(output.kept)
@@ -196,7 +202,6 @@ def _run(
 def _end(
     command: Command,
     *,
-    stdin: Standard = None,
     on_output: Sink = lambda _: None,
     on_report: Sink = lambda _: None,
     stop: threading.Event | None = None,
@@ -204,9 +209,7 @@ def _end(
     """How a run ended, with any status."""
     name, limits = command.program.name, command.limits
     try:
-        return process.run(
-            command, stdin=stdin, on_output=on_output, on_report=on_report, stop=stop
-        )
+        return process.run(command, on_output=on_output, on_report=on_report, stop=stop)
     except process.TimedOut:
         raise FfmpegTimedOut(f"{name} took longer than {limits.wall_seconds:g} s") from None
     except process.Stopped:

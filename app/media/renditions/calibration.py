@@ -8,7 +8,7 @@ import resource
 import threading
 
 from app.media.ffmpeg.errors import FfmpegError, FfmpegMissing
-from app.media.ffmpeg.program import Ffmpeg
+from app.media.ffmpeg.program import Conversion, Ffmpeg
 from app.media.film.folder import MediaFolder
 from app.media.renditions.capability import (
     Capability,
@@ -84,9 +84,7 @@ def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:
     source = ["-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate=25"]
     output = ["-frames:v", str(pictures), "-pix_fmt", "yuv420p", "-f", "null", "-"]
     began = _cpu_seconds()
-    ffmpeg.run(
-        [*source, *encoding, *output], readable=[], writable=None, limits=_LIMITS, formats="lavfi"
-    )
+    ffmpeg.run(Conversion([*source, *encoding, *output], limits=_LIMITS, formats="lavfi"))
     return _cpu_seconds() - began
 
 

@@ -11,7 +11,7 @@ from threading import Event
 
 from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegStopped
 from app.media.ffmpeg.hdr import tone_mappings
-from app.media.ffmpeg.program import Ffmpeg
+from app.media.ffmpeg.program import Conversion, Ffmpeg
 from app.media.film.source import copy_pieces, length_of, reader
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
@@ -95,24 +95,24 @@ class Encoder:
     def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
         path = self.scratch / _EXCERPT
         source = [*_decoding(track), "-i", str(path)]
+        output = [*_encoding(track, rung), _ENCODED]
         attempts = [
-            [*source, *_filters(track, excerpt, rung, tones), *_encoding(track, rung), _ENCODED]
+            Conversion(
+                [*source, *_filters(track, excerpt, rung, tones), *output],
+                readable=[path],
+                writable=self.scratch,
+                limits=_limits(track, excerpt, rung, self.wall_seconds),
+                formats="mov",
+            )
             for tones in tone_mappings(track.hdr)
         ]
-        for arguments in attempts:
+        for attempt in attempts:
             try:
-                self.ffmpeg.run(
-                    arguments,
-                    readable=[path],
-                    writable=self.scratch,
-                    limits=_limits(track, excerpt, rung, self.wall_seconds),
-                    formats="mov",
-                    stop=self.stop,
-                )
+                self.ffmpeg.run(attempt, stop=self.stop)
             except FfmpegInterrupted:
                 raise
             except FfmpegFailed:
-                if arguments is attempts[-1]:
+                if attempt is attempts[-1]:
                     raise
             else:
                 return

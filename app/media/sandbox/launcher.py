@@ -80,7 +80,6 @@ def main() -> None:
             os.dup2(report, REPORT_DESCRIPTOR)
             os.close(report)
         end_with_parent(plan.numbers["parent"])
-        os.nice(plan.numbers["nice"])
         confine(plan)
         os.execve(plan.command[0], plan.command, {})  # noqa: S606 - no shell is wanted
     except OSError as error:

@@ -11,15 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from app.media.sandbox import landlock, seccomp
-
-Standard = IO[bytes] | bytes | None
-"""What a program reads from its standard input; None is nothing."""
 
 Sink = Callable[[bytes], object]
 
@@ -67,7 +63,6 @@ class Command:
     limits: Limits
     readable: Sequence[Path] = ()
     writable: Path | None = None
-    nice: int = 0
     layers: frozenset[str] = LAYERS
 
 
@@ -99,19 +94,18 @@ def missing_layers() -> list[str]:
 def run(
     command: Command,
     *,
-    stdin: Standard,
     on_output: Sink,
     on_report: Sink,
     stop: threading.Event | None = None,
 ) -> Ended:
-    """Run a program to its end; it reads `stdin`, and its blocks of output go to the sinks.
+    """Run a program to its end; it reads nothing, and its blocks of output go to the sinks.
 
     `on_report` gets what it writes to descriptor 3, and an empty block at least every 0.05 s. What
     a sink raises ends the program and is passed on. Raises `TimedOut` and `Stopped`, and `OSError`
     if the program cannot be started. Whatever happens, no process is left.
     """
     errors = _Tail()
-    with _Process(command, stdin) as process:
+    with _Process(command) as process:
         for block, sink in process.blocks(on_output, errors.add, on_report):
             sink(block)
             process.check(stop)
@@ -130,22 +124,21 @@ class _Tail:
 class _Process:
     """A started program; leaving the block kills what is left of it."""
 
-    def __init__(self, command: Command, stdin: Standard) -> None:
+    def __init__(self, command: Command) -> None:
         self._deadline = time.monotonic() + command.limits.wall_seconds
         descriptor, report = os.pipe()
         self._report = os.fdopen(descriptor, "rb", buffering=0)
         try:
-            with _standard_input(stdin) as source:
-                self._process = subprocess.Popen(
-                    _launcher(command, report),
-                    stdin=source,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    pass_fds=[report],
-                    start_new_session=True,  # A process group of its own, and no terminal.
-                    cwd=command.writable or "/",
-                    env={},
-                )
+            self._process = subprocess.Popen(
+                _launcher(command, report),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[report],
+                start_new_session=True,  # A process group of its own, and no terminal.
+                cwd=command.writable or "/",
+                env={},
+            )
         except BaseException:
             self._report.close()
             raise
@@ -211,7 +204,6 @@ def _launcher(command: Command, report: int) -> list[str]:
     words = [
         f"report={report}",
         f"parent={os.getpid()}",
-        f"nice={command.nice}",
         f"cpu={math.ceil(limits.cpu_seconds)}",
         f"memory={limits.memory_bytes}",
         f"output={limits.output_bytes}",
@@ -222,16 +214,3 @@ def _launcher(command: Command, report: int) -> list[str]:
         words.append(f"write={command.writable.absolute()}")
     start = [sys.executable, "-I", "-S", "-c", LAUNCH, str(ROOT)]
     return [*start, *words, "--", str(command.program.resolve()), *command.arguments]
-
-
-@contextmanager
-def _standard_input(stdin: Standard) -> Iterator[IO[bytes] | int]:
-    if stdin is None:
-        yield subprocess.DEVNULL
-    elif isinstance(stdin, bytes):
-        with os.fdopen(os.memfd_create("stdin"), "w+b") as file:
-            file.write(stdin)
-            file.seek(0)
-            yield file
-    else:
-        yield stdin

@@ -18,7 +18,7 @@ from app.domain.jobs import Job
 from app.domain.lifecycle import UploadState
 from app.media.ffmpeg.errors import FfmpegFailed
 from app.media.ffmpeg.hdr import tone_mappings
-from app.media.ffmpeg.program import Ffmpeg
+from app.media.ffmpeg.program import Conversion, Ffmpeg
 from app.media.index.boxes import ReadAt
 from app.media.index.movie import Movie
 from app.media.index.texts import Cue, webvtt
@@ -163,15 +163,15 @@ class PictureMaker:
         files = list(excerpt.write(self.read_at, self.scratch))
         for tones in tone_mappings(excerpt.track.hdr):
             whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
+            conversion = Conversion(
+                [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
+                readable=files,
+                writable=self.scratch,
+                limits=_limits(excerpt),
+                formats="mov",
+            )
             try:
-                return self.ffmpeg.run(
-                    [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
-                    readable=files,
-                    writable=self.scratch,
-                    limits=_limits(excerpt),
-                    formats="mov",
-                    stop=self.stop,
-                )
+                return self.ffmpeg.run(conversion, stop=self.stop)
             except FfmpegFailed:
                 if not tones:
                     raise

@@ -18,6 +18,7 @@ from app.domain.errors import NoRoom
 from app.domain.jobs import INDEX, Job, JobFailed, JobYields, Lane
 from app.domain.upload import UploadId
 from app.media.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
+from app.media.ffmpeg.program import Conversion
 from app.media.film.probe import Contents, ProbedTrack, contents_of
 from app.media.film.source import REMUXED, length_of, path_of, reader
 from app.media.index.errors import NotIndexable
@@ -154,17 +155,20 @@ class _Run:
 
     def _convert(self, length: int, way: Way) -> None:
         seconds = _seconds(self._contents, length)
+        conversion = Conversion(
+            [
+                # What is decoded comes in its order, and is better off without guessed times.
+                *(("-fflags", "+genpts") if way.copies_picture else ()),
+                *("-i", str(self._path)),
+                *(*options(self._contents, way), "-y", self._made.name),
+            ],
+            readable=[self._path],
+            writable=self._made.parent,
+            limits=_limits(seconds, length, is_copied=way.copies_picture),
+        )
         try:
             self._tools.ffmpeg.run(
-                [
-                    # What is decoded comes in its order, and is better off without guessed times.
-                    *(("-fflags", "+genpts") if way.copies_picture else ()),
-                    *("-i", str(self._path)),
-                    *(*options(self._contents, way), "-y", self._made.name),
-                ],
-                readable=[self._path],
-                writable=self._made.parent,
-                limits=_limits(seconds, length, is_copied=way.copies_picture),
+                conversion,
                 progress=lambda reached: self._tell(reached / seconds),
                 stop=self._beat.stop,
             )

@@ -13,6 +13,7 @@ from app.domain.jobs import Job, JobFailed
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.ffmpeg.program import Conversion
 from app.media.film.source import path_of
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
@@ -84,16 +85,15 @@ class Sound:
             beat(reached / seconds)
 
         with self._tools.folder.scratch_folder(room) as scratch:
-            self._tools.ffmpeg.run(
+            conversion = Conversion(
                 # The times of the file stay: others would count from its first track.
                 ["-copyts", "-i", str(path), *_options(tracks), "-f", "mp4", SOUND_FILE],
                 readable=[path],
                 writable=scratch,
                 limits=_limits(seconds, len(tracks), room),
                 formats="mov",
-                progress=tell,
-                stop=beat.stop,
             )
+            self._tools.ffmpeg.run(conversion, progress=tell, stop=beat.stop)
             if not encoded_sounds(movie, scratch / SOUND_FILE):
                 raise FfmpegFailed("nothing in it can be decoded")
             self._tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)

@@ -10,6 +10,7 @@ from contextlib import closing
 from app.domain.jobs import Job
 from app.domain.upload import Upload
 from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.ffmpeg.program import Conversion
 from app.media.film.source import length_of, path_of
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
@@ -54,14 +55,12 @@ class Waveform:
         peaks = Peaks()
         with closing(self._tools.source.open(video)) as source:
             path = path_of(source)
-            self._tools.ffmpeg.run(
+            conversion = Conversion(
                 ["-threads", "1", "-i", str(path), "-map", "0:a:0", *_MONO, "-"],
                 readable=[path],
-                writable=None,
                 limits=_limits(length_of(source)),
-                on_output=peaks.add,
-                stop=beat.stop,
             )
+            self._tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
         peaks.end()
         if not peaks.samples:
             raise FfmpegFailed("there is no sound in it")
