@@ -127,6 +127,8 @@ def test_administrators_make_rename_and_delete_projects(site: Site) -> None:
     rename = f"/projects/{radio.id}/name"
     refused = chief.post(rename, data={"new_name": ""}, headers=HTML)
     assert (refused.status_code, "Enter a name" in refused.text) == (400, True)
+    others = chief.post(f"/projects/{site.project()}/name", data={"new_name": ""}, headers=HTML)
+    assert others.text.count("you: ") == 2, "to manage all projects makes nobody a member"
     assert chief.post(rename, data={"new_name": "Wireless"}, headers=HTML).status_code == 303
     assert "Delete Wireless" in page(chief, "/projects")
     video = site.video(project=radio.id)
