@@ -105,27 +105,17 @@ def build_services(
 
     `passwords` are by default as costly to guess as they should be.
     """
-    policy = settings.policy
     database = _database(settings)
-    waker = Waker(settings.data_dir)
     links = LinkLimits(UploadLinkRecords(database), _now)
     quotas = ProjectQuotas(database)
     counts = MinuteCounts(settings.data_dir / "minute-counts")
     outbox = Outbox(_now, _new_id)
     limits = _sender_limits(settings, counts)
     observers = [links.observe, quotas.observe, limits.observe, outbox.on_upload]
-    records = UploadRecords(database, _and_wake(waker, on_upload), observers)
+    records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
     store = _store(settings)
-    completion = Completion(records, store, policy=policy, clock=_now)
-    uploads = UploadService(
-        records,
-        store,
-        completion=completion,
-        policy=policy,
-        clock=_now,
-        new_id=_new_id,
-        allowance=links.allowance,
-    )
+    completion = Completion(records, store, policy=settings.policy, clock=_now)
+    uploads = _uploads(settings, records, store, completion=completion, links=links)
     chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
     library = _library(settings, records, store)
     identity = _identity(settings, database, counts=counts, passwords=passwords or Passwords())
@@ -148,6 +138,25 @@ def build_services(
         line=_line(settings),
         records=records,
         database=database,
+    )
+
+
+def _uploads(
+    settings: Settings,
+    records: UploadRecords,
+    store: Store,
+    *,
+    completion: Completion,
+    links: LinkLimits,
+) -> UploadService:
+    return UploadService(
+        records,
+        store,
+        completion=completion,
+        policy=settings.policy,
+        clock=_now,
+        new_id=_new_id,
+        allowance=links.allowance,
     )
 
 

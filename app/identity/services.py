@@ -70,6 +70,16 @@ class IdentityOptions:
     has_private_webhooks: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wiring:
+    """What every part is built on."""
+
+    database: Database
+    options: IdentityOptions
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+
+
 @dataclass(frozen=True, slots=True)
 class OpenId:
     """The provider at which people sign in too, and whose accounts those are."""
@@ -115,11 +125,12 @@ class IdentityServices:
         new_id: Callable[[], str],
     ) -> IdentityServices:
         """All of it over one database."""
+        wiring = _Wiring(database=database, options=options, clock=clock, new_id=new_id)
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
-        signing, attempts = Signing(data_dir / SECRET), AttemptRecords(database)
-        link_passwords = LinkPasswords(passwords, attempts, clock=clock)
+        signing = Signing(data_dir / SECRET)
+        link_passwords = LinkPasswords(passwords, AttemptRecords(database), clock=clock)
         shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
         share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)
         visitors = LinkVisitors(links, signing, link_passwords, counts, clock=clock)
@@ -130,131 +141,97 @@ class IdentityServices:
             keys=keys,
             people=people,
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
-            invitations=_invitations(database, options, passwords, clock=clock, new_id=new_id),
+            invitations=_invitations(wiring, passwords),
             passwords=passwords,
-            projects=_projects(database, options, sessions, clock=clock, new_id=new_id),
+            projects=_projects(wiring, sessions),
             sessions=sessions,
-            sign_in=SignIn(
-                people,
-                attempts,
-                passwords,
-                signing=signing,
-                clock=clock,
-                has_passwords=options.has_passwords,
-            ),
-            passkeys=_passkeys(database, options, tokens, clock=clock, new_id=new_id),
-            openid=_openid(database, options, tokens, clock=clock, new_id=new_id),
+            sign_in=_sign_in(wiring, passwords, signing),
+            passkeys=_passkeys(wiring, tokens),
+            openid=_openid(wiring, tokens),
             mail=options.mail,
             share_links=share_links,
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
             upload_links=upload_links,
             link_visitors=visitors,
-            webhooks=_webhooks(database, options, clock=clock, new_id=new_id),
-            webhook_delivery=_webhook_delivery(database, options, clock=clock, new_id=new_id),
+            webhooks=_webhooks(wiring),
+            webhook_delivery=_webhook_delivery(wiring),
         )
 
 
-def _invitations(
-    database: Database,
-    options: IdentityOptions,
-    passwords: Passwords,
-    *,
-    clock: Callable[[], datetime],
-    new_id: Callable[[], str],
-) -> Invitations:
-    return Invitations(
-        InvitationRecords(database),
-        PeopleRecords(database),
+def _sign_in(wiring: _Wiring, passwords: Passwords, signing: Signing) -> SignIn:
+    return SignIn(
+        PeopleRecords(wiring.database),
+        AttemptRecords(wiring.database),
         passwords,
-        clock=clock,
-        new_id=new_id,
-        has_passwords=options.has_passwords,
+        signing=signing,
+        clock=wiring.clock,
+        has_passwords=wiring.options.has_passwords,
     )
 
 
-def _webhooks(
-    database: Database,
-    options: IdentityOptions,
-    *,
-    clock: Callable[[], datetime],
-    new_id: Callable[[], str],
-) -> Webhooks:
+def _invitations(wiring: _Wiring, passwords: Passwords) -> Invitations:
+    return Invitations(
+        InvitationRecords(wiring.database),
+        PeopleRecords(wiring.database),
+        passwords,
+        clock=wiring.clock,
+        new_id=wiring.new_id,
+        has_passwords=wiring.options.has_passwords,
+    )
+
+
+def _webhooks(wiring: _Wiring) -> Webhooks:
     return Webhooks(
-        WebhookRecords(database, Outbox(clock, new_id)),
-        DeliveryQueue(database),
-        may_be_private=options.has_private_webhooks,
-        clock=clock,
-        new_id=new_id,
+        WebhookRecords(wiring.database, Outbox(wiring.clock, wiring.new_id)),
+        DeliveryQueue(wiring.database),
+        may_be_private=wiring.options.has_private_webhooks,
+        clock=wiring.clock,
+        new_id=wiring.new_id,
     )
 
 
-def _webhook_delivery(
-    database: Database,
-    options: IdentityOptions,
-    *,
-    clock: Callable[[], datetime],
-    new_id: Callable[[], str],
-) -> WebhookDelivery:
-    sender = WebhookSender(may_be_private=options.has_private_webhooks)
-    return WebhookDelivery(DeliveryQueue(database), sender, clock=clock, new_id=new_id)
+def _webhook_delivery(wiring: _Wiring) -> WebhookDelivery:
+    sender = WebhookSender(may_be_private=wiring.options.has_private_webhooks)
+    return WebhookDelivery(
+        DeliveryQueue(wiring.database), sender, clock=wiring.clock, new_id=wiring.new_id
+    )
+
+
+def _projects(wiring: _Wiring, sessions: Sessions) -> Projects:
+    return Projects(
+        ProjectRecords(wiring.database),
+        PeopleRecords(wiring.database),
+        sessions=sessions,
+        clock=wiring.clock,
+        new_id=wiring.new_id,
+        quota_bytes=wiring.options.project_quota,
+    )
 
 
 # What follows is imported where it is used: it takes a process 0.3 s of CPU time.
 
 
-def _projects(
-    database: Database,
-    options: IdentityOptions,
-    sessions: Sessions,
-    *,
-    clock: Callable[[], datetime],
-    new_id: Callable[[], str],
-) -> Projects:
-    return Projects(
-        ProjectRecords(database),
-        PeopleRecords(database),
-        sessions=sessions,
-        clock=clock,
-        new_id=new_id,
-        quota_bytes=options.project_quota,
-    )
-
-
-def _passkeys(
-    database: Database,
-    options: IdentityOptions,
-    tokens: SingleUse,
-    *,
-    clock: Callable[[], datetime],
-    new_id: Callable[[], str],
-) -> Passkeys | None:
-    if options.is_open or not options.has_passkeys:
+def _passkeys(wiring: _Wiring, tokens: SingleUse) -> Passkeys | None:
+    if wiring.options.is_open or not wiring.options.has_passkeys:
         return None
     from app.identity.passkeys import Passkeys  # noqa: PLC0415
 
-    records, people = PasskeyRecords(database), PeopleRecords(database)
-    return Passkeys(records, people, tokens, clock=clock, new_id=new_id)
+    records, people = PasskeyRecords(wiring.database), PeopleRecords(wiring.database)
+    return Passkeys(records, people, tokens, clock=wiring.clock, new_id=wiring.new_id)
 
 
-def _openid(
-    database: Database,
-    options: IdentityOptions,
-    tokens: SingleUse,
-    *,
-    clock: Callable[[], datetime],
-    new_id: Callable[[], str],
-) -> OpenId | None:
-    if options.is_open or options.openid is None:
+def _openid(wiring: _Wiring, tokens: SingleUse) -> OpenId | None:
+    if wiring.options.is_open or wiring.options.openid is None:
         return None
     from app.identity.openid_provider import OpenIdProvider  # noqa: PLC0415
 
     accounts = OpenIdAccounts(
-        ProviderAccountRecords(database),
-        PeopleRecords(database),
-        InvitationRecords(database),
-        joining=options.joining,
-        clock=clock,
-        new_id=new_id,
+        ProviderAccountRecords(wiring.database),
+        PeopleRecords(wiring.database),
+        InvitationRecords(wiring.database),
+        joining=wiring.options.joining,
+        clock=wiring.clock,
+        new_id=wiring.new_id,
     )
-    return OpenId(OpenIdProvider(options.openid, tokens), accounts)
+    return OpenId(OpenIdProvider(wiring.options.openid, tokens), accounts)

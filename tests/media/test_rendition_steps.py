@@ -72,9 +72,7 @@ def test_who_asks_for_a_segment_gets_it_and_those_that_follow(
     assert runner.world.jobs.of(video) == [], "finished jobs for segments are forgotten"
 
 
-def test_nothing_is_read_ahead_while_somebody_else_waits(
-    runner: StepRunner, film: FilmStore
-) -> None:
+def test_nothing_is_read_ahead_while_somebody_waits(runner: StepRunner, film: FilmStore) -> None:
     video = runner.add(film("hevc-open-gop.mp4"))
     runner.queue(video, SEGMENTS, "360/3", priority_at(wall_clock() - timedelta(seconds=5)))
     runner.segments(video, 1)
@@ -229,9 +227,7 @@ def test_a_rendition_is_not_begun_without_room_for_all_of_it(
             RenditionFile.of(replace(maker, movie=movie))
 
 
-def test_a_damaged_part_is_tried_once_whoever_else_waits(
-    runner: StepRunner, film: FilmStore
-) -> None:
+def test_a_damaged_part_is_tried_once_whoever_waits(runner: StepRunner, film: FilmStore) -> None:
     """A rendition makes way after each part, and goes on after the last one."""
     video, other = runner.add(film("hevc.mp4")), runner.add(film("hevc.mp4"))
     spoil(runner.world.folder.path(video, REMUXED), 0, 4.7)
