@@ -2,19 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import requests
 from playwright.sync_api import BrowserContext, expect
+from werkzeug.serving import make_server
 
+from app.factory import create_app
+from app.identity.callers import Callers
+from app.identity.link_passwords import LinkPasswords
+from app.identity.share_links import TICKET_SECONDS, ShareLinks
+from app.records.identity.attempts import AttemptRecords
+from app.records.identity.share_links import ShareLinkRecords
+from app.services import Services, build_services
+from app.settings import from_env
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films
 from tests.browser.library_tools import put
 from tests.browser.test_player import seek, value_of, video_of, wait_for
+from tests.client.bad_line import Line, Request, bad_line
 from tests.live_server import Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
+
+HELD_BYTES = 8 * 1024 * 1024
+"""A third of the film, which is 8 seconds long."""
+
+PATIENCE_SECONDS = 120
+
+
+class Clock:
+    """The time, or later."""
+
+    ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+def with_clock(services: Services, clock: Clock) -> Services:
+    """The services with share links that know the time from this clock."""
+    identity, database = services.identity, services.database
+    share_links = ShareLinks(
+        ShareLinkRecords(database),
+        identity.signing,
+        LinkPasswords(identity.passwords, AttemptRecords(database), clock=clock),
+        clock=clock,
+        new_id=lambda: "",
+    )
+    callers = Callers(
+        identity.keys, identity.sessions, share_links, identity.link_visitors, is_open=True
+    )
+    return replace(services, identity=replace(identity, share_links=share_links, callers=callers))
+
+
+@contextmanager
+def front_of(server: Server, clock: Clock) -> Iterator[int]:
+    """The port of another process, this one, that serves what the server has."""
+    services = build_services(from_env(server.environment))
+    app = create_app(with_clock(services, clock))
+    front = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=front.serve_forever)
+    with closing(services.database):
+        thread.start()
+        try:
+            yield front.server_port
+        finally:
+            front.shutdown()
+            thread.join()
+            front.server_close()
 
 
 def test_a_guest_watches_by_a_link_until_it_is_revoked(
@@ -62,3 +124,38 @@ def test_a_set_behind_a_password_is_opened_film_by_film(
     expect(guest.get_by_role("link", name="Download")).to_be_visible()
     guest.get_by_role("link", name="All videos").click()
     expect(guest.get_by_role("button", name="Download all")).to_be_visible()
+
+
+def test_a_film_plays_on_when_its_ticket_has_ended(
+    site: Server, new_context: Callable[..., BrowserContext], films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    film, clock, has_ended = put(site, "film.mp4", films.middle), Clock(), threading.Event()
+    wait_until(lambda: is_ready(site, film), "the film is ready")
+    link = site.post("/api/share-links", json={"videos": [film]}).json()
+
+    def hold(line: Line, request: Request) -> None:
+        """Break the connection in mid-film, once the ticket has ended."""
+        if request.answer >= HELD_BYTES and not has_ended.is_set():
+            has_ended.wait(PATIENCE_SECONDS)
+            line.cut()
+
+    with front_of(site, clock) as port, bad_line(port) as line:
+        line.on_answer = hold
+        guest = new_context().new_page()
+        guest.goto(link["url"].replace(site.url, line.url))
+        video = video_of(guest)
+        guest.get_by_role("button", name="play", exact=True).click()
+        wait_for(video, "!video.paused && video.currentTime > 0")
+        first_source = value_of(video, "video.currentSrc")
+        clock.ahead = timedelta(seconds=2 * TICKET_SECONDS)
+        has_ended.set()
+        wait_for(video, "video.currentTime > 5")
+        assert value_of(video, "video.currentSrc") != first_source
+        refused = {request.status for request in line.requests if "/t/" in request.path}
+        assert 404 in refused
+
+
+def is_ready(site: Server, film: str) -> bool:
+    state: str = site.get(f"/api/videos/{film}").json()["playback"]["state"]
+    return state == "ready"

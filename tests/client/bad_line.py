@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 BLOCK = 64 * 1024
 
@@ -175,7 +176,9 @@ class BadLine:
         head, rest = _read_head(line.upstream)
         request.status = int(head.split(" ", 2)[1])
         line.client.sendall(head.encode("latin-1"))
-        length = 0 if request.method == "HEAD" else _content_length(head)
+        # Both may tell the length of what they leave out (RFC 9110, section 8.6).
+        is_bare = request.method == "HEAD" or request.status == HTTPStatus.NOT_MODIFIED
+        length = 0 if is_bare else _content_length(head)
         for block in _blocks(line.upstream, rest, length):
             self._apply(self.on_answer, line, request)
             self._slow_down(len(block))

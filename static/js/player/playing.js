@@ -30,11 +30,16 @@ export class Playing extends EventTarget {
   #superseded = new AbortController();
   #isPreparing = false;
   #isOriginalUndecodable = false;
+  /** Whether it plays, or did until it failed: Chromium pauses a film that it cannot load any further. */
+  #isPlaying;
 
   constructor(video, film) {
     super();
     this.#video = video;
     this.#film = film;
+    this.#isPlaying = !video.paused;
+    video.addEventListener("play", () => (this.#isPlaying = true));
+    video.addEventListener("pause", () => (this.#isPlaying &&= video.error !== null));
     video.addEventListener("error", () => video.error && this.#source && this.#renewOr(() => this.#replaceOriginal()));
     video.addEventListener("loadeddata", () => this.#isWithoutPicture && this.#replaceOriginal());
   }
@@ -132,9 +137,9 @@ export class Playing extends EventTarget {
       this.#source.choose(this.#wanted);
       return;
     }
-    const { currentTime, paused, playbackRate, autoplay } = this.#video;
+    const { currentTime, paused, playbackRate, autoplay, error } = this.#video;
     const start = position ?? currentTime;
-    const isPlaying = !paused || (this.#source === null && autoplay);
+    const isPlaying = !paused || (error !== null && this.#isPlaying) || (this.#source === null && autoplay);
     if (this.#source) this.#source.stop();
     this.#video.defaultPlaybackRate = playbackRate; // A new source resets the rate to this.
     this.#source = await this.#open(way, start);
