@@ -73,7 +73,7 @@ class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
 
 
 def when_ready(server: Any) -> None:
-    """Set time limits for silent clients, make Ctrl-C as graceful as SIGTERM, import.
+    """Set time limits for silent clients, and make Ctrl-C as graceful as SIGTERM.
 
     gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
     its answer. But connections inherit their listener's options, and recv() or send() then fails.
@@ -89,7 +89,6 @@ def when_ready(server: Any) -> None:
         if listener.sock.family in {socket.AF_INET, socket.AF_INET6}:
             listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    _import_for_workers()
     greet(settings)
 
 
@@ -106,6 +105,9 @@ def on_starting(_server: Any) -> None:
     """Runs before anything imports prometheus-client, which looks for the folder only then."""
     end_with_supervisor()
     _metrics.open()
+    # Before gunicorn handles signals: it would notice a SIGTERM only after the import, as it starts
+    # its workers, and a worker that begins misses it.
+    _import_for_workers()
 
 
 def pre_fork(server: Any, worker: Any) -> None:
