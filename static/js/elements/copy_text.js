@@ -3,7 +3,7 @@
 import { partsOf, setText } from "../helpers/template.js";
 
 /** How long the button says that the text was copied, milliseconds. */
-const SHOWN = 2_500;
+const SHOWN = 10_000;
 
 export class CopyText extends HTMLElement {
   connectedCallback() {
