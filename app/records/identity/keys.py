@@ -99,8 +99,8 @@ class KeyRecords:
 
 _MAKER_ROLE = case(
     (people.c.is_blocked, null()),
-    (members.c.role.is_not(None), members.c.role),
     (people.c.is_admin, Role.MANAGER.value),
+    else_=members.c.role,
 )
 """What the person who made a key may do in its project now; administrators manage every one."""
 
