@@ -65,7 +65,9 @@ def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
         return _asked(invitation, error)
     _audited_member(invitation, caller)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
-    return redirect(url_for("pages.index", project=None), 303)
+    # Another process may remember for a moment which project was shown last, if there was one.
+    joined = invitation.project_id if caller.roles else None
+    return redirect(url_for("pages.index", project=joined), 303)
 
 
 def _answer(code: str, purpose: Purpose) -> Response:

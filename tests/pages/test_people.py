@@ -89,7 +89,8 @@ def test_an_invitation_lets_an_account_that_there_is_into_the_project(
     assert "Join Weather &amp; sports" in page
     assert "Sign out and use the other account" not in page
     assert len(browser.who()["projects"]) == 1, "to open the link changes nothing"
-    assert browser.post(link, {"person": mia.id}).status_code == 303
+    joined = browser.post(link, {"person": mia.id})
+    assert (joined.status_code, joined.location) == (303, f"/?project={project}")
     roles = {each["id"]: each["role"] for each in browser.who()["projects"]}
     assert roles == {"local": "editor", project: "editor"}
     assert f'data-project="{project}"' in browser.get("/").text
