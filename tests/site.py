@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from flask import Flask
@@ -18,12 +19,17 @@ from app.domain.access import FIRST_PROJECT, Role, Scope
 from app.domain.upload import Upload
 from app.domain.webhooks import SUBSCRIBABLE
 from app.factory import create_app
+from app.identity.callers import Callers
+from app.identity.keys import ApiKeys
 from app.identity.passwords import Passwords
 from app.identity.services import IdentityServices
+from app.identity.sessions import Sessions
 from app.identity.share_links import ShareTerms
 from app.identity.upload_links import LinkTerms
+from app.records.identity.keys import KeyRecords
 from app.records.identity.people import Person
 from app.records.identity.projects import ProjectRecords
+from app.records.identity.sessions import SessionRecords
 from app.records.identity.share_links import ShareLink
 from app.records.identity.upload_links import UploadLink
 from app.services import Services, build_services
@@ -130,6 +136,21 @@ class Site:
         """A small finished file."""
         files, scope = self.services.whole_files, Scope(project, sender)
         return files.keep(files.receive(body(0, 100), scope=scope, filename="film.mp4"))
+
+    def another_worker(self) -> Site:
+        """Another process of the same server, which remembers people and keys for an hour."""
+        new: dict[str, Any] = {
+            "clock": lambda: datetime.now(UTC),
+            "new_id": lambda: token_hex(16),
+            "recent_seconds": 3600,
+        }
+        keys = ApiKeys(KeyRecords(self.services.database), **new)
+        sessions = Sessions(SessionRecords(self.services.database), **new)
+        links = (self.identity.share_links, self.identity.link_visitors)
+        callers = Callers(keys, sessions, *links, is_open=False)
+        identity = replace(self.identity, callers=callers, keys=keys, sessions=sessions)
+        services = replace(self.services, identity=identity)
+        return replace(self, app=create_app(services), services=services)
 
     def webhook(self) -> str:
         """The id of the first project's webhook."""

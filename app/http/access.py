@@ -27,6 +27,10 @@ PROJECT_ID = "project_id"
 OF_NO_PROJECT = {Action.VISIT, Action.MEASURE}
 """What anybody may do whatever the project, so that nothing else keeps it from below a link."""
 
+LETS_IN = frozenset({Action.SHARE, Action.MANAGE, Action.ADMINISTER})
+"""What lets others in. Requests that do are rare, and ask the database who sends them: otherwise
+somebody whom another process has shut out could undo it within `RECENT_SECONDS`."""
+
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""
 
@@ -45,9 +49,9 @@ def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay
     action = Action.VISIT if request.method == "OPTIONS" else rule.action
     if LINK_KEY in request.environ and rule.action in OF_NO_PROJECT and not rule.is_below_links:
         raise NotFound  # A link leads to uploads or videos, and not to the pages of people.
-    find = _finder(request, action)
-    g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
     is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in request.environ
+    find = _finder(request, action, anew=action in LETS_IN and not is_safe)
+    g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
     is_sending = action is Action.SEND and not is_safe
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
@@ -71,7 +75,7 @@ def who_sees(request: Request) -> Caller:
         return NOBODY
 
 
-def _finder(request: Request, action: Action) -> Find:
+def _finder(request: Request, action: Action, *, anew: bool) -> Find:
     """Finds who sends the request and what it reaches, now or while it runs."""
     identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
@@ -82,15 +86,14 @@ def _finder(request: Request, action: Action) -> Find:
         return caller, scope_of(caller, action)
 
     def find() -> tuple[Caller, Scope]:
-        caller = identity.callers.find(sent)
+        caller = identity.callers.find(sent, anew=anew)
         try:
             return admitted(caller)
         except (NotAllowed, EntryNotFound):
-            if caller.kind is not CallerKind.PERSON:
+            if anew or caller.kind is not CallerKind.PERSON:
                 raise
             # Another process may have let them in since this one has looked them up.
-            identity.sessions.forget_one(sent.session)
-            return admitted(identity.callers.find(sent))
+            return admitted(identity.callers.find(sent, anew=True))
 
     if action is Action.VISIT:
         return lambda: _visitor(identity.callers, sent)

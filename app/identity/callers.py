@@ -47,11 +47,12 @@ class Callers:
         self._link_visitors = link_visitors
         self._is_open = is_open
 
-    def find(self, sent: Credentials) -> Caller:
+    def find(self, sent: Credentials, *, anew: bool = False) -> Caller:
         """Who sends the request, perhaps `NOBODY`; raises `NotSignedIn` for what does not work.
 
         Without accounts everybody is `LOCAL`, whatever they send. Who comes by a link is its guest
-        also then; raises `LinkNotFound` or `LinkClosed` if that does not work.
+        also then; raises `LinkNotFound` or `LinkClosed` if that does not work. `anew` looks people
+        and keys up in the database, whatever this process remembers of them.
         """
         if sent.link is not None and sent.link[0] == "t":
             return self._share_links.guest(sent.link[1])
@@ -62,11 +63,11 @@ class Callers:
         if self._is_open:
             return LOCAL
         if sent.authorization:
-            return self._of_key(sent.authorization)
-        return self._sessions.caller(sent.session) or NOBODY
+            return self._of_key(sent.authorization, anew=anew)
+        return self._sessions.caller(sent.session, anew=anew) or NOBODY
 
-    def _of_key(self, authorization: str) -> Caller:
-        caller = self._keys.caller(_secret_in(authorization))
+    def _of_key(self, authorization: str, *, anew: bool) -> Caller:
+        caller = self._keys.caller(_secret_in(authorization), anew=anew)
         if caller is None:
             raise NotSignedIn("The API key does not exist, has expired or was revoked.")
         return caller

@@ -10,7 +10,7 @@ from app.domain.access import Caller, CallerKind, Role
 from app.domain.errors import EntryNotFound, UploadError
 from app.domain.names import clean_name
 from app.identity.key_format import HINT_CHARACTERS, digest_of, is_key, new_key
-from app.identity.recent import Recent
+from app.identity.recent import RECENT_SECONDS, Recent
 from app.records.identity.keys import USE_NOTED_EVERY, ApiKey, KeyRecords
 
 
@@ -23,11 +23,12 @@ class ApiKeys:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        recent_seconds: float = RECENT_SECONDS,
     ) -> None:
         self._records = records
         self._clock = clock
         self._new_id = new_id
-        self._recent = Recent(self._look_up)
+        self._recent = Recent(self._look_up, seconds=recent_seconds)
 
     def make(
         self,
@@ -69,11 +70,14 @@ class ApiKeys:
             raise EntryNotFound("The project has no such key.")
         self._recent.forget()
 
-    def caller(self, secret: str) -> Caller | None:
-        """Who sends a request with that key; None if it does not work."""
+    def caller(self, secret: str, *, anew: bool = False) -> Caller | None:
+        """Who sends a request with that key; None if it does not work.
+
+        `anew` asks the database, whatever this process remembers.
+        """
         if not is_key(secret):
             return None
-        key = self._recent.get(digest_of(secret))
+        key = self._recent.get(digest_of(secret), anew=anew)
         if key is None or key.role is None or not key.works(self._clock()):
             return None
         return Caller(

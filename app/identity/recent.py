@@ -35,25 +35,22 @@ class Recent(Generic[T]):
         self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
         self._changing = Lock()
 
-    def get(self, key: str) -> T | None:
-        """What `look_up(key)` returns, or returned a moment ago."""
+    def get(self, key: str, *, anew: bool = False) -> T | None:
+        """What `look_up(key)` returns, or unless it is asked `anew`, returned a moment ago."""
         now = self._clock()
-        known = self._known.get(key)
+        known = None if anew else self._known.get(key)
         if known is not None and now - known[0] < self._seconds:
             return known[1]
         found = self._look_up(key)
-        if found is not None:
-            with self._changing:
+        with self._changing:
+            if found is None:
+                self._known.pop(key, None)
+            else:
                 self._known[key] = (now, found)
                 self._known.move_to_end(key)
                 while len(self._known) > RECENT_ENTRIES:
                     self._known.popitem(last=False)
         return found
-
-    def forget_one(self, key: str) -> None:
-        """Look this one up again."""
-        with self._changing:
-            self._known.pop(key, None)
 
     def forget(self) -> None:
         """Look everything up again: something was revoked in this process."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from app.domain.access import Caller, CallerKind, Role
 from app.domain.errors import UploadError
 from app.identity.key_format import digest_of
-from app.identity.recent import Recent
+from app.identity.recent import RECENT_SECONDS, Recent
 from app.records.identity.people import Person
 from app.records.identity.sessions import USE_NOTED_EVERY, Session, SessionRecords
 
@@ -43,11 +43,12 @@ class Sessions:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        recent_seconds: float = RECENT_SECONDS,
     ) -> None:
         self._records = records
         self._clock = clock
         self._new_id = new_id
-        self._recent = Recent(self._look_up)
+        self._recent = Recent(self._look_up, seconds=recent_seconds)
 
     def begin(
         self, person: Person, method: str, *, address: str, agent: str, replaces: str = ""
@@ -73,9 +74,12 @@ class Sessions:
         self._recent.forget()
         return cookie
 
-    def caller(self, cookie: str) -> Caller | None:
-        """Who sends a request with that cookie; None if the session has ended."""
-        return self._recent.get(digest_of(cookie)) if cookie else None
+    def caller(self, cookie: str, *, anew: bool = False) -> Caller | None:
+        """Who sends a request with that cookie; None if the session has ended.
+
+        `anew` asks the database, whatever this process remembers.
+        """
+        return self._recent.get(digest_of(cookie), anew=anew) if cookie else None
 
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""
@@ -110,10 +114,6 @@ class Sessions:
         """Let new uploads of this session go to that project, and lists show it."""
         self._records.choose_project(session_id, project_id)
         self._recent.forget()
-
-    def forget_one(self, cookie: str) -> None:
-        """Look up again whose session that is, and their roles."""
-        self._recent.forget_one(digest_of(cookie))
 
     def forget(self) -> None:
         """Look everybody up again: a person was blocked, or a role has changed."""

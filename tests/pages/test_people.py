@@ -11,7 +11,6 @@ from werkzeug.test import TestResponse
 from app.domain.access import Role
 from app.domain.audit import AuditAction, AuditFilter
 from app.records.identity.people import Person
-from app.records.identity.projects import ProjectRecords
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
 
@@ -138,21 +137,6 @@ def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
     again = site.browser(olga)
     assert again.post(link, {"person": olga.id}).status_code == 303
     assert project in {each["id"] for each in again.who()["projects"]}
-
-
-def test_who_was_just_let_in_is_not_refused_out_of_memory(site: Site) -> None:
-    """Every process remembers for a moment who somebody is, and knows nothing of the others."""
-    pia, project = (
-        site.person("pia@example.org", Role.EDITOR),
-        site.identity.projects.make("P", manager=None),
-    )
-    browser = site.browser(pia)
-    url = f"/api/videos?project={project.id}"
-    assert browser.get(url).status_code == 404
-    ProjectRecords(site.services.database).add_member(
-        project.id, pia.id, Role.VIEWER, pia.created_at
-    )
-    assert browser.get(url).status_code == 200
 
 
 def test_a_reset_link_gives_a_new_password_and_ends_all_sessions(
