@@ -167,9 +167,14 @@ class Caller:
         """The role in the caller's project."""
         return self.roles.get(self.project)
 
+    @property
+    def is_manager(self) -> bool:
+        """Whether the caller manages its project; administrators manage every one."""
+        return self.role is Role.MANAGER or (self.is_admin and self.project != "")
+
     def require_at_most_own(self, role: Role) -> None:
         """Raise `NotAllowed` for a role above the caller's: no key reaches further than that."""
-        own = self.role
+        own = Role.MANAGER if self.is_manager else self.role
         if own not in MEMBERS or MEMBERS.index(role) > MEMBERS.index(own):
             raise NotAllowed("A key cannot have a higher role than yours.")
 
@@ -315,6 +320,8 @@ def scope_of(caller: Caller, action: Action) -> Scope:
     """What the caller's action reaches; raises `NotSignedIn` or `NotAllowed`."""
     if action is Action.AUDIT and caller.is_admin:
         return EVERYTHING
+    if action is Action.MANAGE and caller.is_manager:
+        return Scope(caller.project, caller.sender)
     if action in REACH:
         return _scope_in_projects(caller, action)
     is_granted = {

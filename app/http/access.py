@@ -9,7 +9,7 @@ from typing import Any
 from flask import Request, g
 from werkzeug.exceptions import NotFound
 
-from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Role, Scope, scope_of
+from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Scope, scope_of
 from app.domain.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
 from app.http.access_rules import AccessRule
@@ -26,6 +26,9 @@ PROJECT_ID = "project_id"
 
 OF_NO_PROJECT = {Action.VISIT, Action.MEASURE}
 """What anybody may do whatever the project, so that nothing else keeps it from below a link."""
+
+OF_ADMINISTRATORS = frozenset({Action.MANAGE, Action.AUDIT, Action.ADMINISTER})
+"""What administrators may do in projects that they are not members of."""
 
 LETS_IN = frozenset({Action.SHARE, Action.MANAGE, Action.ADMINISTER})
 """What lets others in. Requests that do are rare, and ask the database who sends them: otherwise
@@ -168,11 +171,7 @@ def _in_project(identity: IdentityServices, caller: Caller, chosen: str, action:
         return caller
     if chosen in caller.roles:
         return replace(caller, project=chosen)
-    if caller.is_admin and action is Action.AUDIT:
-        identity.projects.get(chosen)
-        return caller
-    if caller.is_admin and action in {Action.MANAGE, Action.ADMINISTER}:
-        identity.projects.get(chosen)
-        roles = {**caller.roles, chosen: Role.MANAGER}
-        return replace(caller, project=chosen, roles=roles)
-    raise EntryNotFound("There is no such project.")
+    if not caller.is_admin or action not in OF_ADMINISTRATORS:
+        raise EntryNotFound("There is no such project.")
+    identity.projects.get(chosen)
+    return caller if action is Action.AUDIT else replace(caller, project=chosen)

@@ -42,6 +42,9 @@ blueprint.app_context_processor(
 PAGES_OF_A_PROJECT = frozenset({"pages", "links", "upload_links", "webhooks", "audit", "project"})
 """Blueprints whose pages show one project, and stay in it."""
 
+FOR_MEMBERS = frozenset({"pages", "links", "upload_links"})
+"""Those whose pages administrators see only in projects that they are members of."""
+
 DAY_SECONDS = 24 * 3600
 
 LIFETIMES = (
@@ -66,12 +69,15 @@ def kept_project() -> str | None:
 @blueprint.app_url_defaults
 def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
     """Let every link from a page of a project lead to pages of the same one."""
-    if endpoint.partition(".")[0] not in PAGES_OF_A_PROJECT or PROJECT in values:
+    name = endpoint.partition(".")[0]
+    if name not in PAGES_OF_A_PROJECT or PROJECT in values or endpoint == "project.choose":
         return
+    caller, project = who_sees(request), kept_project()
+    is_hidden = name in FOR_MEMBERS and project not in caller.roles
     # Administrators see the audit log of the whole server, unless they choose a project there.
-    is_whole_log = endpoint == "audit.index" and who_sees(request).is_admin
-    if not is_whole_log and endpoint != "project.choose":
-        values[PROJECT] = kept_project()
+    is_whole_log = endpoint == "audit.index" and caller.is_admin
+    if not is_hidden and not is_whole_log:
+        values[PROJECT] = project
 
 
 @blueprint.get("")

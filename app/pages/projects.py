@@ -84,10 +84,11 @@ def _done(what: str) -> Response:
 
 
 def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:
-    caller = current_caller()  # In the project that the URL names, they are its manager.
+    caller = current_caller()
     page = render_template(
         "account/projects.html",
         projects=_projects().of(caller),
+        # The caller's own roles may be some seconds old, and a project just made is missing there.
         roles=current_services().identity.people.roles(caller.id),
         first=FIRST_PROJECT,
         done=DONE.get(request.args.get("done", "")),

@@ -182,9 +182,11 @@ def by_person(site: Site, role: Role | None, person: Person) -> Sender:
 
 
 def strangers(site: Site, other: str) -> Iterator[Sender]:
-    """Who has no role here, or none any longer."""
+    """Who has no role here, or none any longer, and administrators."""
     admin = site.person("administrator", Role.MANAGER, project=other, is_admin=True)
     yield by_person(site, None, admin)
+    viewer = site.person("administrator and viewer", Role.VIEWER, is_admin=True)
+    yield by_person(site, Role.VIEWER, viewer)
     blocked = site.person("blocked person", Role.MANAGER)
     site.identity.accounts.block(blocked)
     yield replace(by_person(site, None, blocked), is_known=False)
@@ -304,7 +306,7 @@ def expected_of(site: Site, rule: Rule, method: str, sender: Sender, *, is_own: 
         return set() if is_admitted(action, sender) else {403, 404}
     names_a_thing = bool(rule.arguments & THINGS.keys())
     names_a_thing = names_a_thing and (rule.endpoint, method) not in SAME_FOR_ALL
-    if sender.is_admin and action is Action.MANAGE:  # Administrators manage every project.
+    if sender.is_admin and action in {Action.MANAGE, Action.AUDIT}:  # They manage every project.
         return set()
     if sender.role is None:  # A manager, but of another project.
         return {404} if names_a_thing else set()

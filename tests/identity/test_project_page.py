@@ -117,6 +117,32 @@ def test_every_page_of_a_project_stays_in_it(site: Site) -> None:
     assert left.status_code == 409
 
 
+def test_administrators_find_a_way_out_of_every_page_of_a_project_they_are_not_in(
+    site: Site,
+) -> None:
+    chief = site.client(site.person("Chief", Role.VIEWER, is_admin=True))
+    other = site.project("Other")
+    links = set()
+    for path in ("/project", "/webhooks", "/audit"):
+        links |= set(
+            re.findall(r'<a\b[^>]*href="(/[^"]*)"', page(chief, f"{path}?project={other}"))
+        )
+    assert {"/", f"/project?project={other}", f"/webhooks?project={other}"} <= links
+    assert [link for link in links if chief.get(link, headers=HTML).status_code != 200] == []
+
+
+def test_an_administrator_who_is_a_viewer_manages_the_project(site: Site) -> None:
+    project = site.project("Viewed")
+    chief = site.client(site.person("Chief", Role.VIEWER, project=project, is_admin=True))
+    assert "Members and keys" in page(chief, "/")
+    for path in ("/project", f"/project?project={project}", "/webhooks"):
+        page(chief, path)
+    made = post(chief, "/keys", key_name="camera", key_role="manager")
+    assert is_key(re.findall(r'value="(sluice_\w+)"', made.text)[0])
+    shown = chief.get(f"/api/projects/{project}").get_json()
+    assert shown["role"] == "viewer"
+
+
 def test_administrators_make_rename_and_delete_projects(site: Site) -> None:
     chief = site.client(site.person("Chief", Role.VIEWER, is_admin=True))
     assert chief.post("/projects", data={"name": " "}, headers=HTML).status_code == 400
