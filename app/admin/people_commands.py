@@ -101,7 +101,7 @@ def unblock(email: str) -> None:
 
 def _print_link(person: Person) -> None:
     services = current_services()
-    code = services.identity.invitations.to_reset(person)
+    code = services.identity.invitations.to_reset(person, by="")
     _note(AuditAction.PASSWORD_LINK_MADE, person)
     click.echo(f"{services.settings.own_url}/reset/{code}")
 

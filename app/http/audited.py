@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from app.domain.lifecycle import UploadState
 from app.domain.moments import parse_instant
 from app.domain.upload import Upload
 from app.http.context import current_caller, current_scope, current_services
+from app.records.identity.invitations import Invitation
 from app.records.identity.made_by import Ended
 from app.records.identity.projects import Member
 from app.records.identity.webhooks import Webhook
@@ -24,17 +26,19 @@ def audited(
     subject: str = "",
     *,
     project: str | None = None,
+    is_of_server: bool = False,
     caller: Caller | None = None,
     **details: Detail,
 ) -> None:
     """Note that the request has done this; call it once that is done. Never fails.
 
-    `subject` is "video:ID" or the like. `project` is by default the caller's, unless the action
-    concerns the server. `caller` is by default who sends the request: name another after a sign-in.
-    `details` hold no secrets.
+    `subject` is "video:ID" or the like. `project` is by default the caller's, unless this
+    concerns the server, as some actions always do. `caller` is by default who sends the request:
+    name another after a sign-in. `details` hold no secrets.
     """
     caller = caller or current_caller()
-    of_project = None if action in OF_SERVER else project or caller.project or None
+    is_of_server |= action in OF_SERVER
+    of_project = None if is_of_server else project or caller.project or None
     current_services().identity.audit.note(
         action,
         subject,
@@ -79,9 +83,18 @@ def audited_removal(member: Member, ended: Ended) -> None:
         f"person:{member.person_id}",
         email=member.email,
         role=member.role,
-        keys_revoked=ended.keys_revoked,
-        links_closed=ended.links_closed,
-        webhooks_kept=ended.webhooks_kept,
+        **asdict(ended),
+    )
+
+
+def audited_withdrawal(invitation: Invitation) -> None:
+    """Note that a link works no longer by which somebody would have joined."""
+    audited(
+        AuditAction.INVITATION_REMOVED,
+        project=invitation.project_id,
+        is_of_server=invitation.project_id is None,
+        email=invitation.email,
+        role=invitation.role,
     )
 
 

@@ -53,11 +53,12 @@ class Invitations:
         return None if self._people.has_administrator() else self._make(Purpose.SET_UP)
 
     def to_join(
-        self, email: str, *, project_id: str | None = None, role: Role | None = None
+        self, email: str, *, by: str, project_id: str | None = None, role: Role | None = None
     ) -> str:
         """The code of a link that makes an account for that address, or lets its account in.
 
-        Raises `InvalidField` if there is nothing to let it into.
+        It works as long as `by`, its maker as in `Caller.sender`, manages the project, or the
+        server if it is to no project. Raises `InvalidField` if there is nothing to let it into.
         """
         email = clean_email(email)
         person = self._people.find_by_email(email)
@@ -65,11 +66,14 @@ class Invitations:
             raise InvalidField("This person has an account already.", field="email")
         if person is not None and project_id in self._people.roles(person.id):
             raise InvalidField("This person is a member already.", field="email")
-        return self._make(Purpose.JOIN, email=email, project_id=project_id, role=role)
+        return self._make(Purpose.JOIN, by, email=email, project_id=project_id, role=role)
 
-    def to_reset(self, person: Person) -> str:
-        """The code of a link by which that person chooses another password."""
-        return self._make(Purpose.RESET, person_id=person.id)
+    def to_reset(self, person: Person, *, by: str) -> str:
+        """The code of a link by which that person chooses another password.
+
+        It works as long as `by`, as in `to_join`, administers the server.
+        """
+        return self._make(Purpose.RESET, by, person_id=person.id)
 
     def find(self, code: str, purpose: Purpose) -> Invitation:
         """What a link is for; raises `LinkClosed` if it does not work (any more)."""
@@ -86,13 +90,13 @@ class Invitations:
         """Whether somebody has an account with the address that was invited."""
         return self._people.find_by_email(invitation.email or "") is not None
 
-    def waiting(self) -> list[Invitation]:
-        """Those that nobody has accepted yet, the newest first."""
-        return self._records.waiting(self._clock())
+    def waiting(self, project_id: str | None = None) -> list[Invitation]:
+        """Those to a project, or all, that nobody has accepted yet, the newest first."""
+        return self._records.waiting(self._clock(), project_id=project_id)
 
-    def withdraw(self, digest: str) -> bool:
-        """Let a link work no longer; whether there was one."""
-        return self._records.withdraw(digest)
+    def withdraw(self, digest: str, project_id: str | None = None) -> Invitation | None:
+        """Let a link to join a project, or any, work no longer; what it was, if there was one."""
+        return self._records.withdraw(digest, project_id=project_id)
 
     def remove_old(self) -> None:
         """Remove those that have expired."""
@@ -153,6 +157,7 @@ class Invitations:
     def _make(
         self,
         purpose: Purpose,
+        by: str = "",
         *,
         person_id: str | None = None,
         email: str | None = None,
@@ -170,6 +175,7 @@ class Invitations:
             project_id=FIRST_PROJECT if is_first else project_id,
             role=Role.MANAGER if is_first else role,
             email=email,
+            created_by=by,
         )
         self._records.add(invitation)
         return code

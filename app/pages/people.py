@@ -13,7 +13,7 @@ from app.domain.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.domain.audit import AuditAction
 from app.domain.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access_rules import requires
-from app.http.audited import audited
+from app.http.audited import audited, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -50,7 +50,10 @@ def invite() -> Response:
     project = identity.projects.get(fields.get("project", FIRST_PROJECT)).id if role else None
     try:
         code = identity.invitations.to_join(
-            fields.get("email", ""), project_id=project, role=_role(role)
+            fields.get("email", ""),
+            by=current_caller().sender,
+            project_id=project,
+            role=_role(role),
         )
     except InvalidField as error:
         return _page(fields=fields, problems={error.field: str(error)}, status=error.status_hint)
@@ -65,8 +68,9 @@ def invite() -> Response:
 @requires(Action.ADMINISTER)
 def withdraw(digest: str) -> Response:
     """Let an invitation work no longer."""
-    if current_services().identity.invitations.withdraw(digest):
-        audited(AuditAction.INVITATION_REMOVED)
+    withdrawn = current_services().identity.invitations.withdraw(digest)
+    if withdrawn is not None:
+        audited_withdrawal(withdrawn)
     return redirect(url_for("people.index"), 303)
 
 
@@ -75,7 +79,7 @@ def withdraw(digest: str) -> Response:
 def make_reset_link(person_id: str) -> Response:
     """Make a link by which a person chooses another password, and send it if there is mail."""
     person = _person(person_id)
-    code = current_services().identity.invitations.to_reset(person)
+    code = current_services().identity.invitations.to_reset(person, by=current_caller().sender)
     audited(AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
     url = url_for("invitations.reset", code=code, _external=True)
     text = f"Open this link within a day to choose a new password for Sluice:\n\n{url}\n"

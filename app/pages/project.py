@@ -22,7 +22,7 @@ from app.domain.moments import parse_expiry
 from app.domain.project_limits import limits_in_words, words_of_limits
 from app.http.access import PROJECT, who_sees
 from app.http.access_rules import requires
-from app.http.audited import audited, audited_member, audited_removal
+from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.inviting import invite
@@ -158,6 +158,16 @@ def change_member(person_id: str) -> Response:
     return _back()
 
 
+@blueprint.post("/invitations/<digest>/withdraw")
+@requires(Action.MANAGE)
+def withdraw(digest: str) -> Response:
+    """Let an invitation to the project work no longer."""
+    withdrawn = _identity().invitations.withdraw(digest, current_caller().project)
+    if withdrawn is not None:
+        audited_withdrawal(withdrawn)
+    return _back()
+
+
 @blueprint.post("/keys")
 @requires(Action.MANAGE)
 def make_key() -> Response:
@@ -220,6 +230,7 @@ def _page(*, error: UploadError | None = None, status: int = 200, **values: Any)
         project=found,
         limits=words_of_limits(found.quota_bytes, found.video_seconds),
         members=identity.projects.members(project),
+        waiting=identity.invitations.waiting(project),
         keys=identity.keys.of_project(project),
         now=datetime.now(UTC),
         roles=MEMBERS,

@@ -131,7 +131,7 @@ def test_what_cannot_be_a_name_is_refused(invitations: Invitations, name: str) -
 def test_an_invitation_makes_a_member_of_the_project(
     world: World, invitations: Invitations
 ) -> None:
-    code = invitations.to_join("Bob@example.org", project_id="local", role=Role.UPLOADER)
+    code = invitations.to_join("Bob@example.org", by="", project_id="local", role=Role.UPLOADER)
     assert invitations.find(code, Purpose.JOIN).email == "bob@example.org"
     bob = invitations.join(code, name="Bob", password=GOOD_PASSWORD)
     assert (bob.email, bob.is_admin) == ("bob@example.org", False)
@@ -145,9 +145,9 @@ def test_a_proven_address_uses_all_invitations_that_wait_for_it(
     world: World, invitations: Invitations, is_proven: bool
 ) -> None:
     other, email = world.project("Other"), "bob@example.org"
-    here = invitations.to_join(email, project_id="local", role=Role.VIEWER)
-    there = invitations.to_join(email, project_id=other, role=Role.MANAGER)
-    invitations.to_join("eve@example.org", project_id=other, role=Role.VIEWER)
+    here = invitations.to_join(email, by="", project_id="local", role=Role.VIEWER)
+    there = invitations.to_join(email, by="", project_id=other, role=Role.MANAGER)
+    invitations.to_join("eve@example.org", by="", project_id=other, role=Role.VIEWER)
     bob = Person(id=world.new_id(), email=email, name="Bob", created_at=world.clock())
     used = invitations.find(here, Purpose.JOIN)
     InvitationRecords(world.database).join(used, bob, world.clock(), is_proven=is_proven)
@@ -165,10 +165,10 @@ def test_who_has_an_account_is_invited_to_projects_alone(
     bob, other = world.person("bob@example.org"), world.project("Other")
     world.join(bob, Role.VIEWER)
     with pytest.raises(InvalidField, match="an account already"):
-        invitations.to_join(bob.email)
+        invitations.to_join(bob.email, by="")
     with pytest.raises(InvalidField, match="a member already"):
-        invitations.to_join(bob.email, project_id="local", role=Role.EDITOR)
-    code = invitations.to_join(bob.email, project_id=other, role=Role.EDITOR)
+        invitations.to_join(bob.email, by="", project_id="local", role=Role.EDITOR)
+    code = invitations.to_join(bob.email, by="", project_id=other, role=Role.EDITOR)
     invitations.accept(code, bob.id)
     assert roles(world, bob) == {"local": Role.VIEWER, other: Role.EDITOR}
     with pytest.raises(LinkClosed):
@@ -180,8 +180,8 @@ def test_an_invitation_that_changes_nothing_is_not_used_up(
 ) -> None:
     bob = world.person("bob@example.org")
     world.join(bob, Role.VIEWER)
-    to_project = invitations.to_join("new@example.org", project_id="local", role=Role.EDITOR)
-    to_server = invitations.to_join("other@example.org")
+    to_project = invitations.to_join("new@example.org", by="", project_id="local", role=Role.EDITOR)
+    to_server = invitations.to_join("other@example.org", by="")
     for code in (to_project, to_server):
         with pytest.raises(InvalidField, match="already"):
             invitations.accept(code, bob.id)
@@ -192,9 +192,9 @@ def test_an_invitation_that_changes_nothing_is_not_used_up(
 
 
 def test_invitations_expire_and_can_be_withdrawn(world: World, invitations: Invitations) -> None:
-    withdrawn = invitations.to_join("a@example.org")
+    withdrawn = invitations.to_join("a@example.org", by="")
     assert invitations.withdraw(invitations.find(withdrawn, Purpose.JOIN).digest)
-    code = invitations.to_join("b@example.org")
+    code = invitations.to_join("b@example.org", by="")
     assert [each.email for each in invitations.waiting()] == ["b@example.org"]
     world.clock.turn(days=7)
     for gone in (withdrawn, code):
@@ -205,8 +205,8 @@ def test_invitations_expire_and_can_be_withdrawn(world: World, invitations: Invi
 
 def test_a_link_is_good_for_its_own_purpose_only(world: World, invitations: Invitations) -> None:
     world.person("root@example.org", is_admin=True)
-    join = invitations.to_join("a@example.org")
-    reset = invitations.to_reset(world.person())
+    join = invitations.to_join("a@example.org", by="")
+    reset = invitations.to_reset(world.person(), by="")
     set_up_code = "x" * 32
     for purpose, others in {
         Purpose.SET_UP: (join, reset, set_up_code, ""),
@@ -223,7 +223,7 @@ def test_a_new_password_ends_all_sessions_of_the_person(
 ) -> None:
     ann = world.person(password_hash=CHEAP.hash(GOOD_PASSWORD))
     sessions.begin(ann, "password", address="", agent="")
-    old, new = invitations.to_reset(ann), invitations.to_reset(ann)
+    old, new = invitations.to_reset(ann, by=""), invitations.to_reset(ann, by="")
     with pytest.raises(LinkClosed):
         invitations.choose_password(old, ANOTHER)
     assert invitations.choose_password(new, ANOTHER).id == ann.id
@@ -248,9 +248,9 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
         created_at=world.clock(),
     )
     records.add(passkey)
-    invitations.choose_password(invitations.to_reset(ann), ANOTHER)
+    invitations.choose_password(invitations.to_reset(ann, by=""), ANOTHER)
     assert records.of_person(ann.id) == []
-    waiting = invitations.to_reset(ann)
+    waiting = invitations.to_reset(ann, by="")
     accounts.change_password(ann, GOOD_PASSWORD, session_id="")
     with pytest.raises(LinkClosed):
         invitations.find(waiting, Purpose.RESET)
@@ -259,7 +259,7 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
 def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invitations) -> None:
     world.person("root@example.org", is_admin=True)
     ann = world.person()
-    code = invitations.to_reset(ann)
+    code = invitations.to_reset(ann, by="")
     world.people.block(ann.id, world.clock())
     with pytest.raises(LinkClosed):
         invitations.choose_password(code, GOOD_PASSWORD)

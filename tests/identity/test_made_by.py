@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from flask.testing import FlaskClient
 
 from app.domain.access import Role
 from app.domain.audit import AuditAction, AuditFilter
@@ -13,9 +18,11 @@ from app.identity.keys import ApiKeys
 from app.identity.link_visitors import Knock
 from app.identity.share_links import ShareTerms
 from app.identity.upload_links import LinkTerms
+from app.records.identity.invitations import InvitationRecords
 from app.records.identity.keys import KeyRecords
 from app.records.identity.people import Person
-from tests.site import Site
+from tests.identity.accounts import bearer
+from tests.site import HTML, OTHER_PASSWORD, Site
 
 
 def person(
@@ -148,5 +155,91 @@ def test_whoever_is_blocked_leaves_nothing_that_works(site: Site) -> None:
         "change": "block",
         "keys_revoked": 1,
         "links_closed": 2,
+        "invitations_withdrawn": 0,
         "webhooks_kept": 0,
     }
+
+
+def invite(client: FlaskClient, project: str, **sent: Any) -> str:
+    """The path of a link by which a ghost would join as a manager."""
+    ghost = {"email": f"{secrets.token_hex(8)}@example.org", "role": "manager"}
+    answer = client.post(f"/api/projects/{project}/members", json=ghost, **sent)
+    assert answer.status_code == 202
+    path: str = urlsplit(answer.get_json()["invitation"]).path
+    return path
+
+
+@pytest.mark.parametrize("with_key", [False, True])
+def test_nobody_comes_back_by_an_invitation_of_their_own(site: Site, with_key: bool) -> None:
+    project = site.project()
+    ann, maker = person(site, Role.MANAGER, project)
+    person(site, Role.MANAGER, project)
+    signed_in = site.client(ann)
+    if with_key:
+        headers = bearer(new_key(site, project, maker))
+        link = invite(site.client(), project, headers=headers)
+    else:
+        link = invite(signed_in, project)
+    _, ended = site.identity.projects.remove_member(project, ann.id)
+    assert ended.invitations_withdrawn == 1
+    answer = signed_in.post(link, data={"person": ann.id}, headers=HTML)
+    assert answer.status_code == 410
+    assert ann.id not in {each.person_id for each in site.identity.projects.members(project)}
+
+
+def test_the_links_of_who_is_blocked_make_no_account_and_no_password(site: Site) -> None:
+    project = site.project()
+    ann, maker = person(site, Role.MANAGER, project, is_admin=True)
+    chief = site.person("Chief", is_admin=True)
+    link = invite(site.client(ann), project)
+    reset = site.identity.invitations.to_reset(chief, by=maker)
+    site.identity.accounts.block(ann)
+    site.identity.accounts.unblock(ann)
+    fields = {"name": "Ghost", "password": OTHER_PASSWORD}
+    for path in (link, f"/reset/{reset}"):
+        assert site.client().post(path, data=fields, headers=HTML).status_code == 410
+
+
+def test_an_invitation_gives_no_more_than_its_maker_may_give_now(site: Site) -> None:
+    project, identity = site.project(), site.identity
+    ann, _ = person(site, Role.MANAGER, project)
+    person(site, Role.MANAGER, project)
+    link = invite(site.client(ann), project)
+    (waiting,) = identity.invitations.waiting(project)
+    identity.projects.set_role(project, ann.id, Role.EDITOR)
+    assert site.client(ann).get(link, headers=HTML).status_code == 410
+    bob, records = site.person("Bob"), InvitationRecords(site.services.database)
+    with pytest.raises(LinkClosed):
+        records.accept(waiting, bob.id, waiting.created_at)  # As if Ann had lost the role just now.
+    assert identity.invitations.waiting(project) == []
+    identity.projects.set_role(project, ann.id, Role.MANAGER)
+    assert site.client(ann).get(link, headers=HTML).status_code == 200
+
+
+def test_links_for_new_passwords_work_as_long_as_their_maker_administers(site: Site) -> None:
+    identity = site.identity
+    ann, maker = person(site, None, site.project(), is_admin=True)
+    other = site.person("Other", is_admin=True)
+    code = identity.invitations.to_reset(other, by=maker)
+    identity.accounts.set_admin(ann, is_admin=False)
+    with pytest.raises(LinkClosed):
+        identity.invitations.choose_password(code, OTHER_PASSWORD)
+
+
+def test_managers_see_and_withdraw_the_invitations_that_wait(site: Site) -> None:
+    here, there = site.project(), site.project()
+    ann, _ = person(site, Role.MANAGER, here)
+    bob, _ = person(site, Role.MANAGER, there)
+    browser = site.browser(ann)
+    link = invite(browser.client, here)
+    (waiting,) = site.identity.invitations.waiting(here)
+    assert str(waiting.email) in browser.get("/project").text
+    withdraw = f"/project/invitations/{waiting.digest}/withdraw"
+    site.browser(bob).post(withdraw)
+    assert len(site.identity.invitations.waiting(here)) == 1, "it is not Bob's to withdraw"
+    assert browser.post(withdraw).status_code == 303
+    assert str(waiting.email) not in browser.get("/project").text
+    assert site.browser().get(link).status_code == 410
+    wanted = AuditFilter(project_id=here, action=AuditAction.INVITATION_REMOVED)
+    (entry,) = site.identity.audit.page(wanted, limit=10, cursor=None).entries
+    assert entry.details == {"email": waiting.email, "role": "manager"}

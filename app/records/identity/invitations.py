@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.access import Role
 from app.domain.errors import InvalidField, LinkClosed
 from app.records.engine import Database
+from app.records.identity.makers import role_now
 from app.records.identity.people import Person, add_person
 from app.records.identity.tables import invitations, members, passkeys, people, sessions
 
@@ -33,7 +34,8 @@ class Invitation:
 
     To set up: makes the first administrator. To join: makes a person with that `email`, member of a
     project in that `role`, if there is one; whoever has an account joins the project with it. To
-    reset: lets `person_id` choose another password.
+    reset: lets `person_id` choose another password. `created_by` is its maker, as `Caller.sender`
+    has it; nothing for the operator of the server.
     """
 
     digest: str
@@ -44,6 +46,7 @@ class Invitation:
     project_id: str | None = None
     role: Role | None = None
     email: str | None = None
+    created_by: str = ""
     used_at: datetime | None = None
 
     def works(self, now: datetime) -> bool:
@@ -68,23 +71,36 @@ class InvitationRecords:
             connection.execute(insert(invitations).values(values))
 
     def find(self, digest: str) -> Invitation | None:
-        """The one with that digest, whether or not it still works."""
+        """The one with that digest, if its maker may still make such a link.
+
+        Whether or not it has been used or has expired.
+        """
         query = select(invitations).where(invitations.c.digest == digest)
         with self._database.read() as connection:
             row = connection.execute(query).first()
-        return None if row is None else _from_row(row)
+            found = None if row is None else _from_row(row)
+            return found if found is not None and _is_backed(connection, found) else None
 
-    def waiting(self, now: datetime) -> list[Invitation]:
-        """Those to join that still work, the newest first."""
+    def waiting(self, now: datetime, *, project_id: str | None = None) -> list[Invitation]:
+        """Those to join that still work, to one project or all, the newest first."""
         query = select(invitations).where(_waiting(now)).order_by(invitations.c.created_at.desc())
+        if project_id is not None:
+            query = query.where(invitations.c.project_id == project_id)
         with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(query)]
+            found = [_from_row(row) for row in connection.execute(query)]
+            return [each for each in found if _is_backed(connection, each)]
 
-    def withdraw(self, digest: str) -> bool:
-        """Remove it; whether it was there."""
+    def withdraw(self, digest: str, *, project_id: str | None = None) -> Invitation | None:
+        """Remove one to join that project, or any, unless it was used; what it was."""
+        condition = (invitations.c.digest == digest) & (invitations.c.purpose == Purpose.JOIN)
+        condition &= invitations.c.used_at.is_(None)
+        if project_id is not None:
+            condition &= invitations.c.project_id == project_id
         with self._database.write() as connection:
-            gone = connection.execute(delete(invitations).where(invitations.c.digest == digest))
-            return gone.rowcount == 1
+            row = connection.execute(
+                delete(invitations).where(condition).returning(*invitations.columns)
+            ).first()
+        return None if row is None else _from_row(row)
 
     def join(
         self, invitation: Invitation, person: Person, now: datetime, *, is_proven: bool = False
@@ -134,6 +150,8 @@ class InvitationRecords:
         with self._database.write() as connection:
             if connection.execute(change.values(used_at=now)).rowcount != 1:
                 raise LinkClosed("The link was used or has expired. Ask for a new one.")
+            if not _is_backed(connection, invitation, is_kept=True):
+                raise LinkClosed("Whoever made the link can let nobody in now. Ask for a new one.")
             yield connection
 
 
@@ -141,6 +159,12 @@ def _waiting(now: datetime) -> ColumnElement[bool]:
     """Those to join that still work."""
     is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
     return (invitations.c.purpose == Purpose.JOIN) & is_unused
+
+
+def _is_backed(connection: Connection, invitation: Invitation, *, is_kept: bool = False) -> bool:
+    """Whether its maker may do now what the link does: manage that project, or the server."""
+    role = role_now(connection, invitation.created_by, invitation.project_id, is_kept=is_kept)
+    return role is Role.MANAGER
 
 
 def _add_member(
@@ -160,7 +184,7 @@ def _use_up_others(connection: Connection, email: str, now: datetime) -> list[In
     is_meant = _waiting(now) & (invitations.c.email == email)
     found = [_from_row(row) for row in connection.execute(select(invitations).where(is_meant))]
     connection.execute(update(invitations).where(is_meant).values(used_at=now))
-    return found
+    return [each for each in found if _is_backed(connection, each, is_kept=True)]
 
 
 def _from_row(row: Row[Any]) -> Invitation:

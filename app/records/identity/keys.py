@@ -10,10 +10,8 @@ from sqlalchemy import Row, case, func, insert, null, or_, select, update
 
 from app.domain.access import Role, lower_of
 from app.records.engine import Database
+from app.records.identity.makers import BY_KEY, BY_PERSON
 from app.records.identity.tables import api_keys, members, people
-
-BY_PERSON, BY_KEY = "person:", "key:"
-"""How makers begin; see `Caller.sender`."""
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 

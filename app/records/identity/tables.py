@@ -95,6 +95,7 @@ invitations = Table(
     Column("project_id", ID, ForeignKey("projects.id", ondelete="CASCADE")),
     Column("role", String(16)),
     Column("email", String(254)),
+    Column("created_by", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
     Column("used_at", Instant),

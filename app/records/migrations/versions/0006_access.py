@@ -159,6 +159,7 @@ def _create_sessions() -> None:
         sa.Column("project_id", sa.String(32), sa.ForeignKey("projects.id", ondelete="CASCADE")),
         sa.Column("role", sa.String(16)),
         sa.Column("email", sa.String(254)),
+        sa.Column("created_by", sa.Text, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger, nullable=False),
         sa.Column("used_at", sa.BigInteger),
