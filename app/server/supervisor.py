@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
@@ -22,6 +22,7 @@ from app.server.access_log import configure_logging
 from app.server.child_processes import (
     SUPERVISOR_VARIABLE,
     KeptRunning,
+    Work,
     describe_status,
     fork,
     run_module,
@@ -40,29 +41,36 @@ POLL_SECONDS = 0.2
 
 WEB = ["gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
 WORKERS = {
-    "background worker": ["app.server.background_worker"],
-    "media worker": ["app.server.media_worker"],
+    "background worker": "app.server.background_worker",
+    "media worker": "app.server.media_worker",
 }
-"""Modules, with their arguments."""
 
 log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs all processes, until gunicorn ends or a signal arrives."""
+    """Runs all processes, until the web server ends or a signal arrives."""
 
-    def __init__(self, settings: Settings, lock: int | None) -> None:
+    def __init__(
+        self, settings: Settings, lock: int | None, *, web: Work, workers: Mapping[str, Work]
+    ) -> None:
         self._settings = settings
         self._lock = lock
+        self._web = web
+        self._workers = workers
         self._is_stopping = False
 
     def run(self) -> int:
-        """Serve; gunicorn's exit status, 0 after a signal."""
+        """Serve; the web server's exit status, 0 after a signal."""
+        # Whoever started us may ignore it, and we inherit that: the kernel would then forget a
+        # process that ends, with its status, and no one would restart it.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        web = self._fork(WEB)
+        web = self._fork(self._web)
         workers = [
-            KeptRunning(partial(self._fork, module), name=name) for name, module in WORKERS.items()
+            KeptRunning(partial(self._fork, work), name=name)
+            for name, work in self._workers.items()
         ]
         while not self._is_stopping and web.exitcode is None:
             for worker in workers:
@@ -80,13 +88,13 @@ class Supervisor:
             worker.wait()
         return 0 if self._is_stopping else web.exitcode or 0
 
-    def _fork(self, command: Sequence[str]) -> BaseProcess:
+    def _fork(self, work: Work) -> BaseProcess:
         """A process without our lock: one that outlives us must not keep out the next server."""
 
         def begin() -> None:
             if self._lock is not None:
                 os.close(self._lock)
-            run_module(*command)
+            work()
 
         return fork(begin)
 
@@ -112,7 +120,8 @@ def main() -> int:
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
     try:
-        return Supervisor(settings, lock).run()
+        workers = {name: partial(run_module, module) for name, module in WORKERS.items()}
+        return Supervisor(settings, lock, web=partial(run_module, *WEB), workers=workers).run()
     finally:
         metrics.close()
         build_services(settings).database.checkpoint()
