@@ -163,5 +163,7 @@ def _unique_email() -> Iterator[None]:
 
 def _require_another_administrator(connection: Connection, person_id: str) -> None:
     """Administrators alone can let others in again: the last one must not lock everybody out."""
-    if {row.id for row in connection.execute(_ADMINISTRATORS)} == {person_id}:
+    # Locked, and in order: of two who do this at once, the second waits for the first.
+    administrators = _ADMINISTRATORS.order_by(people.c.id).with_for_update()
+    if {row.id for row in connection.execute(administrators)} == {person_id}:
         raise LastAdministrator("Nobody else administers this server.")

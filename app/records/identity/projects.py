@@ -13,12 +13,12 @@ from sqlalchemy import (
     Row,
     Select,
     delete,
-    exists,
     func,
     insert,
     select,
     update,
 )
+from sqlalchemy.exc import IntegrityError
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
@@ -71,10 +71,7 @@ class ProjectRecords:
     def get(self, project_id: str) -> Project:
         """The project; raises `EntryNotFound`."""
         with self._database.read() as connection:
-            row = connection.execute(select(projects).where(projects.c.id == project_id)).first()
-        if row is None:
-            raise EntryNotFound("There is no such project.")
-        return Project(**row._mapping)
+            return _project(connection, select(projects).where(projects.c.id == project_id))
 
     def find(self, ids: Collection[str] | None = None) -> list[Project]:
         """The projects with these ids, or all, by name."""
@@ -109,10 +106,10 @@ class ProjectRecords:
             uploads.c.owner == project_id, uploads.c.state.not_in(GONE)
         )
         with self._database.write() as connection:
+            _locked(connection, project_id)  # No upload begins now.
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")
-            if not connection.execute(delete(projects).where(projects.c.id == project_id)).rowcount:
-                raise EntryNotFound("There is no such project.")
+            connection.execute(delete(projects).where(projects.c.id == project_id))
 
     def members(self, project_id: str) -> list[Member]:
         """The members of a project, by name."""
@@ -124,8 +121,7 @@ class ProjectRecords:
     def add_member(self, project_id: str, person_id: str, role: Role, now: datetime) -> Member:
         """Let a person into a project; raises `InvalidField` for one who is a member."""
         with self._database.write() as connection:
-            if connection.execute(select(exists().where(_is(project_id, person_id)))).scalar():
-                raise InvalidField("This person is a member already.", field="email")
+            _locked(connection, project_id)
             _add_member(connection, project_id, person_id, role, now)
             return _member(connection, project_id, person_id)
 
@@ -153,6 +149,19 @@ class ProjectRecords:
             return member, ended.get(project_id, Ended())
 
 
+def _locked(connection: Connection, project_id: str) -> Project:
+    """The project, which others can neither change nor remove until the transaction ends."""
+    query = select(projects).where(projects.c.id == project_id)
+    return _project(connection, query.with_for_update())
+
+
+def _project(connection: Connection, query: Select[Any]) -> Project:
+    row = connection.execute(query).first()
+    if row is None:
+        raise EntryNotFound("There is no such project.")
+    return Project(**row._mapping)
+
+
 def _is(project_id: str, person_id: str) -> ColumnElement[bool]:
     return (members.c.project_id == project_id) & (members.c.person_id == person_id)
 
@@ -161,7 +170,10 @@ def _add_member(
     connection: Connection, project_id: str, person_id: str, role: Role, now: datetime
 ) -> None:
     values = {"project_id": project_id, "person_id": person_id, "role": role, "added_at": now}
-    connection.execute(insert(members).values(values))
+    try:
+        connection.execute(insert(members).values(values))
+    except IntegrityError:
+        raise InvalidField("This person is a member already.", field="email") from None
 
 
 def _members(condition: ColumnElement[bool]) -> Select[Any]:
@@ -186,5 +198,7 @@ def _require_another_manager(connection: Connection, project_id: str, person_id:
     managers = select(members.c.person_id).where(
         members.c.project_id == project_id, members.c.role == Role.MANAGER
     )
-    if [row.person_id for row in connection.execute(managers)] == [person_id]:
+    # Locked, and in order: of two who do this at once, the second waits for the first.
+    locked = managers.order_by(members.c.person_id).with_for_update()
+    if [row.person_id for row in connection.execute(locked)] == [person_id]:
         raise LastManager("The project needs a manager: make somebody else one first.")
