@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 class KeptRunning:
     """A process that is restarted whenever it ends.
 
-    `start` returns a new one; `name` is what the log calls it.
+    `start` returns a new one, or raises OSError, as when there is too little memory; `name` is
+    what the log calls it.
     """
 
     def __init__(
@@ -58,40 +59,44 @@ class KeptRunning:
         self._first_pause_seconds = self._pause_seconds = first_pause_seconds
         self._longest_pause_seconds = longest_pause_seconds
         self._settled_seconds = settled_seconds
-        self._start()
+        self._process: BaseProcess | None = None
+        self._start_at = self._started_at = time.monotonic()
 
     def look_after(self) -> None:
-        """Call this often: it notices that the process has ended, and restarts it in time."""
-        if self._restart_at is None:
-            status = self._process.exitcode
-            if status is not None:
-                self._plan_restart(status)
-        elif time.monotonic() >= self._restart_at:
-            self._start()
+        """Call this often: it starts the process, notices that it has ended, and restarts it."""
+        if self._process is None:
+            if time.monotonic() >= self._start_at:
+                self._start()
+        elif self._process.exitcode is not None:
+            self._note_end(self._process.exitcode)
 
     def stop(self) -> None:
         """Tell the process to end."""
-        self._process.terminate()
+        if self._process is not None:
+            self._process.terminate()
 
     def wait(self) -> None:
         """Wait until it has."""
-        self._process.join()
+        if self._process is not None:
+            self._process.join()
 
     def _start(self) -> None:
-        self._process = self._start_process()
-        self._started_at = time.monotonic()
-        self._restart_at: float | None = None
+        try:
+            self._process = self._start_process()
+        except OSError as error:
+            self._plan_start(f"could not be started: {error}")
+        else:
+            self._started_at = time.monotonic()
 
-    def _plan_restart(self, status: int) -> None:
+    def _note_end(self, status: int) -> None:
+        self._process = None
         if time.monotonic() - self._started_at >= self._settled_seconds:
             self._pause_seconds = self._first_pause_seconds
-        log.error(
-            "the %s ended with %s; restarting in %g s",
-            self._name,
-            describe_status(status),
-            self._pause_seconds,
-        )
-        self._restart_at = time.monotonic() + self._pause_seconds
+        self._plan_start(f"ended with {describe_status(status)}")
+
+    def _plan_start(self, event: str) -> None:
+        log.error("the %s %s; restarting in %g s", self._name, event, self._pause_seconds)
+        self._start_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, self._longest_pause_seconds)
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
@@ -67,11 +67,19 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        web = self._fork(self._web)
         workers = [
             KeptRunning(partial(self._fork, work), name=name)
             for name, work in self._workers.items()
         ]
+        web = self._fork(self._web)
+        try:
+            self._look_after(web, workers)
+        finally:
+            # Whatever failed: our caller lets the next server in, and ours must have ended by then.
+            _end(web, workers)
+        return 0 if self._is_stopping else web.exitcode or 0
+
+    def _look_after(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         while not self._is_stopping and web.exitcode is None:
             for worker in workers:
                 worker.look_after()
@@ -80,13 +88,6 @@ class Supervisor:
             say_stopping(self._settings)
         else:
             log.error("the web server ended with %s", describe_status(web.exitcode or 0))
-        web.terminate()
-        for worker in workers:
-            worker.stop()
-        web.join()
-        for worker in workers:
-            worker.wait()
-        return 0 if self._is_stopping else web.exitcode or 0
 
     def _fork(self, work: Work) -> BaseProcess:
         """A process without our lock: one that outlives us must not keep out the next server."""
@@ -101,6 +102,15 @@ class Supervisor:
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         """Only notes it: the signal may have interrupted anything."""
         self._is_stopping = True
+
+
+def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
+    web.terminate()
+    for worker in workers:
+        worker.stop()
+    web.join()
+    for worker in workers:
+        worker.wait()
 
 
 def main() -> int:

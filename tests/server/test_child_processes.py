@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -63,6 +65,31 @@ def test_a_process_that_ran_long_is_restarted_soon_and_the_log_names_the_signal(
     wait_until(lambda: has_ended(3), "it has ended three times")
     line = "the media worker ended with SIGKILL; restarting in 0.25 s"
     assert caplog.messages[:3] == [line] * 3
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_ever_more_slowly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    started: list[str] = []
+
+    def start() -> BaseProcess:
+        if len(caplog.messages) < 3:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        started.append("now")
+        return get_context("spawn").Process()
+
+    kept = KeptRunning(start, name="media worker", first_pause_seconds=0.01)
+
+    def has_started() -> bool:
+        if not started:
+            kept.look_after()
+        return bool(started)
+
+    wait_until(has_started, "it has been started")
+    failed = f"the media worker could not be started: [Errno {errno.EAGAIN}] "
+    assert all(line.startswith(failed) for line in caplog.messages)
+    pauses = [line.rpartition("; ")[2] for line in caplog.messages]
+    assert pauses == [f"restarting in {pause} s" for pause in ("0.01", "0.02", "0.04")]
 
 
 def test_an_exit_status_is_described_in_words() -> None:

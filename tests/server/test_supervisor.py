@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -33,3 +34,28 @@ sys.exit(Supervisor(from_env({}), None, web=partial(sys.exit, 3), workers=worker
             assert supervisor.wait(120) == 3
         finally:
             supervisor.kill()
+
+
+def test_whatever_fails_the_next_server_is_let_in_only_after_the_last_process_has_ended() -> None:
+    script = """
+def serve():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("the web server has ended")))
+    print("the web server is ready", flush=True)
+    signal.pause()
+
+without_settings = None  # This fails when it says that it stops.
+try:
+    Supervisor(without_settings, None, web=serve, workers={}).run()
+except AttributeError:
+    print("the next server may start")
+"""
+    with start(script) as supervisor:
+        try:
+            assert supervisor.stdout is not None
+            assert supervisor.stdout.readline() == "the web server is ready\n"
+            supervisor.send_signal(signal.SIGTERM)
+            ended, free = supervisor.stdout.read().splitlines()
+        finally:
+            supervisor.kill()
+    assert ended == "the web server has ended"
+    assert free == "the next server may start"
