@@ -6,21 +6,23 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import Client
 
+from app.domain.access import Role
 from tests.links.link_requests import HTML, MakeLink, create, sent
+from tests.site import Site
 
 PREFIX = "/videos"
 
 _URL = re.compile(r'\b(?:href|src|action|poster|data-root|data-[a-z-]*url)="(/[^"]*)"')
 
 
-@pytest.fixture
-def guest(app: Flask) -> Client:
+def behind_prefix(app: Flask) -> Client:
     """A browser behind nginx with `location /videos/ { proxy_pass http://sluice/; }`."""
 
     def proxied(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
@@ -32,6 +34,11 @@ def guest(app: Flask) -> Client:
     return Client(proxied)
 
 
+@pytest.fixture
+def guest(app: Flask) -> Client:
+    return behind_prefix(app)
+
+
 def shared(member: FlaskClient, *videos: str) -> str:
     answer = member.post("/api/share-links", json={"videos": videos, "can_download": True})
     url: str = answer.get_json()["url"]
@@ -39,10 +46,11 @@ def shared(member: FlaskClient, *videos: str) -> str:
 
 
 def urls_in(page: str) -> list[str]:
-    """The URLs of a page, all of which lie below the prefix."""
+    """The URLs of a page, all of which lie below the prefix, and lead on to others there."""
     urls = [url.replace("&amp;", "&") for url in _URL.findall(page)]
     assert urls
-    assert [url for url in urls if not url.startswith(f"{PREFIX}/")] == []
+    onward = [target for url in urls for target in parse_qs(urlsplit(url).query).get("next", [])]
+    assert [url for url in (*urls, *onward) if not url.startswith(f"{PREFIX}/")] == []
     return urls
 
 
@@ -89,3 +97,23 @@ def test_a_sender_uploads_under_the_prefix(make_link: MakeLink, guest: Client) -
     file = (io.BytesIO(bytes(10)), "a.mp4")
     answer = guest.post(f"{path}/upload", data={"file": file}, headers=HTML)
     assert answer.headers["Location"].startswith(path)
+
+
+def test_an_invitation_leads_to_sign_in_and_back_under_the_prefix(site: Site) -> None:
+    ann, bob = site.person("Ann", Role.VIEWER), site.person("Bob", Role.VIEWER)
+    project, invitations = site.project(), site.identity.invitations
+    for email in ("new@example.org", bob.email):
+        code = invitations.to_join(email, project_id=project, role=Role.VIEWER, by="")
+        browser, path = behind_prefix(site.app), f"{PREFIX}/join/{code}"
+        ways = [url for url in urls_in(browser.get(path, headers=HTML).text) if "next=" in url]
+        assert {parse_qs(urlsplit(url).query)["next"][0] for url in ways} == {path}
+        browser.set_cookie("sluice", site.session(ann))
+        (out,) = [url for url in urls_in(browser.get(path, headers=HTML).text) if "next=" in url]
+        assert browser.post(out).location == path
+
+
+def test_a_person_in_no_project_tries_the_same_page_again_under_the_prefix(site: Site) -> None:
+    browser = behind_prefix(site.app)
+    browser.set_cookie("sluice", site.session(site.person("Eve")))
+    for path in (f"{PREFIX}/", f"{PREFIX}/?q=holidays"):
+        assert path in urls_in(browser.get(path, headers=HTML).text)
