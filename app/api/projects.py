@@ -12,7 +12,7 @@ from app.domain.errors import NotAllowed
 from app.domain.moments import instant
 from app.domain.project_limits import parse_limits
 from app.http.access_rules import requires
-from app.http.audited import audited, audited_member, audited_removal
+from app.http.audited import audited, audited_end, audited_member, audited_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.inviting import invite
@@ -77,8 +77,7 @@ def change(project_id: str) -> Response:
 @requires(Action.ADMINISTER)
 def remove(project_id: str) -> tuple[str, int]:
     """End a project without videos and uploads."""
-    _projects().remove(project_id)
-    audited(AuditAction.PROJECT_REMOVED, f"project:{project_id}")
+    audited_end(*_projects().remove(project_id))
     return "", 204
 
 

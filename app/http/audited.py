@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from app.domain.upload import Upload
 from app.http.context import current_caller, current_scope, current_services
 from app.records.identity.invitations import Invitation
 from app.records.identity.made_by import Ended
-from app.records.identity.projects import Member
+from app.records.identity.projects import Member, Project
 from app.records.identity.webhooks import Webhook
 
 
@@ -96,6 +97,12 @@ def audited_withdrawal(invitation: Invitation) -> None:
         email=invitation.email,
         role=invitation.role,
     )
+
+
+def audited_end(project: Project, ended: Mapping[str, int]) -> None:
+    """Note that a project was deleted, and how much of each kind has ended with it."""
+    subject = f"project:{project.id}"
+    audited(AuditAction.PROJECT_REMOVED, subject, project=project.id, name=project.name, **ended)
 
 
 def audited_webhook(action: AuditAction, webhook: Webhook) -> None:

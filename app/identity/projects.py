@@ -70,10 +70,14 @@ class Projects:
         self._records.set_limits(project_id, limits)
         return self.get(project_id)
 
-    def remove(self, project_id: str) -> None:
-        """End a project that has no videos or uploads; raises `ProjectInUse` for others."""
-        self._records.remove(project_id)
+    def remove(self, project_id: str) -> tuple[Project, dict[str, int]]:
+        """End a project that has no videos or uploads; raises `ProjectInUse` for others.
+
+        Returns what it was, and how many members, keys, links and webhooks have ended with it.
+        """
+        removed = self._records.remove(project_id)
         self._sessions.forget()
+        return removed
 
     def add_member(self, project_id: str, email: str, role: Role) -> Member | None:
         """Let the person with that e-mail address into the project; None if there is nobody.

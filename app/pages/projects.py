@@ -11,7 +11,7 @@ from app.domain.access import FIRST_PROJECT, Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, ProjectInUse, UploadError
 from app.http.access_rules import requires
-from app.http.audited import audited
+from app.http.audited import audited, audited_end
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -61,10 +61,9 @@ def rename(project_id: str) -> Response:
 def remove(project_id: str) -> Response:
     """Delete a project without videos and uploads."""
     try:
-        _projects().remove(project_id)
+        audited_end(*_projects().remove(project_id))
     except ProjectInUse as error:
         return _page(error=error, status=error.status_hint)
-    audited(AuditAction.PROJECT_REMOVED, f"project:{project_id}")
     return _done("removed")
 
 

@@ -10,6 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.domain.access import EVERYTHING, LOCAL, Role
+from app.domain.audit import AuditAction, AuditFilter
 from app.identity.key_format import is_key
 from tests.site import Site
 
@@ -162,7 +163,13 @@ def test_administrators_make_rename_and_delete_projects(site: Site) -> None:
     used = chief.post(f"/projects/{radio.id}/remove", headers=HTML)
     assert (used.status_code, "delete them first" in used.text) == (409, True)
     site.services.library.delete(EVERYTHING, video.id)
+    site.key(Role.VIEWER, project=radio.id)
+    site.upload_link(radio.id)
     assert chief.post(f"/projects/{radio.id}/remove", headers=HTML).status_code == 303
+    wanted = AuditFilter(project_id=radio.id, action=AuditAction.PROJECT_REMOVED)
+    (entry,) = site.identity.audit.page(wanted, limit=5, cursor=None).entries
+    ended = {"members": 1, "keys": 1, "links": 1, "webhooks": 0}
+    assert entry.details == {"name": "Wireless", **ended}
     assert "Wireless" not in page(chief, "/projects")
     assert site.client(site.person("Bob", Role.MANAGER)).get("/projects").status_code == 403
 

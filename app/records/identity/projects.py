@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    true,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -26,7 +28,15 @@ from app.domain.lifecycle import GONE
 from app.domain.project_limits import Limits
 from app.records.engine import Database
 from app.records.identity.made_by import Ended, end_made_by
-from app.records.identity.tables import members, people, projects
+from app.records.identity.tables import (
+    api_keys,
+    members,
+    people,
+    projects,
+    share_links,
+    upload_links,
+    webhooks,
+)
 from app.records.tables import uploads
 
 
@@ -95,10 +105,11 @@ class ProjectRecords:
             if not connection.execute(change).rowcount:
                 raise EntryNotFound("There is no such project.")
 
-    def remove(self, project_id: str) -> None:
-        """Forget a project with its members, keys and links.
+    def remove(self, project_id: str) -> tuple[Project, dict[str, int]]:
+        """Forget a project with its members, keys, links and webhooks.
 
-        Raises `EntryNotFound`, and `ProjectInUse` for one with uploads, and for the first one.
+        Returns what it was, and how many of each have ended with it. Raises `EntryNotFound`, and
+        `ProjectInUse` for one with uploads, and for the first one.
         """
         if project_id == FIRST_PROJECT:
             raise ProjectInUse("The server's first project cannot be deleted.")
@@ -106,10 +117,12 @@ class ProjectRecords:
             uploads.c.owner == project_id, uploads.c.state.not_in(GONE)
         )
         with self._database.write() as connection:
-            _locked(connection, project_id)  # No upload begins now.
+            project = _locked(connection, project_id)  # No upload begins now.
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")
+            ended = _ending_with(connection, project_id)
             connection.execute(delete(projects).where(projects.c.id == project_id))
+        return project, ended
 
     def members(self, project_id: str) -> list[Member]:
         """The members of a project, by name."""
@@ -160,6 +173,24 @@ def _project(connection: Connection, query: Select[Any]) -> Project:
     if row is None:
         raise EntryNotFound("There is no such project.")
     return Project(**row._mapping)
+
+
+_END_WITH_IT = (
+    ("members", members.c.project_id, true()),
+    ("keys", api_keys.c.project_id, api_keys.c.revoked_at.is_(None)),
+    ("links", share_links.c.project_id, share_links.c.revoked_at.is_(None)),
+    ("links", upload_links.c.project_id, upload_links.c.closed_at.is_(None)),
+    ("webhooks", webhooks.c.project_id, true()),
+)
+"""What a project has, and which of it has not ended before."""
+
+
+def _ending_with(connection: Connection, project_id: str) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for kind, belongs_to, is_kept in _END_WITH_IT:
+        query = select(func.count()).where(belongs_to == project_id, is_kept)
+        counts[kind] += connection.execute(query).scalar_one()
+    return dict(counts)
 
 
 def _is(project_id: str, person_id: str) -> ColumnElement[bool]:
