@@ -101,8 +101,16 @@ def audited_withdrawal(invitation: Invitation) -> None:
 
 def audited_end(project: Project, ended: Mapping[str, int]) -> None:
     """Note that a project was deleted, and how much of each kind has ended with it."""
-    subject = f"project:{project.id}"
-    audited(AuditAction.PROJECT_REMOVED, subject, project=project.id, name=project.name, **ended)
+    audited(
+        AuditAction.PROJECT_REMOVED,
+        f"project:{project.id}",
+        project=project.id,
+        name=project.name,
+        members=ended["members"],
+        keys=ended["keys"],
+        links=ended["links"],
+        webhooks=ended["webhooks"],
+    )
 
 
 def audited_webhook(action: AuditAction, webhook: Webhook) -> None:
