@@ -83,7 +83,8 @@ def block(email: str) -> None:
     """Sign a person out everywhere, and let them in no more."""
     person = _person(email)
     identity = current_services().identity
-    identity.audit.note_block(person, identity.accounts.block(person), caller=OPERATOR)
+    ended = identity.accounts.block(person)
+    identity.audit.note_ended(person, ended, change="block", caller=OPERATOR)
     _note(AuditAction.PERSON_CHANGED, person, change="block")
     click.echo(f"blocked {person.email}")
 

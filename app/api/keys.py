@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from flask import Blueprint, Response, jsonify
@@ -47,7 +48,7 @@ def make() -> tuple[Response, int]:
 @blueprint.delete("/<key_id>")
 @requires(Action.MANAGE)
 def revoke(key_id: str) -> tuple[str, int]:
-    """End a key."""
-    current_services().identity.keys.revoke(current_scope().target(), key_id)
-    audited(AuditAction.KEY_REVOKED, f"key:{key_id}")
+    """End a key, and what was made with it."""
+    ended = current_services().identity.keys.revoke(current_scope().target(), key_id)
+    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", **asdict(ended))
     return "", 204

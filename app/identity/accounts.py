@@ -87,10 +87,20 @@ class Accounts:
         """Let a person sign in again; their keys and links stay revoked."""
         self._people.unblock(person.id)
 
-    def set_admin(self, person: Person, *, is_admin: bool) -> None:
-        """Let a person administer the server, or not; raises `LastAdministrator`."""
-        self._people.set_admin(person.id, is_admin=is_admin)
+    def make_admin(self, person: Person) -> None:
+        """Let a person administer the server."""
+        self._people.make_admin(person.id)
         self._sessions.forget()
+
+    def end_admin(self, person: Person) -> dict[str, Ended]:
+        """Let a person administer the server no more, nor what they have made as administrator.
+
+        That are keys and links in projects they are not in: how many by project. Raises
+        `LastAdministrator`.
+        """
+        ended = self._people.end_admin(person.id, self._clock())
+        self._sessions.forget()
+        return ended
 
     def _change(self, person: Person, *, name: str, email: str) -> Person:
         changed = self._people.rename(person, name=name, email=email)

@@ -71,10 +71,16 @@ class AuditLog:
         except UploadError as error:
             log.error("the audit log has no room for %s: %s", entry, error)
 
-    def note_block(
-        self, person: Person, ended: Mapping[str, Ended], *, caller: Caller, address: str = ""
+    def note_ended(
+        self,
+        person: Person,
+        ended: Mapping[str, Ended],
+        *,
+        change: str,
+        caller: Caller,
+        address: str = "",
     ) -> None:
-        """Note in each project what has ended because a person was blocked."""
+        """Note in each project what has ended because of a change to a person, such as "block"."""
         for project, counts in ended.items():
             self.note(
                 AuditAction.MEMBER_CHANGED,
@@ -82,7 +88,7 @@ class AuditLog:
                 caller=caller,
                 address=address,
                 project=project,
-                details={"email": person.email, "change": "block", **asdict(counts)},
+                details={"email": person.email, "change": change, **asdict(counts)},
             )
 
     def page(self, wanted: AuditFilter, *, limit: int, cursor: str | None) -> AuditPage:

@@ -12,6 +12,7 @@ from app.domain.names import clean_name
 from app.identity.key_format import HINT_CHARACTERS, digest_of, is_key, new_key
 from app.identity.recent import RECENT_SECONDS, Recent
 from app.records.identity.keys import USE_NOTED_EVERY, ApiKey, KeyRecords
+from app.records.identity.made_by import Ended
 
 
 class ApiKeys:
@@ -42,7 +43,7 @@ class ApiKeys:
         """A new key: what is stored of it, and the key itself, which nobody can see again.
 
         It never does more than the person who made it may do at that time, or who made the key
-        with which it was made. Raises `InvalidField` for a bad name.
+        with which it was made, and does not outlive that key. Raises `InvalidField` for a bad name.
         """
         secret = new_key()
         key = ApiKey(
@@ -52,23 +53,27 @@ class ApiKeys:
             hint=secret[:HINT_CHARACTERS],
             name=clean_name(name),
             role=role,
-            created_by=self._records.answerable(created_by),
+            created_by=created_by,
             created_at=self._clock(),
             expires_at=expires_at,
         )
-        self._records.add(key)
-        return key, secret
+        return self._records.add(key), secret
 
     def of_project(self, project_id: str) -> list[ApiKey]:
         """The keys of a project that were not revoked, the newest first."""
         keys = self._records.of_project(project_id)
         return [key for key in keys if key.revoked_at is None]
 
-    def revoke(self, project_id: str, key_id: str) -> None:
-        """End a key, and within seconds what it sends; raises `EntryNotFound`."""
-        if not self._records.revoke(project_id, key_id, self._clock()):
+    def revoke(self, project_id: str, key_id: str) -> Ended:
+        """End a key and what was made with it, and within seconds what they send.
+
+        Returns how much was made with it; raises `EntryNotFound`.
+        """
+        ended = self._records.revoke(project_id, key_id, self._clock())
+        if ended is None:
             raise EntryNotFound("The project has no such key.")
         self._recent.forget()
+        return ended
 
     def caller(self, secret: str, *, anew: bool = False) -> Caller | None:
         """Who sends a request with that key; None if it does not work.

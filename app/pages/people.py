@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from app.http.audited import audited, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
+from app.records.identity.made_by import Ended
 from app.records.identity.people import Person
 
 blueprint = Blueprint("people", __name__, url_prefix="/people")
@@ -93,10 +94,10 @@ def change(person_id: str) -> Response:
     person, accounts = _person(person_id), current_services().identity.accounts
     fields = form_fields()
     changes: dict[str, Callable[[], object]] = {
-        "block": lambda: _block(person),
+        "block": lambda: _note_ended(person, accounts.block(person), "block"),
         "unblock": lambda: accounts.unblock(person),
-        "make_admin": lambda: accounts.set_admin(person, is_admin=True),
-        "make_member": lambda: accounts.set_admin(person, is_admin=False),
+        "make_admin": lambda: accounts.make_admin(person),
+        "make_member": lambda: _note_ended(person, accounts.end_admin(person), "make_member"),
         "email": lambda: accounts.change_email(person, fields.get("new_email", "")),
     }
     wanted = fields.get("change", "")
@@ -119,10 +120,10 @@ def change(person_id: str) -> Response:
     return redirect(url_for("people.index"), 303)
 
 
-def _block(person: Person) -> None:
-    identity = current_services().identity
-    ended, address = identity.accounts.block(person), request.remote_addr or ""
-    identity.audit.note_block(person, ended, caller=current_caller(), address=address)
+def _note_ended(person: Person, ended: Mapping[str, Ended], change: str) -> None:
+    caller, address = current_caller(), request.remote_addr or ""
+    audit = current_services().identity.audit
+    audit.note_ended(person, ended, change=change, caller=caller, address=address)
 
 
 def _person(person_id: str) -> Person:

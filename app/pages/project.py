@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -193,8 +194,8 @@ def make_key() -> Response:
 @requires(Action.MANAGE)
 def revoke_key(key_id: str) -> Response:
     """End a key; what it is sending ends within seconds."""
-    _identity().keys.revoke(current_caller().project, key_id)
-    audited(AuditAction.KEY_REVOKED, f"key:{key_id}")
+    ended = _identity().keys.revoke(current_caller().project, key_id)
+    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", **asdict(ended))
     return _back()
 
 

@@ -287,11 +287,11 @@ def test_an_address_belongs_to_one_account(world: World, accounts: Accounts) -> 
 
 def test_the_last_administrator_stays_one(world: World, accounts: Accounts) -> None:
     ann, bob = world.person(is_admin=True), world.person("bob@example.org")
-    for attempt in (accounts.block, lambda person: accounts.set_admin(person, is_admin=False)):
+    for attempt in (accounts.block, accounts.end_admin):
         with pytest.raises(LastAdministrator):
             attempt(ann)
-    accounts.set_admin(bob, is_admin=True)
-    accounts.set_admin(ann, is_admin=False)
+    accounts.make_admin(bob)
+    accounts.end_admin(ann)
     accounts.block(ann)
     with pytest.raises(LastAdministrator):
         accounts.block(bob)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,9 +54,7 @@ def test_a_key_does_no_more_than_whoever_made_it(site: Site) -> None:
     ann, maker = person(site, Role.MANAGER, project)
     person(site, Role.MANAGER, project)
     key, low = (new_key(site, project, maker, role) for role in (Role.MANAGER, Role.VIEWER))
-    caller = keys_of(site).caller(key)
-    assert caller is not None
-    through_key = new_key(site, project, caller.sender)
+    through_key = new_key(site, project, sender_of(site, key))
     by_shell = new_key(site, project, "")
     site.identity.projects.set_role(project, ann.id, Role.UPLOADER)
     found = [role_with(site, each) for each in (key, through_key, low, by_shell)]
@@ -80,10 +78,10 @@ def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> No
     assert role_with(site, key) is Role.MANAGER
     _, viewer = person(site, Role.VIEWER, project, is_admin=True)
     assert role_with(site, new_key(site, project, viewer)) is Role.MANAGER
-    site.identity.accounts.set_admin(ann, is_admin=False)
+    site.identity.accounts.end_admin(ann)
     assert role_with(site, key) is None
     listed = {each.role for each in keys_of(site).of_project(project)}
-    assert listed == {None, Role.MANAGER}
+    assert listed == {Role.MANAGER}
 
 
 def make_links(site: Site, project: str, maker: str) -> tuple[str, str]:
@@ -221,7 +219,7 @@ def test_links_for_new_passwords_work_as_long_as_their_maker_administers(site: S
     ann, maker = person(site, None, site.project(), is_admin=True)
     other = site.person("Other", is_admin=True)
     code = identity.invitations.to_reset(other, by=maker)
-    identity.accounts.set_admin(ann, is_admin=False)
+    identity.accounts.end_admin(ann)
     with pytest.raises(LinkClosed):
         identity.invitations.choose_password(code, OTHER_PASSWORD)
 
@@ -243,3 +241,64 @@ def test_managers_see_and_withdraw_the_invitations_that_wait(site: Site) -> None
     wanted = AuditFilter(project_id=here, action=AuditAction.INVITATION_REMOVED)
     (entry,) = site.identity.audit.page(wanted, limit=10, cursor=None).entries
     assert entry.details == {"email": waiting.email, "role": "manager"}
+
+
+def sender_of(site: Site, key: str) -> str:
+    """How records name whoever makes something with that key."""
+    caller = keys_of(site).caller(key)
+    assert caller is not None
+    return caller.sender
+
+
+def test_what_a_key_has_made_ends_with_the_key(site: Site) -> None:
+    project = site.project()
+    ann, maker = person(site, Role.MANAGER, project)
+    first, other = (new_key(site, project, maker) for _ in "12")
+    second = new_key(site, project, sender_of(site, first))
+    third = new_key(site, project, sender_of(site, second))
+    made = [make_links(site, project, sender_of(site, key)) for key in (first, third, other)]
+    invite(site.client(), project, headers=bearer(second))
+    keys = site.identity.keys.of_project(project)
+    (first_id,) = [key.id for key in keys if first.startswith(key.hint)]
+    answer = site.client(ann).delete(f"/api/keys/{first_id}")
+    assert answer.status_code == 204
+    assert [role_with(site, key) for key in (first, second, third)] == [None] * 3
+    assert role_with(site, other) is Role.MANAGER
+    assert [are_open(site, codes) for codes in made] == [False, False, True]
+    assert site.identity.invitations.waiting(project) == []
+    wanted = AuditFilter(project_id=project, action=AuditAction.KEY_REVOKED)
+    (entry,) = site.identity.audit.page(wanted, limit=10, cursor=None).entries
+    assert entry.details == {
+        "keys_revoked": 2,
+        "links_closed": 4,
+        "invitations_withdrawn": 1,
+        "webhooks_kept": 0,
+    }
+
+
+@pytest.mark.parametrize("hours", [None, 2])
+def test_a_key_expires_no_later_than_that_with_which_it_was_made(
+    site: Site, hours: float | None
+) -> None:
+    keys, now = keys_of(site), datetime.now(UTC)
+    _, headers = site.key(Role.MANAGER, lifetime=timedelta(hours=1))
+    sent = {"name": "child", "role": "viewer", "expires": hours and hours * 3600}
+    answer = site.client().post("/api/keys", json=sent, headers=headers)
+    assert answer.status_code == 201
+    caller = keys.caller(answer.get_json()["key"])
+    assert caller is not None
+    (child,) = [key for key in keys.of_project(caller.project) if key.id == caller.id]
+    assert child.expires_at is not None
+    assert child.expires_at < now + timedelta(hours=1.5)
+
+
+def test_what_an_administrator_has_made_elsewhere_ends_when_they_are_none(site: Site) -> None:
+    here, there, identity = site.project(), site.project(), site.identity
+    ann, maker = person(site, Role.VIEWER, here, is_admin=True)
+    inside, outside = make_links(site, here, maker), make_links(site, there, maker)
+    chief = site.browser(site.person("Chief", is_admin=True))
+    assert chief.post(f"/people/{ann.id}", {"change": "make_member"}).status_code == 303
+    assert [are_open(site, codes) for codes in (inside, outside)] == [True, False]
+    wanted = AuditFilter(project_id=there, action=AuditAction.MEMBER_CHANGED)
+    (entry,) = identity.audit.page(wanted, limit=10, cursor=None).entries
+    assert (entry.details["change"], entry.details["links_closed"]) == ("make_member", 2)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, case, func, insert, null, or_, select, update
+from sqlalchemy import Connection, Row, case, func, insert, null, or_, select, update
 
 from app.domain.access import Role, lower_of
 from app.records.engine import Database
+from app.records.identity.made_by import Ended, end_made_with
 from app.records.identity.makers import BY_KEY, BY_PERSON
 from app.records.identity.tables import api_keys, members, people
 
@@ -21,7 +22,8 @@ class ApiKey:
     """A key of a project; the key itself is not kept, only its SHA-256.
 
     `role` is the one it was given, or that of the person who made it where that is lower by now;
-    None if they have none in the project any more.
+    None if they have none in the project any more. `created_by` is that person, also for
+    a key that was made with another one, `made_with`.
     """
 
     id: str
@@ -32,6 +34,7 @@ class ApiKey:
     role: Role | None
     created_by: str
     created_at: datetime
+    made_with: str | None = None
     expires_at: datetime | None = None
     used_at: datetime | None = None
     revoked_at: datetime | None = None
@@ -48,25 +51,19 @@ class KeyRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, key: ApiKey) -> None:
-        """Store a new key."""
-        values = {column.name: getattr(key, column.name) for column in api_keys.columns}
+    def add(self, key: ApiKey) -> ApiKey:
+        """Store a new key of a person or of another key, which it does not outlive; as stored."""
         with self._database.write() as connection:
+            key = _with_maker(connection, key)
+            values = {column.name: getattr(key, column.name) for column in api_keys.columns}
             connection.execute(insert(api_keys).values(values))
+        return key
 
     def find(self, digest: str) -> ApiKey | None:
         """The key with that digest, whether or not it still works."""
         with self._database.read() as connection:
             row = connection.execute(_KEYS.where(api_keys.c.digest == digest)).first()
         return None if row is None else _from_row(row)
-
-    def answerable(self, maker: str) -> str:
-        """Who answers for what `maker` makes: for a key, whoever answers for that."""
-        key_id = maker.removeprefix(BY_KEY) if maker.startswith(BY_KEY) else ""
-        query = select(api_keys.c.created_by).where(api_keys.c.id == key_id)
-        with self._database.read() as connection:
-            found = connection.execute(query).scalar()
-        return maker if found is None else found
 
     def of_project(self, project_id: str) -> list[ApiKey]:
         """All keys of a project, the newest first."""
@@ -76,15 +73,20 @@ class KeyRecords:
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(query)]
 
-    def revoke(self, project_id: str, key_id: str, now: datetime) -> bool:
-        """Note that a key works no longer; whether the project has such a key that did."""
+    def revoke(self, project_id: str, key_id: str, now: datetime) -> Ended | None:
+        """Note that a key works no longer, nor the keys, links and invitations made with it.
+
+        Returns how many of them have ended; None if the project has no such key that worked.
+        """
         change = update(api_keys).where(
             api_keys.c.id == key_id,
             api_keys.c.project_id == project_id,
             api_keys.c.revoked_at.is_(None),
         )
         with self._database.write() as connection:
-            return connection.execute(change.values(revoked_at=now)).rowcount == 1
+            if connection.execute(change.values(revoked_at=now)).rowcount != 1:
+                return None
+            return end_made_with(connection, key_id, now)
 
     def note_use(self, key_id: str, now: datetime) -> None:
         """Note that the key was used, unless that was noted a moment ago."""
@@ -110,6 +112,19 @@ _KEYS = (
         (members.c.person_id == people.c.id) & (members.c.project_id == api_keys.c.project_id),
     )
 )
+
+
+def _with_maker(connection: Connection, key: ApiKey) -> ApiKey:
+    """The key with the person behind it; it expires no later than the key it was made with."""
+    if not key.created_by.startswith(BY_KEY):
+        return key
+    made_with = key.created_by.removeprefix(BY_KEY)
+    query = select(api_keys.c.created_by, api_keys.c.expires_at).where(api_keys.c.id == made_with)
+    found = connection.execute(query).one()
+    ends = [each for each in (key.expires_at, found.expires_at) if each is not None]
+    return replace(
+        key, created_by=found.created_by, made_with=made_with, expires_at=min(ends, default=None)
+    )
 
 
 def _from_row(row: Row[Any]) -> ApiKey:

@@ -1,4 +1,4 @@
-"""What somebody has made in projects, and what becomes of it when they are blocked or leave.
+"""What people have made in projects, and what becomes of it when they lose their place there.
 
 Keys, links and invitations are known to whoever made them, so they end. Webhooks only tell an
 address what happens in the project, whose managers see them: they stay.
@@ -7,16 +7,18 @@ address what happens in the project, whose managers see them: they stay.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Result, Table, literal, select, true, update
 
-from app.records.identity.makers import BY_KEY
+from app.records.identity.makers import BY_KEY, BY_PERSON
 from app.records.identity.tables import (
     api_keys,
     invitations,
+    members,
     share_links,
     upload_links,
     webhooks,
@@ -32,7 +34,7 @@ _ENDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How much of one project has ended with its maker, and how many webhooks stay."""
+    """How much of one project has ended with its maker or a key, and how many webhooks stay."""
 
     keys_revoked: int = 0
     links_closed: int = 0
@@ -48,24 +50,61 @@ def end_made_by(
     All of them, or those of one project; returns what has ended by project. Links for new passwords
     and invitations to no project end too, and are not counted.
     """
+
+    def is_theirs(table: Table) -> ColumnElement[bool]:
+        is_there = true() if project_id is None else table.c.project_id == project_id
+        return _made_by(table, maker) & is_there
+
+    return _end(connection, is_theirs, now)
+
+
+def end_made_elsewhere(connection: Connection, person_id: str, now: datetime) -> dict[str, Ended]:
+    """As `end_made_by`, of what a person has made in projects that they are no member of."""
+    maker = f"{BY_PERSON}{person_id}"
+    own = select(members.c.project_id).where(members.c.person_id == person_id)
+
+    def is_elsewhere(table: Table) -> ColumnElement[bool]:
+        project = table.c.project_id
+        return _made_by(table, maker) & (project.is_(None) | project.not_in(own))
+
+    return _end(connection, is_elsewhere, now)
+
+
+def end_made_with(connection: Connection, key_id: str, now: datetime) -> Ended:
+    """End the keys that were made with a key, or with such keys, and what was made with any."""
+    key, child = api_keys.alias(), api_keys.alias()
+    keys = select(key.c.id).where(key.c.id == key_id).cte(recursive=True)
+    keys = keys.union(select(child.c.id).where(child.c.made_with == keys.c.id))
+
+    def is_made_with(table: Table) -> ColumnElement[bool]:
+        if table is api_keys:
+            return api_keys.c.made_with.in_(select(keys.c.id))
+        return table.c.created_by.in_(select(literal(BY_KEY).concat(keys.c.id)))
+
+    (ended,) = _end(connection, is_made_with, now).values() or (Ended(),)
+    return ended
+
+
+def _end(
+    connection: Connection, is_meant: Callable[[Table], ColumnElement[bool]], now: datetime
+) -> dict[str, Ended]:
+    """End what is meant and still works; returns how much by project."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for kind, ended_at in _ENDED:
         table = ended_at.table
         expires_at = table.c.expires_at
         works = ended_at.is_(None) & (expires_at.is_(None) | (expires_at > now))
-        works &= _made_by(table, maker, project_id)
-        change = update(table).where(works).values({ended_at.name: now})
+        change = update(table).where(works, is_meant(table)).values({ended_at.name: now})
         _count(connection.execute(change.returning(table.c.project_id)), kind, into=counts)
-    kept = select(webhooks.c.project_id).where(_made_by(webhooks, maker, project_id))
+    kept = select(webhooks.c.project_id).where(is_meant(webhooks))
     _count(connection.execute(kept), "webhooks_kept", into=counts)
     return {project: Ended(**found) for project, found in counts.items()}
 
 
-def _made_by(table: Table, maker: str, project_id: str | None) -> ColumnElement[bool]:
+def _made_by(table: Table, maker: str) -> ColumnElement[bool]:
     keys = api_keys.alias()
     their_keys = select(literal(BY_KEY).concat(keys.c.id)).where(keys.c.created_by == maker)
-    is_theirs = (table.c.created_by == maker) | table.c.created_by.in_(their_keys)
-    return is_theirs & (true() if project_id is None else table.c.project_id == project_id)
+    return (table.c.created_by == maker) | table.c.created_by.in_(their_keys)
 
 
 def _count(projects: Result[Any], kind: str, *, into: dict[str, Counter[str]]) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator
 from app.records.engine import Database
-from app.records.identity.made_by import Ended, end_made_by
+from app.records.identity.made_by import Ended, end_made_by, end_made_elsewhere
 from app.records.identity.tables import invitations, members, people, sessions
 
 
@@ -114,13 +114,22 @@ class PeopleRecords:
         with self._database.write() as connection:
             connection.execute(change.values(is_blocked=False))
 
-    def set_admin(self, person_id: str, *, is_admin: bool) -> None:
-        """Let a person administer the server, or not; raises `LastAdministrator`."""
+    def make_admin(self, person_id: str) -> None:
+        """Let a person administer the server."""
+        change = update(people).where(people.c.id == person_id).values(is_admin=True)
         with self._database.write() as connection:
-            if not is_admin:
-                _require_another_administrator(connection, person_id)
-            change = update(people).where(people.c.id == person_id)
-            connection.execute(change.values(is_admin=is_admin))
+            connection.execute(change)
+
+    def end_admin(self, person_id: str, now: datetime) -> dict[str, Ended]:
+        """Let a person administer the server no more: ends what they made where they are no member.
+
+        Returns how much by project, raises `LastAdministrator`.
+        """
+        with self._database.write() as connection:
+            _require_another_administrator(connection, person_id)
+            change = update(people).where(people.c.id == person_id).values(is_admin=False)
+            connection.execute(change)
+            return end_made_elsewhere(connection, person_id, now)
 
     def _one(self, condition: Any) -> Person | None:
         with self._database.read() as connection:

@@ -154,13 +154,15 @@ api_keys = Table(
     Column("name", Text, nullable=False),
     Column("role", String(16), nullable=False),
     Column("created_by", Text, nullable=False),
+    Column("made_with", ID),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant),
     Column("used_at", Instant),
     Column("revoked_at", Instant),
     Index("api_keys_of_project", "project_id"),
 )
-"""`hint` is the beginning of the key, by which people tell keys apart."""
+"""`hint` is the beginning of the key, by which people tell keys apart. `made_with` is the key by
+which a program has made it."""
 
 upload_links = Table(
     "upload_links",

@@ -123,6 +123,7 @@ def _create_members() -> None:
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("role", sa.String(16), nullable=False),
         sa.Column("created_by", sa.Text, nullable=False),
+        sa.Column("made_with", sa.String(32)),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger),
         sa.Column("used_at", sa.BigInteger),
