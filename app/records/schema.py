@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -9,9 +10,14 @@ from sqlalchemy import Connection, inspect, text
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def newest_revision() -> str:
-    """The revision that this version of the program needs; files of migrations begin with it."""
-    names = (path.name for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+@cache
+def newest_revision(migrations: Path = MIGRATIONS) -> str:
+    """The revision that this version of the program needs; files of migrations begin with it.
+
+    Looked up once, and forks know it: after an update of the files, a process that is restarted
+    does not change the database under the old code of the others.
+    """
+    names = (path.name for path in (migrations / "versions").glob("[0-9]*.py"))
     return max(names).partition("_")[0]
 
 

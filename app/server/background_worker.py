@@ -100,5 +100,10 @@ def run(settings: Settings) -> None:
     stop.set()
 
 
+def main() -> int:
+    """Work until a signal comes; the exit status."""
+    return run_worker(run, name="background", niceness=BACKGROUND_NICENESS)
+
+
 if __name__ == "__main__":
-    sys.exit(run_worker(run, name="background", niceness=BACKGROUND_NICENESS))
+    sys.exit(main())

@@ -7,6 +7,7 @@ shares their memory; a new interpreter would import them again.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import logging
 import multiprocessing
 import os
@@ -125,9 +126,28 @@ def _work(work: Work) -> None:
 
 def run_module(*command: str) -> None:
     """Do in this process what `python -m` does with this module and its arguments."""
-    setproctitle(f"{sys.executable} -m {' '.join(command)}")
+    _show_as(*command)
     sys.argv = list(command)
     runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+
+
+def import_main(module: str) -> Work:
+    """What `python -m` does with this module, whose `main` returns the exit status.
+
+    The module is imported now: a process that is forked after the files of a new version have
+    replaced ours still runs the same code as the others.
+    """
+    main = importlib.import_module(module).main
+
+    def work() -> None:
+        _show_as(module)
+        sys.exit(main())
+
+    return work
+
+
+def _show_as(*command: str) -> None:
+    setproctitle(f"{sys.executable} -m {' '.join(command)}")
 
 
 def describe_status(status: int) -> str:

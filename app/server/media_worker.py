@@ -56,5 +56,10 @@ def be_killed_first() -> None:
         file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
 
 
+def main() -> int:
+    """Work until a signal comes; the exit status."""
+    return run_worker(run, name="media", niceness=Lane.QUICK.niceness)
+
+
 if __name__ == "__main__":
-    sys.exit(run_worker(run, name="media", niceness=Lane.QUICK.niceness))
+    sys.exit(main())

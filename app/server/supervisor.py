@@ -25,6 +25,7 @@ from app.server.child_processes import (
     Work,
     describe_status,
     fork,
+    import_main,
     run_module,
 )
 from app.server.start_checks import (
@@ -44,6 +45,7 @@ WORKERS = {
     "background worker": "app.server.background_worker",
     "media worker": "app.server.media_worker",
 }
+"""Modules by name: they import prometheus-client, and until then the folder of metrics must exist."""
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ def main() -> int:
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
     try:
-        workers = {name: partial(run_module, module) for name, module in WORKERS.items()}
+        workers = {name: import_main(module) for name, module in WORKERS.items()}
         return Supervisor(settings, lock, web=partial(run_module, *WEB), workers=workers).run()
     finally:
         metrics.close()

@@ -158,3 +158,12 @@ def test_only_who_migrates_loads_alembic(tmp_path: Path) -> None:
     command = [sys.executable, "-c", look, str(tmp_path / "sluice.db")]
     outputs = [subprocess.run(command, check=True, stdout=subprocess.PIPE) for _ in range(2)]
     assert [output.stdout.split() for output in outputs] == [[b"True"], [b"False"]]
+
+
+def test_a_running_server_does_not_notice_migrations_of_an_update(tmp_path: Path) -> None:
+    versions = tmp_path / "versions"
+    versions.mkdir()
+    (versions / "0001_first.py").touch()
+    assert newest_revision(tmp_path) == "0001"
+    (versions / "0002_of_the_update.py").touch()
+    assert newest_revision(tmp_path) == "0001"

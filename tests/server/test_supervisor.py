@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.live_server import ROOT
 
 BEGIN = """
 import os, signal, sys, time
 from functools import partial
-from app.server.supervisor import Supervisor
+from app.server.child_processes import fork, import_main
+from app.server.supervisor import WORKERS, Supervisor
 from app.settings import from_env
 """
 
@@ -59,3 +61,18 @@ except AttributeError:
             supervisor.kill()
     assert ended == "the web server has ended"
     assert free == "the next server may start"
+
+
+def test_a_worker_that_is_restarted_after_an_update_runs_the_old_code(tmp_path: Path) -> None:
+    file = tmp_path / "worker_to_update.py"
+    file.write_text("def main(): print('old code')")
+    script = f"""
+sys.path.append({str(tmp_path)!r})
+work = import_main("worker_to_update")
+for _ in range(2):
+    process = fork(work)
+    process.join()
+    open({str(file)!r}, "w").write("def main(): print('new and longer code')")
+"""
+    with start(script) as parent:
+        assert parent.communicate()[0].splitlines() == ["old code"] * 2
