@@ -81,8 +81,7 @@ class Allowance(Protocol):
     def __call__(self, sender: str, filename: str | None, *, upload_id: str | None) -> int | None:
         """How many bytes the file may have, None for any; raises what refuses it.
 
-        `filename` is None for a part of a file, and `upload_id` for what is not recorded yet. Both
-        are None for a chunk whose upload is not known yet: that counts as soon as it is created.
+        `filename` is None for a part of a file, and `upload_id` for what is not recorded yet.
         """
         ...
 

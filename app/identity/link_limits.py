@@ -60,8 +60,6 @@ class LinkLimits:
         if link_id is None:
             return None
         link = self._records.as_left_to(upload_id, link_id).require_open(self._clock())
-        if upload_id is None and filename is None:
-            return link.largest_file_ever
         if filename is not None:
             link.check_type(filename)
         if upload_id is None and link.is_full:

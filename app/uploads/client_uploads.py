@@ -67,13 +67,22 @@ class ClientUploads:
             raise UploadNotFound("No upload has this key.")
         return upload
 
+    def find(self, scope: Scope, chunk: Chunk) -> Upload | None:
+        """The upload of the chunk; raises `UploadConflict` for another length, and `UploadGone`."""
+        upload = self._by_id(scope, chunk.identifier or chunk.key)
+        if upload is None:
+            return self._uploads.find(scope, chunk.key, chunk.total)
+        if upload.length not in {None, chunk.total}:
+            raise UploadConflict(f"The upload has {upload.length} bytes, not {chunk.total}.")
+        return upload
+
     def of_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
         """The upload the chunk belongs to, created by whichever of its chunks arrives first.
 
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended, and what
         `UploadService.create` raises.
         """
-        upload = self._find(scope, chunk)
+        upload = self.find(scope, chunk)
         if upload is None:
             new = NewUpload(
                 scope=scope, filename=filename, length=chunk.total, client_key=chunk.key
@@ -109,7 +118,7 @@ class ClientUploads:
         An empty file has its one chunk once it is complete.
         """
         try:
-            upload = self._find(scope, chunk)
+            upload = self.find(scope, chunk)
         except UploadGone:
             return None, False
         if upload is None:
@@ -129,14 +138,6 @@ class ClientUploads:
             if not scope.may_delete:
                 raise NotAllowed("The file has arrived: you may not delete it.") from error
             return self._library.delete(scope, upload.id)
-
-    def _find(self, scope: Scope, chunk: Chunk) -> Upload | None:
-        upload = self._by_id(scope, chunk.identifier or chunk.key)
-        if upload is None:
-            return self._uploads.find(scope, chunk.key, chunk.total)
-        if upload.length not in {None, chunk.total}:
-            raise UploadConflict(f"The upload has {upload.length} bytes, not {chunk.total}.")
-        return upload
 
     def _by_id(self, scope: Scope, text: str) -> Upload | None:
         try:

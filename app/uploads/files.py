@@ -100,18 +100,20 @@ class WholeFiles:
         scope: Scope,
         filename: str,
         room: int = 0,
-        is_chunk: bool = False,
+        most_bytes: int | None = None,
     ) -> ReceivedFile:
         """Store all of `source`, after reserving `room` bytes; then `keep` or `drop` it.
 
-        A chunk has its room already, or gets it when its upload is created: it is not held against
-        what is left. Raises what `Chunks.append` raises, and leaves nothing behind.
+        A new file is held against what its sender and project have left. A chunk of a known upload,
+        which was, may have `most_bytes`. Raises what `Chunks.append` raises, and leaves nothing
+        behind.
         """
         filename = self._policy.check_filename(filename)
-        name = None if is_chunk else filename
-        policy = self._policy.within(self._allowance(scope.sender, name, upload_id=None))
+        is_new = most_bytes is None
+        most = self._allowance(scope.sender, filename, upload_id=None) if is_new else most_bytes
+        policy = self._policy.within(most)
         policy.check_length(source.remaining or 0)
-        if not is_chunk:
+        if is_new:
             self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
         try:
@@ -120,7 +122,7 @@ class WholeFiles:
             limit = policy.max_length + 1 if source.remaining is None else source.remaining
             length = self._store.staging.receive(upload_id, source, limit, self._limits)
             policy.check_length(length)
-            if not is_chunk:
+            if is_new:
                 self._check_quota(scope.target(), length)
             source.finish()
         except BaseException:

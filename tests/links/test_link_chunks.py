@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import update
+from typing_extensions import override
 from werkzeug.test import TestResponse
 
+from app.records.identity.tables import projects
+from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES
 from tests.dropzone_client import form_body, form_headers
-from tests.links.link_requests import MakeLink, code, counted
+from tests.links.link_requests import MakeLink, code, counted, send
 from tests.protocols.library_chunks import LIBRARIES, LibraryFile
 
 LENGTH, CHUNK = 2500, 1000
+
+LARGE = 2 * (CHECKED_FIRST_BYTES + FORM_BYTES)
+"""Of a body that is held against the quota before it is read."""
+
+STAGED = sorted(set(LIBRARIES) - {"simple_uploader"})
+"""Libraries whose chunks are staged before they are placed."""
+
+
+class WatchedBody(io.BytesIO):
+    """A body that notes how much more staging holds while it is read."""
+
+    def __init__(self, content: bytes, staging: Path) -> None:
+        super().__init__(content)
+        self._staging, self._before = staging, staged_bytes(staging)
+        self.most_staged_bytes = 0
+
+    @override
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.most_staged_bytes = max(
+            self.most_staged_bytes, staged_bytes(self._staging) - self._before
+        )
+        return super().read(size)
+
+
+def staged_bytes(staging: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in staging.rglob("*") if path.is_file())
+
+
+@contextmanager
+def quota(app: Flask, quota_bytes: int) -> Iterator[None]:
+    """A quota of the server's only project."""
+    database = app.extensions["sluice"].database
+    for value in (quota_bytes, None):
+        with database.write() as connection:
+            connection.execute(update(projects).values(quota_bytes=value))
+        if value is not None:
+            yield
+
+
+def send_large(
+    app: Flask, path: str, file: LibraryFile, index: int
+) -> tuple[TestResponse, WatchedBody]:
+    """Send a chunk that is much longer than its fields say."""
+    fields, headers, name = LIBRARIES[file.library](file, index)
+    content = form_body(fields, [(name, bytes(LARGE))])
+    body = WatchedBody(content, app.extensions["sluice"].settings.staging_dir)
+    headers = {**form_headers(), **headers, "Content-Length": str(len(content))}
+    return app.test_client().post(path, input_stream=body, headers=headers), body
 
 
 def a_file(library: str, length: int = LENGTH, name: str = "a.mp4") -> LibraryFile:
@@ -50,3 +107,48 @@ def test_chunks_of_a_file_that_is_too_large_are_refused(
     assert answers[-1].status_code in {409, 413}
     assert 413 in {answer.status_code for answer in answers}
     assert counted(member, link)[1] == 0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("library", STAGED)
+def test_a_full_link_reserves_no_room_for_a_chunk_of_a_new_file(
+    app: Flask, stranger: FlaskClient, make_link: MakeLink, library: str, index: int
+) -> None:
+    link = make_link(max_files=1)
+    assert send(stranger, link, "first.mp4", 10).status_code == 200
+    answer, body = send_large(app, f"{link['path']}/upload", a_file(library), index)
+    assert (code(answer), body.most_staged_bytes) == ((413, "link_full"), 0)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("library", STAGED)
+def test_a_chunk_of_a_new_file_gets_no_room_beyond_the_quota(
+    app: Flask, library: str, index: int
+) -> None:
+    with quota(app, 1000):
+        answer, body = send_large(app, "/upload", a_file(library), index)
+    assert (code(answer), body.most_staged_bytes) == ((413, "larger_than_quota"), 0)
+
+
+def test_a_chunk_that_may_be_the_whole_file_gets_no_room_beyond_the_quota(app: Flask) -> None:
+    whole = a_file("plupload_by_offset", length=CHUNK)
+    with quota(app, 1000):
+        answer, body = send_large(app, "/upload", whole, 0)
+    assert (code(answer), body.most_staged_bytes) == ((413, "larger_than_quota"), 0)
+
+
+@pytest.mark.parametrize("library", STAGED)
+def test_a_later_chunk_gets_no_more_room_than_its_upload_has(
+    app: Flask, member: FlaskClient, library: str
+) -> None:
+    with quota(app, 10_000_000):
+        file = a_file(library, name=f"{library}.mp4")
+        fields, headers, name = LIBRARIES[library](file, 0)
+        first = form_body(fields, [(name, file.chunk(0))])
+        assert (
+            member.post("/upload", data=first, headers={**form_headers(), **headers}).status_code
+            == 200
+        )
+        answer, body = send_large(app, "/upload", file, 1)
+    assert answer.status_code == 400
+    assert body.most_staged_bytes <= 4096 * 2

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from app.domain.access import Scope
-from app.domain.errors import EntryNotFound, LargerThanQuota, QuotaExceeded, UploadError
+from app.domain.errors import EntryNotFound, LargerThanQuota, QuotaExceeded, TooLarge, UploadError
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind
 from app.records.identity.tables import projects
@@ -192,13 +192,17 @@ def test_a_whole_file_is_refused_before_it_is_read_or_at_its_record(world: World
     assert used(world) == 0
 
 
-def test_a_chunk_is_not_held_against_what_its_own_upload_has_left(limited: World) -> None:
+def test_a_chunk_of_a_known_upload_is_held_against_that_alone(limited: World) -> None:
     limited.create(QUOTA)
     room = CHECKED_FIRST_BYTES + FORM_BYTES + 1
     chunk = limited.whole.receive(
-        body(0, QUOTA // 2), scope=ME, filename="blob", room=room, is_chunk=True
+        body(0, QUOTA // 2), scope=ME, filename="blob", room=room, most_bytes=QUOTA // 2
     )
     assert chunk.length == QUOTA // 2
+    with pytest.raises(TooLarge):
+        limited.whole.receive(
+            body(0, QUOTA // 2 + 1), scope=ME, filename="blob", most_bytes=QUOTA // 2
+        )
 
 
 def test_of_whole_files_in_a_group_those_that_fit_are_kept(limited: World) -> None:

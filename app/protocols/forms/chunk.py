@@ -50,8 +50,8 @@ class UnplacedChunk:
         return self.start is None and self.total is None
 
     @property
-    def is_part(self) -> bool:
-        """Whether its fields say that there is more of the file than this chunk."""
+    def may_be_part(self) -> bool:
+        """Whether there may be more of the file: without a length, that shows once it has come."""
         return not self.is_whole(self.length or 0)
 
     def is_whole(self, length: int) -> bool:

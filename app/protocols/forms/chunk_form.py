@@ -20,7 +20,7 @@ from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource, StreamSource
 from app.protocols.forms.chunk import FormDialect, UnplacedChunk
-from app.protocols.forms.staged_chunks import place_staged
+from app.protocols.forms.staged_chunks import StagedFile, place_staged, stage
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
 
@@ -69,15 +69,7 @@ def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) ->
     source = digest_source(open_body(expected), request.headers.get("Content-Digest"))
     if isinstance(chunk, Chunk):
         return _append(dialect, chunk, filename, source)
-    return place_staged(
-        chunk,
-        current_services().whole_files.receive(
-            source,
-            scope=current_scope(),
-            filename=chunk.filename or filename,
-            is_chunk=chunk.is_part,
-        ),
-    )
+    return place_staged(chunk, stage(chunk, source, filename=filename))
 
 
 def parse_chunk(
@@ -106,7 +98,7 @@ class ChunkForm:
         self._max_files = max_files
         self._fields = request_fields()
         self._uploads: list[Upload] = []
-        self._staged: list[ReceivedFile] = []
+        self._staged: list[StagedFile] = []
 
     def receive(self) -> list[Upload]:
         """Read the form to its end; the uploads its files went to, at least one."""
@@ -126,8 +118,8 @@ class ChunkForm:
             if self._staged:
                 self._place_staged()
         finally:
-            for file in self._staged:
-                current_services().whole_files.drop(file)
+            for staged in self._staged:
+                current_services().whole_files.drop(staged.file)
         return self._uploads
 
     def _receive_file(self, part: FilePart, room: int) -> None:
@@ -139,15 +131,7 @@ class ChunkForm:
             self._uploads.append(_append(dialect, chunk, part.filename, source))
         elif part.filename:  # Browsers send an unnamed part for an empty file input.
             source = digest_source(part.whole(), self._fields.get("digest"))
-            filename = part.filename if chunk is None else chunk.filename or part.filename
-            file = current_services().whole_files.receive(
-                source,
-                scope=current_scope(),
-                filename=filename,
-                room=room,
-                is_chunk=chunk is not None and chunk.is_part,
-            )
-            self._staged.append(file)
+            self._staged.append(stage(chunk, source, filename=part.filename, room=room))
 
     def _placed_chunk(self) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
         """The chunk, if all of its fields have arrived already."""
@@ -164,17 +148,17 @@ class ChunkForm:
             self._refuse_unknown_chunk()
         while self._staged:
             if isinstance(chunk, Chunk):
-                self._uploads.append(self._append_staged(dialect, self._staged[0], chunk))
-                current_services().whole_files.drop(self._staged.pop(0))
+                self._uploads.append(self._append_staged(dialect, self._staged[0].file, chunk))
+                current_services().whole_files.drop(self._staged.pop(0).file)
             elif chunk is not None:
                 self._uploads.append(place_staged(chunk, self._staged.pop(0)))
             else:
-                file = self._staged.pop(0)
+                file = self._staged.pop(0).file
                 self._uploads.append(note_upload(current_services().whole_files.keep(file)))
 
     def _refuse_unknown_chunk(self) -> None:
         """A chunk stored as a whole file would be lost without its sender ever hearing of it."""
-        length = self._staged[0].length if len(self._staged) == 1 else None
+        length = self._staged[0].file.length if len(self._staged) == 1 else None
         if signs := chunk_signs(self._fields, request.headers.keys(), length):
             raise UnknownChunkFields.of(signs)
 

@@ -19,17 +19,19 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from flask import request
 
-from app.domain.errors import ChunkMismatch, OffsetMismatch, UploadConflict, UploadGone
+from app.domain.errors import ChunkMismatch, OffsetMismatch, TooLarge, UploadConflict, UploadGone
 from app.domain.lifecycle import UploadState
-from app.domain.policy import UNNAMED
+from app.domain.policy import UNNAMED, clean_filename
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
 from app.http.context import current_scope, current_services, note_upload
-from app.ingest.source import AllOrNothing, StreamSource
+from app.ingest.source import AllOrNothing, BodySource, StreamSource
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
@@ -49,17 +51,88 @@ class _Keys(NamedTuple):
 _CHUNK_BYTES = re.compile(r"(?:^|,)chunkbytes ([A-Za-z0-9+/=]+)")
 
 
-def place_staged(chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
-    """Append the bytes of `file` where they belong and delete it; the upload they went to.
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file part in a staging file of its own, and the upload that was found before it arrived.
+
+    `upload` is None if there was none with these `keys`. Without `keys`, look for it again.
+    """
+
+    file: ReceivedFile
+    keys: _Keys | None = None
+    upload: Upload | None = None
+
+
+def stage(
+    chunk: UnplacedChunk | None, source: BodySource, *, filename: str, room: int = 0
+) -> StagedFile:
+    """Stage a whole file, or a chunk; raises what `WholeFiles.receive` raises.
+
+    A chunk of a known upload has its room already. Any other is held against the limits as a file
+    is: strangers could otherwise fill the disk with chunks of uploads that are then refused.
+    """
+    keys, upload, most_bytes = None, None, None
+    if chunk is not None:
+        filename = chunk.filename or filename
+        if chunk.may_be_part:
+            keys, upload = _look_up(chunk, clean_filename(filename))
+        if upload is not None:
+            most_bytes = _most_bytes(chunk, upload)
+    try:
+        file = current_services().whole_files.receive(
+            source, scope=current_scope(), filename=filename, room=room, most_bytes=most_bytes
+        )
+    except TooLarge as error:
+        if most_bytes is None:
+            raise
+        raise ChunkMismatch(f"A chunk has at most {most_bytes} bytes here.") from error
+    return StagedFile(file, keys, upload)
+
+
+def _look_up(chunk: UnplacedChunk, filename: str) -> tuple[_Keys | None, Upload | None]:
+    """The chunk's keys, and their upload if there is one; neither where a new one replaces it."""
+    filename = _name_of(chunk, filename)
+    keys = _keys(chunk, filename)
+    try:
+        if chunk.is_named and chunk.total is not None:
+            named = Chunk(keys.own, 0, 0, chunk.total, filename, chunk.identity[0])
+            upload = current_services().client_uploads.find(current_scope(), named)
+        else:
+            upload = _find(keys)
+    except UploadGone:
+        return None, None
+    if upload is not None and (_restarts(chunk, upload) or _lacks_length(chunk, upload)):
+        return None, None
+    return keys, upload
+
+
+def _restarts(chunk: UnplacedChunk, upload: Upload) -> bool:
+    """Whether the chunk begins another file of the same name."""
+    return chunk.is_first and not chunk.is_named and upload.state is not UploadState.RECEIVING
+
+
+def _lacks_length(chunk: UnplacedChunk, upload: Upload) -> bool:
+    """Whether the chunk tells the upload its length, which is then held against the limits."""
+    return upload.length is None and not chunk.needs_chunk_size
+
+
+def _most_bytes(chunk: UnplacedChunk, upload: Upload) -> int:
+    if upload.length is None or chunk.needs_chunk_size:
+        return _chunk_bytes(upload)
+    return max(0, upload.length - (chunk.start or 0))
+
+
+def place_staged(chunk: UnplacedChunk, staged: StagedFile) -> Upload:
+    """Append the bytes of the file where they belong and delete it; the upload they went to.
 
     Raises what `Chunks.append` raises, `ChunkMismatch` where the numbers contradict each
     other, and `UploadConflict` where the upload has other bytes at that place.
     """
-    whole_files = current_services().whole_files
+    whole_files, file = current_services().whole_files, staged.file
     if chunk.is_whole(file.length):
         return _keep_whole(chunk, file)
     try:
-        upload, span = _upload_and_place(chunk, file)
+        upload, span = _upload_and_place(chunk, staged)
         with whole_files.open(file) as stream:
             source = AllOrNothing(StreamSource(stream, file.length))
             upload = current_services().chunks.append(note_upload(upload), span.start, source)
@@ -83,26 +156,46 @@ def _keep_whole(chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
     return note_upload(whole_files.keep(file))
 
 
-def _upload_and_place(chunk: UnplacedChunk, file: ReceivedFile) -> tuple[Upload, ByteRange]:
-    filename = chunk.filename or ("" if file.filename in {BARE_BLOB, UNNAMED} else file.filename)
-    size = chunk.count if chunk.total is None else chunk.total
-    keys = _keys(chunk, size, filename)
-    if chunk.is_named and chunk.total is not None:
-        span = chunk.span(file.length, None)
-        placed = Chunk(keys.own, span.start, span.length, chunk.total, filename, chunk.identity[0])
-        uploads, scope = current_services().client_uploads, current_scope()
-        return uploads.of_restartable_chunk(scope, placed, filename), span
-    upload = _first_upload(chunk, keys, filename, file.length) if chunk.is_first else _called(keys)
-    span = chunk.span(file.length, _chunk_bytes(upload) if chunk.needs_chunk_size else None)
-    is_next = span.start == upload.offset or upload.received.covers(span)
-    if not is_next and not chunk.is_named:
-        raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
-    if upload.length is None and chunk.is_last(file.length):
+def _upload_and_place(chunk: UnplacedChunk, staged: StagedFile) -> tuple[Upload, ByteRange]:
+    length, filename = staged.file.length, _name_of(chunk, staged.file.filename)
+    span = None if chunk.needs_chunk_size else chunk.span(length, None)
+    keys = _keys(chunk, filename)
+    upload = None
+    if staged.keys == keys:
+        upload = staged.upload or _created(chunk, keys, filename, length)
+    if upload is None:
+        upload = _upload_now(chunk, keys, filename, length)
+    if span is None:
+        span = chunk.span(length, _chunk_bytes(upload))
+    if not chunk.is_named and not _continues(upload, span):
+        upload = _called(keys)  # The chunks before it may have arrived while it was staged.
+        if not _continues(upload, span):
+            raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
+    if upload.length is None and chunk.is_last(length):
         upload = current_services().chunks.declare_length(upload, span.end)
     return upload, span
 
 
-def _keys(chunk: UnplacedChunk, size: int, filename: str) -> _Keys:
+def _continues(upload: Upload, span: ByteRange) -> bool:
+    return span.start == upload.offset or upload.received.covers(span)
+
+
+def _upload_now(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int) -> Upload:
+    """The upload of a chunk that has arrived, whatever was known before."""
+    if chunk.is_named and chunk.total is not None:
+        span = chunk.span(length, None)
+        placed = Chunk(keys.own, span.start, span.length, chunk.total, filename, chunk.identity[0])
+        uploads, scope = current_services().client_uploads, current_scope()
+        return uploads.of_restartable_chunk(scope, placed, filename)
+    return _first_upload(chunk, keys, filename, length) if chunk.is_first else _called(keys)
+
+
+def _name_of(chunk: UnplacedChunk, filename: str) -> str:
+    return chunk.filename or ("" if filename in {BARE_BLOB, UNNAMED} else filename)
+
+
+def _keys(chunk: UnplacedChunk, filename: str) -> _Keys:
+    size = chunk.count if chunk.total is None else chunk.total
     key = derived_key(chunk.dialect, "\0".join(chunk.identity), size, filename)
     if chunk.is_named:
         return _Keys(key, key)
@@ -113,7 +206,8 @@ def _keys(chunk: UnplacedChunk, size: int, filename: str) -> _Keys:
 def _find(keys: _Keys) -> Upload | None:
     """The sender's own upload, or else the shared one; raises `UploadGone`."""
     uploads, scope = current_services().uploads, current_scope()
-    return uploads.called(scope, keys.own) or uploads.called(scope, keys.shared)
+    upload = uploads.called(scope, keys.own)
+    return upload if upload or keys.own == keys.shared else uploads.called(scope, keys.shared)
 
 
 def _called(keys: _Keys) -> Upload:
@@ -131,20 +225,34 @@ def _first_upload(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int)
         upload = _find(keys)
         if upload is None:
             key = keys.shared
-        elif chunk.is_named or upload.state is UploadState.RECEIVING:
+        elif not _restarts(chunk, upload):
             return upload
         elif upload.client_key == keys.own:
             uploads.forget_key(upload)
     except UploadGone:
         uploads.release_key(scope, keys.own)
-    new = NewUpload(
-        scope=scope,
+    return uploads.create(_new_upload(chunk, key, filename, length))[0]
+
+
+def _created(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int) -> Upload | None:
+    """A new upload, where none was known; None if that was made meanwhile, or begins otherwise."""
+    if not chunk.is_first and not (chunk.is_named and chunk.total is not None):
+        return None
+    new = _new_upload(chunk, keys.shared, filename, length)
+    with suppress(UploadGone):
+        upload, is_new = current_services().uploads.create(new)
+        return upload if is_new else None
+    return None
+
+
+def _new_upload(chunk: UnplacedChunk, key: str, filename: str, length: int) -> NewUpload:
+    return NewUpload(
+        scope=current_scope(),
         filename=filename,
         length=chunk.total,
         client_key=key,
         metadata=_metadata(filename, length) if chunk.needs_chunk_size else None,
     )
-    return uploads.create(new)[0]
 
 
 def _metadata(filename: str, chunk_bytes: int) -> str:

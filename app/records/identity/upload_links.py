@@ -109,12 +109,6 @@ class UploadLink:
         return 0 in {self.files_left, self.bytes_left}
 
     @property
-    def largest_file_ever(self) -> int | None:
-        """The length of the largest file it takes while it is empty; None for any."""
-        limits = [self.max_file_bytes, self.most_bytes]
-        return min((limit for limit in limits if limit is not None), default=None)
-
-    @property
     def largest_file(self) -> int | None:
         """The length of the largest file it takes now; None for any."""
         limits = [self.max_file_bytes, self.bytes_left]
