@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from app.domain.access import Role
 from app.domain.audit import AuditAction, AuditFilter
-from app.domain.errors import LinkClosed
+from app.domain.errors import LinkClosed, NotAllowed
 from app.domain.webhooks import SUBSCRIBABLE
 from app.identity.keys import ApiKeys
 from app.identity.link_visitors import Knock
@@ -65,10 +65,36 @@ def test_a_key_does_no_more_than_whoever_made_it(site: Site) -> None:
     assert role_with(site, key) is Role.EDITOR
 
 
-def test_a_role_elsewhere_gives_a_key_nothing(site: Site) -> None:
+@pytest.mark.parametrize("with_key", [False, True])
+def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_key: bool) -> None:
+    """The server may have let a request in just before; it writes after its sender is gone."""
     here, there = site.project(), site.project()
-    _, maker = person(site, Role.MANAGER, there)
-    assert role_with(site, new_key(site, here, maker)) is None
+    ann, maker = person(site, Role.MANAGER, here)
+    person(site, Role.MANAGER, here)
+    identity = site.identity
+    identity.projects.add_member(there, ann.email, Role.MANAGER)
+    if with_key:
+        maker = sender_of(site, new_key(site, here, maker))
+    identity.projects.remove_member(here, ann.id)
+    video = site.video(project=here)
+    for make in (
+        lambda: new_key(site, here, maker),
+        lambda: identity.share_links.make([video], ShareTerms(), created_by=maker),
+        lambda: identity.upload_links.make(here, LinkTerms(), created_by=maker),
+    ):
+        with pytest.raises(NotAllowed):
+            make()
+    assert keys_of(site).of_project(here) == []
+    assert identity.share_links.of_project(here) == []
+    assert identity.upload_links.of_project(here) == []
+
+
+def test_a_key_that_was_revoked_makes_nothing_any_more(site: Site) -> None:
+    keys, project = site.identity.keys, site.project()
+    key_id, _ = site.key(Role.MANAGER, project=project)
+    keys.revoke(project, key_id)
+    with pytest.raises(NotAllowed):
+        site.identity.upload_links.make(project, LinkTerms(), created_by=f"key:{key_id}")
 
 
 def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> None:

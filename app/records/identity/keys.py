@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, case, func, insert, null, or_, select, u
 from app.domain.access import Role, lower_of
 from app.records.engine import Database
 from app.records.identity.made_by import Ended, end_made_with
-from app.records.identity.makers import BY_KEY, BY_PERSON
+from app.records.identity.makers import BY_KEY, BY_PERSON, require_role
 from app.records.identity.tables import api_keys, members, people
 
 USE_NOTED_EVERY = timedelta(minutes=1)
@@ -52,8 +52,12 @@ class KeyRecords:
         self._database = database
 
     def add(self, key: ApiKey) -> ApiKey:
-        """Store a new key of a person or of another key, which it does not outlive; as stored."""
+        """Store a new key of a person or of another key, which it does not outlive; as stored.
+
+        Raises `NotAllowed` if its maker has no role in the project any more.
+        """
         with self._database.write() as connection:
+            require_role(connection, key.created_by, key.project_id)
             key = _with_maker(connection, key)
             values = {column.name: getattr(key, column.name) for column in api_keys.columns}
             connection.execute(insert(api_keys).values(values))

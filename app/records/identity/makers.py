@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, select
 
 from app.domain.access import Role
+from app.domain.errors import NotAllowed
 from app.records.identity.tables import api_keys, members, people
 
 BY_PERSON, BY_KEY = "person:", "key:"
@@ -31,6 +32,16 @@ def role_now(
     if not maker.startswith(BY_PERSON):
         return Role.MANAGER
     return _role_of(connection, maker.removeprefix(BY_PERSON), project_id, is_kept=is_kept)
+
+
+def require_role(connection: Connection, maker: str, project_id: str) -> None:
+    """Raise `NotAllowed` unless whoever answers for `maker` has a role in the project.
+
+    It stays so until the transaction ends. A request is let in before it writes: in between, all
+    that its sender has made may have ended.
+    """
+    if role_now(connection, maker, project_id, is_kept=True) is None:
+        raise NotAllowed("You are no member of this project any more.")
 
 
 def _role_of(

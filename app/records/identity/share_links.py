@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, insert, or_, select, update
 
 from app.domain.upload import UploadId
 from app.records.engine import Database
+from app.records.identity.makers import require_role
 from app.records.identity.tables import share_links, shared_videos
 
 
@@ -52,13 +53,14 @@ class ShareLinkRecords:
         self._database = database
 
     def add(self, link: ShareLink) -> None:
-        """Store a new link."""
+        """Store a new link; raises `NotAllowed` if its maker has no role in the project now."""
         values = {column.name: getattr(link, column.name) for column in share_links.columns}
         videos = [
             {"link_id": link.id, "upload_id": video, "position": position}
             for position, video in enumerate(link.videos)
         ]
         with self._database.write() as connection:
+            require_role(connection, link.created_by, link.project_id)
             connection.execute(insert(share_links).values(values))
             connection.execute(insert(shared_videos), videos)
 

@@ -28,6 +28,7 @@ from app.records import statements
 from app.records.driver import fetch, run
 from app.records.engine import Database
 from app.records.identity.link_names import keep_name, name_of
+from app.records.identity.makers import require_role
 from app.records.identity.tables import link_senders, upload_links
 from app.records.tables import HAS_SENDER, IS_WITHOUT_LENGTH, UPLOAD, uploads
 from app.records.tables import parts as parts_table
@@ -182,10 +183,11 @@ class UploadLinkRecords:
         self._database = database
 
     def add(self, link: UploadLink) -> None:
-        """Store a new link."""
+        """Store a new link; raises `NotAllowed` if its maker has no role in the project now."""
         values = {column.name: getattr(link, column.name) for column in upload_links.columns}
         values["extensions"] = " ".join(link.extensions)
         with self._database.write() as connection:
+            require_role(connection, link.created_by, link.project_id)
             connection.execute(insert(upload_links).values(values))
 
     def find(self, code: str) -> UploadLink | None:
