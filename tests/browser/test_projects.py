@@ -50,6 +50,14 @@ def test_a_manager_makes_a_key_and_copies_it(closed_server: Server, open_as: Ope
     assert closed_server.get("/api/videos", headers=bearer(key)).status_code == 200
 
 
+def test_what_was_done_is_read_out(closed_server: Server, open_as: OpenAs) -> None:
+    page = open_as({make_project(closed_server): Role.VIEWER})
+    page.goto(f"{closed_server.url}/account")
+    page.get_by_role("button", name="Save").first.click()
+    expect(page.get_by_role("status")).to_contain_text("is saved")
+    expect(page.get_by_role("status")).to_be_focused()
+
+
 def test_an_upload_goes_on_in_its_project_when_another_tab_changes_to_another(
     closed_server: Server, open_as: OpenAs, films: Films
 ) -> None:
