@@ -14,12 +14,10 @@ from app.domain.access import Role
 from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import LinkClosed, NotAllowed
 from app.domain.webhooks import SUBSCRIBABLE
-from app.identity.keys import ApiKeys
 from app.identity.link_visitors import Knock
 from app.identity.share_links import ShareTerms
 from app.identity.upload_links import LinkTerms
 from app.records.identity.invitations import InvitationRecords
-from app.records.identity.keys import KeyRecords
 from app.records.identity.people import Person
 from tests.identity.accounts import bearer
 from tests.site import HTML, OTHER_PASSWORD, Site
@@ -33,19 +31,13 @@ def person(
     return ann, f"person:{ann.id}"
 
 
-def keys_of(site: Site) -> ApiKeys:
-    """As another process has them, which remembers nothing yet."""
-    records = KeyRecords(site.services.database)
-    return ApiKeys(records, clock=lambda: datetime.now(UTC), new_id=lambda: secrets.token_hex(16))
-
-
 def new_key(site: Site, project: str, maker: str, role: Role = Role.MANAGER) -> str:
-    return keys_of(site).make(project, name="k", role=role, created_by=maker)[1]
+    return site.identity.keys.make(project, name="k", role=role, created_by=maker)[1]
 
 
 def role_with(site: Site, key: str) -> Role | None:
     """What whoever has the key may do."""
-    caller = keys_of(site).caller(key)
+    caller = site.identity.keys.caller(key, anew=True)
     return None if caller is None else caller.role
 
 
@@ -59,7 +51,7 @@ def test_a_key_does_no_more_than_whoever_made_it(site: Site) -> None:
     site.identity.projects.set_role(project, ann.id, Role.UPLOADER)
     found = [role_with(site, each) for each in (key, through_key, low, by_shell)]
     assert found == [Role.UPLOADER, Role.UPLOADER, Role.VIEWER, Role.MANAGER]
-    listed = {each.role for each in keys_of(site).of_project(project)}
+    listed = {each.role for each in site.identity.keys.of_project(project)}
     assert listed == {Role.UPLOADER, Role.VIEWER, Role.MANAGER}
     site.identity.projects.set_role(project, ann.id, Role.EDITOR)
     assert role_with(site, key) is Role.EDITOR
@@ -84,7 +76,7 @@ def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_
     ):
         with pytest.raises(NotAllowed):
             make()
-    assert keys_of(site).of_project(here) == []
+    assert site.identity.keys.of_project(here) == []
     assert identity.share_links.of_project(here) == []
     assert identity.upload_links.of_project(here) == []
 
@@ -106,7 +98,7 @@ def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> No
     assert role_with(site, new_key(site, project, viewer)) is Role.MANAGER
     site.identity.accounts.end_admin(ann)
     assert role_with(site, key) is None
-    listed = {each.role for each in keys_of(site).of_project(project)}
+    listed = {each.role for each in site.identity.keys.of_project(project)}
     assert listed == {Role.MANAGER}
 
 
@@ -145,7 +137,7 @@ def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay
     identity.projects.add_member(there, ann.email, Role.EDITOR)
     _, other = person(site, Role.MANAGER, here)
     keys = [new_key(site, project, maker) for project in (here, there)]
-    caller = keys_of(site).caller(keys[0])
+    caller = site.identity.keys.caller(keys[0])
     assert caller is not None
     made = [make_links(site, here, by) for by in (maker, caller.sender)]
     elsewhere, of_other = make_links(site, there, maker), make_links(site, here, other)
@@ -271,7 +263,7 @@ def test_managers_see_and_withdraw_the_invitations_that_wait(site: Site) -> None
 
 def sender_of(site: Site, key: str) -> str:
     """How records name whoever makes something with that key."""
-    caller = keys_of(site).caller(key)
+    caller = site.identity.keys.caller(key, anew=True)
     assert caller is not None
     return caller.sender
 
@@ -306,7 +298,7 @@ def test_what_a_key_has_made_ends_with_the_key(site: Site) -> None:
 def test_a_key_expires_no_later_than_that_with_which_it_was_made(
     site: Site, hours: float | None
 ) -> None:
-    keys, now = keys_of(site), datetime.now(UTC)
+    keys, now = site.identity.keys, datetime.now(UTC)
     _, headers = site.key(Role.MANAGER, lifetime=timedelta(hours=1))
     sent = {"name": "child", "role": "viewer", "expires": hours and hours * 3600}
     answer = site.client().post("/api/keys", json=sent, headers=headers)
