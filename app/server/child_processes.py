@@ -104,7 +104,8 @@ class KeptRunning:
 def fork(work: Work) -> BaseProcess:
     """A new process that does `work`, and ends with it; this process may have only one thread.
 
-    Ctrl-C reaches every process of a terminal, but this one alone answers it.
+    Ctrl-C reaches every process of a terminal. The new one begins with SIGINT blocked, and unblocks
+    it once it has a handler.
     """
     # A daemon: if this process fails, it ends the others instead of waiting for them.
     process = multiprocessing.get_context("fork").Process(target=_work, args=(work,), daemon=True)

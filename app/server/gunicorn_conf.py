@@ -89,6 +89,7 @@ def when_ready(server: Any) -> None:
         if listener.sock.family in {socket.AF_INET, socket.AF_INET6}:
             listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # The supervisor had blocked it.
     greet(settings)
 
 

@@ -45,7 +45,7 @@ WORKERS = {
     "background worker": "app.server.background_worker",
     "media worker": "app.server.media_worker",
 }
-"""Modules by name: they import prometheus-client, and until then the folder of metrics must exist."""
+"""By name: they import prometheus-client, which looks for the folder of metrics only then."""
 
 log = logging.getLogger(__name__)
 

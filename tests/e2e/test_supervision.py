@@ -89,6 +89,30 @@ def test_without_its_supervisor_a_server_finishes_its_requests_and_ends(tmp_path
                     process.kill()
 
 
+def test_ctrl_c_for_the_web_server_alone_stops_the_server_gracefully(tmp_path: Path) -> None:
+    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40"})
+    server.start()
+    top = server.process
+    assert top is not None
+    try:
+        with server.connect() as connection:
+            connection.sendall(HEAD + bytes(50_000))
+            wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+            (gunicorn,) = (
+                one
+                for one in server.processes()
+                if one.ppid() == top.pid and "gunicorn" in command_of(one)
+            )
+            gunicorn.send_signal(signal.SIGINT)
+            wait_until(lambda: is_refused(server), "the port is free while the request still runs")
+            connection.sendall(bytes(50_000))
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert top.wait(STOP_SECONDS) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(top.pid, signal.SIGKILL)
+
+
 def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
     server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600"})
     server.start()
