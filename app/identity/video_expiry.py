@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from app.domain.access import Caller, CallerKind, Scope
 from app.domain.audit import AuditAction
 from app.domain.errors import UploadError, UploadGone, UploadNotFound
-from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.identity.audit import AuditLog
 from app.identity.recent import Recent
@@ -64,10 +63,7 @@ class VideoExpiry:
                 self._sweep(project, now - timedelta(seconds=project.video_seconds))
 
     def _sweep(self, project: Project, cutoff: datetime) -> None:
-        expired = self._records.in_state(
-            UploadState.COMPLETE, MOST_AT_ONCE, idle_since=cutoff, owner=project.id
-        )
-        for video in expired:
+        for video in self._records.older_videos(project.id, cutoff, limit=MOST_AT_ONCE):
             with suppress(UploadGone, UploadNotFound):
                 self._library.delete(Scope(project.id), video.id)
                 self._tell(video)

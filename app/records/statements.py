@@ -136,11 +136,16 @@ def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Sele
     return query.order_by(*order)
 
 
-def in_state(state: UploadState, idle_since: datetime | None, owner: str | None) -> Select[Any]:
+def older_videos(owner: str, cutoff: datetime) -> Select[Any]:
+    """Complete uploads of the owner, last active at `cutoff` or before, oldest first."""
+    active_at = uploads.c.active_at
+    query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, active_at <= cutoff)
+    return query.order_by(active_at, uploads.c.id)
+
+
+def in_state(state: UploadState, idle_since: datetime | None) -> Select[Any]:
     """Uploads in a state, longest idle first, as `UploadRecords.in_state` says."""
     query = select(*UPLOAD).where(uploads.c.state == state)
-    if owner is not None:
-        query = query.where(uploads.c.owner == owner)
     if idle_since is not None:
         query = query.where(uploads.c.active_at <= idle_since)
     return query.order_by(uploads.c.active_at)

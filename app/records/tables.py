@@ -110,6 +110,7 @@ uploads = Table(
     _videos("uploads_by_publication", "published_at"),
     _videos("uploads_by_name", "sort_name"),
     _videos("uploads_by_length", "length"),
+    _videos("uploads_by_age", "active_at"),
 )
 
 """`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`."""

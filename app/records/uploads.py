@@ -342,16 +342,15 @@ class UploadRecords:
         """The owner's complete uploads named as `statements.beside` says, by name."""
         return self._list(statements.beside(owner, stem, endings).limit(limit))
 
+    def older_videos(self, owner: str, cutoff: datetime, *, limit: int) -> list[Upload]:
+        """The owner's complete uploads, last active at `cutoff` or before; oldest first."""
+        return self._list(statements.older_videos(owner, cutoff).limit(limit))
+
     def in_state(
-        self,
-        state: UploadState,
-        limit: int,
-        *,
-        idle_since: datetime | None = None,
-        owner: str | None = None,
+        self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:
-        """Uploads in a state, idle since that time; longest idle first: the owner's, or all."""
-        return self._list(statements.in_state(state, idle_since, owner).limit(limit))
+        """Uploads in a state, idle since that time; longest idle first."""
+        return self._list(statements.in_state(state, idle_since).limit(limit))
 
     def without_sha256(self, limit: int) -> list[Upload]:
         """Complete uploads whose digest is not known, oldest first."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Engine, event, update
 
 from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import InvalidField
@@ -83,6 +84,29 @@ def test_one_sweep_deletes_so_many_at_most(tmp_path: Path) -> None:
     assert len(world.files()) == 1
     expiry.sweep(world.now)
     assert world.files() == set()
+
+
+def test_a_sweep_reads_the_videos_of_projects_that_delete_them_and_no_others(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    expiry = in_project(world, A_DAY)
+    asked: list[tuple[str, Any]] = []
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def note(*call: Any) -> None:
+        asked.append((call[2], call[3]))
+
+    try:
+        expiry.sweep(world.now)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    (query,) = [call for call in asked if "FROM uploads" in call[0]]
+    with world.database.read() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query[0]}", query[1]).all()
+    assert [str(step[3]) for step in plan] == [
+        "SEARCH uploads USING INDEX uploads_by_age (owner=? AND active_at<?)"
+    ]
 
 
 @pytest.mark.parametrize("days", [20_000, 3, -20_000])

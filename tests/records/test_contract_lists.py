@@ -186,6 +186,14 @@ def test_a_state_is_listed_up_to_and_including_the_given_time(records: UploadRec
     assert [u.active_at for u in listed] == [at(1), at(2)]
 
 
+def test_old_videos_of_an_owner_are_listed_oldest_first(records: UploadRecords) -> None:
+    videos = [complete(records, new_upload(), at(n)) for n in (3, 1, 2)]
+    complete(records, new_upload(owner="other"), at(1))
+    records.add(new_upload(created_at=at(1)))
+    assert records.older_videos("someone", at(2), limit=9) == [videos[1], videos[2]]
+    assert records.older_videos("someone", at(3), limit=1) == [videos[1]]
+
+
 def test_videos_without_a_digest_are_listed_oldest_first(records: UploadRecords) -> None:
     videos = [complete(records, new_upload(), at(n)) for n in (2, 1, 3)]
     records.add(new_upload())

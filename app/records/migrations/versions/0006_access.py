@@ -10,6 +10,7 @@ down_revision = "0005"
 
 HAS_SENDER = sa.text("sender <> ''")
 IS_WITHOUT_LENGTH = sa.text("state = 'receiving' AND length IS NULL")
+IS_VIDEO = sa.text("state = 'complete'")
 
 FIRST_PROJECT = "local"
 """Owner of every upload until now."""
@@ -32,6 +33,13 @@ def upgrade() -> None:
         sqlite_where=IS_WITHOUT_LENGTH,
         postgresql_where=IS_WITHOUT_LENGTH,
     )
+    op.create_index(
+        "uploads_by_age",
+        "uploads",
+        ["owner", "active_at", "id"],
+        sqlite_where=IS_VIDEO,
+        postgresql_where=IS_VIDEO,
+    )
     for create in (
         *(_create_projects, _create_members, _create_sessions, _create_passkeys),
         *(_create_upload_links, _create_share_links, _create_audit),
@@ -50,6 +58,7 @@ def downgrade() -> None:
         *("api_keys", "members", "people", "projects"),
     ):
         op.drop_table(name)
+    op.drop_index("uploads_by_age", "uploads")
     op.drop_index("uploads_without_length", "uploads")
     op.drop_index("uploads_by_sender", "uploads")
     op.drop_column("uploads", "sender")
