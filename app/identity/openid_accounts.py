@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.domain.errors import InvalidField, SignInRefused
@@ -11,17 +11,22 @@ from app.domain.names import MAX_NAME_CHARACTERS
 from app.identity.accounts import clean_email
 from app.identity.openid import Joining, ProviderIdentity
 from app.records.identity.invitations import Invitation, InvitationRecords
+from app.records.identity.made_by import Ended
 from app.records.identity.people import PeopleRecords, Person
 from app.records.identity.provider_accounts import ProviderAccount, ProviderAccountRecords
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A person who comes from the provider: whether for the first time, and with a new account."""
+    """A person who comes from the provider: whether for the first time, and with a new account.
+
+    `ended` is what has ended of a stranger who had an account with their address, by project.
+    """
 
     person: Person
     is_first: bool = False
     is_new: bool = False
+    ended: Mapping[str, Ended] = field(default_factory=dict)
 
 
 class OpenIdAccounts:
@@ -63,8 +68,8 @@ class OpenIdAccounts:
             return Arrival(self._joined(identity), is_first=True, is_new=True)
         if self._records.has_account(person.id, identity.issuer):
             raise SignInRefused(f"{identity.email} belongs to another account.")
-        self._records.add(self._account(identity, _admitted(person)))
-        return Arrival(person, is_first=True)
+        ended = self._records.add(self._account(identity, _admitted(person)))
+        return Arrival(person, is_first=True, ended=ended)
 
     def _joined(self, identity: ProviderIdentity) -> Person:
         person = self._new_person(identity)
@@ -72,7 +77,7 @@ class OpenIdAccounts:
         invitation = self._invitation(person.email)
         if invitation is not None:
             # If the server stops in between, the e-mail address ties both the next time.
-            self._invitations.join(invitation, person, person.created_at, is_proven=True)
+            self._invitations.join(invitation, person, person.created_at, by_link=False)
             self._records.add(account)
         elif self._joining.admits(identity):
             self._records.add_person(account, person, self._joining.role)

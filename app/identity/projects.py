@@ -80,12 +80,13 @@ class Projects:
         return removed
 
     def add_member(self, project_id: str, email: str, role: Role) -> Member | None:
-        """Let the person with that e-mail address into the project; None if there is nobody.
+        """Let the person with that e-mail address into the project.
 
+        None if nobody is known to have it: a manager may have made the account for themselves.
         `Invitations.to_join` is then the way. Raises `InvalidField`.
         """
         person = self._people.find_by_email(clean_email(email))
-        if person is None:
+        if person is None or not person.is_proven:
             return None
         member = self._records.add_member(project_id, person.id, role, self._clock())
         self._sessions.forget()

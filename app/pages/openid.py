@@ -63,6 +63,8 @@ def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
         audited(AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
     if arrival.is_first:
         audited(AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer)
+    audit, address = current_services().identity.audit, request.remote_addr or ""
+    audit.note_ended(person, arrival.ended, change="provider", caller=caller, address=address)
     return person
 
 

@@ -150,7 +150,7 @@ def test_a_proven_address_uses_all_invitations_that_wait_for_it(
     invitations.to_join("eve@example.org", by="", project_id=other, role=Role.VIEWER)
     bob = Person(id=world.new_id(), email=email, name="Bob", created_at=world.clock())
     used = invitations.find(here, Purpose.JOIN)
-    InvitationRecords(world.database).join(used, bob, world.clock(), is_proven=is_proven)
+    InvitationRecords(world.database).join(used, bob, world.clock(), by_link=not is_proven)
     everywhere = {"local": Role.VIEWER, other: Role.MANAGER}
     assert roles(world, bob) == (everywhere if is_proven else {"local": Role.VIEWER})
     waiting = {each.email for each in invitations.waiting()}

@@ -10,9 +10,13 @@ from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import SignInRefused
 from app.identity.openid import Joining, ProviderIdentity
 from app.identity.openid_accounts import OpenIdAccounts
+from app.identity.sessions import Sessions
 from app.records.identity.invitations import Invitation, InvitationRecords, Purpose
+from app.records.identity.made_by import Ended
 from app.records.identity.people import Person, roles_of
 from app.records.identity.provider_accounts import ProviderAccountRecords
+from app.records.identity.sessions import SessionRecords
+from app.records.identity.upload_links import UploadLink, UploadLinkRecords
 from tests.identity.world import World
 
 ISSUER = "https://provider.example"
@@ -154,3 +158,35 @@ def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
     joining = Joining(groups=frozenset({"films"}))
     with pytest.raises(SignInRefused):
         arrived(accounts(world, joining), somebody(email="no address", groups=("films",)))
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
+    world: World, is_proven: bool
+) -> None:
+    """A manager may have made one with the address, and still know the password."""
+    project, sessions = world.project("Wedding"), SessionRecords(world.database)
+    sessions_of = Sessions(sessions, clock=world.clock, new_id=world.new_id)
+    links = UploadLinkRecords(world.database)
+    eve = world.person("ann@example.org", password_hash="known to Eve", is_proven=is_proven)
+    world.join(eve, Role.MANAGER, project)
+    sessions_of.begin(eve, "password", address="", agent="")
+    link = UploadLink(
+        id=world.new_id(),
+        project_id=project,
+        code="code",
+        name="",
+        message="",
+        created_by=f"person:{eve.id}",
+        created_at=world.clock(),
+    )
+    links.add(link)
+    arrival = accounts(world).arrive(somebody())
+    found = world.people.find(eve.id)
+    assert arrival.person.id == eve.id
+    assert found is not None
+    assert found.is_proven
+    assert (found.password_hash is not None) is is_proven
+    assert (sessions_of.of_person(eve.id) != []) is is_proven
+    assert (links.get(link.id).closed_at is None) is is_proven
+    assert arrival.ended == ({} if is_proven else {project: Ended(links_closed=1)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from werkzeug.test import TestResponse
@@ -280,3 +281,36 @@ def test_without_passwords_links_lead_to_the_first_passkey(tmp_path: Path) -> No
         assert 'type="password"' not in again.get(link).text
         assert again.post(link, {"email": ann.email}).location == "/account"
         assert (again.who()["name"], browser.who()["signed_in"]) == ("Ann", False)
+
+
+def test_a_manager_does_not_let_an_account_in_that_another_manager_may_have_made(
+    site: Site, admin: Browser
+) -> None:
+    one, two = site.project(), site.project()
+    eve, bob = (
+        site.person(name, Role.MANAGER, project=each) for name, each in (("Eve", one), ("Bob", two))
+    )
+
+    def invitation_of(manager: Person, project: str, email: str) -> str | None:
+        sent = {"email": email, "role": "viewer"}
+        answer = site.client(manager).post(f"/api/projects/{project}/members", json=sent)
+        link = answer.get_json().get("invitation")
+        return None if link is None else str(urlsplit(link).path)
+
+    fields = {"name": "Chief", "password": OTHER_PASSWORD}
+    browser = site.browser()
+    assert browser.post(invitation_of(eve, one, "ceo@x.example") or "", fields).status_code == 303
+    link = invitation_of(bob, two, "ceo@x.example")
+    assert link is not None
+    assert [each["id"] for each in browser.who()["projects"]] == [one]
+    ceo = site.identity.people.find_by_email("ceo@x.example")
+    assert ceo is not None
+    assert browser.post(link, {"person": ceo.id}).status_code == 303
+    _, known = invited(site, admin, "cfo@x.example")
+    site.browser().post(known, fields)
+    assert invitation_of(bob, two, "cfo@x.example") is None
+    third, proof = invited(site, admin, "ceo@x.example")
+    assert browser.post(proof, {"person": ceo.id}).status_code == 303
+    assert third in {each["id"] for each in browser.who()["projects"]}
+    site.identity.projects.remove_member(two, ceo.id)
+    assert invitation_of(bob, two, "ceo@x.example") is None, "an administrator has vouched for it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -16,8 +16,8 @@ from app.domain.access import Role
 from app.domain.errors import InvalidField, LinkClosed
 from app.records.engine import Database
 from app.records.identity.makers import role_now
-from app.records.identity.people import Person, add_person
-from app.records.identity.tables import invitations, members, passkeys, people, sessions
+from app.records.identity.people import Person, add_person, give_to_owner
+from app.records.identity.tables import invitations, members, people
 
 
 class Purpose(StrEnum):
@@ -103,16 +103,18 @@ class InvitationRecords:
         return None if row is None else _from_row(row)
 
     def join(
-        self, invitation: Invitation, person: Person, now: datetime, *, is_proven: bool = False
+        self, invitation: Invitation, person: Person, now: datetime, *, by_link: bool = True
     ) -> None:
         """Use it up and store the person; raises `LinkClosed`, or `InvalidField` for the e-mail.
 
-        If the address is proven to be theirs, they use up all that wait for it. A link alone proves
-        nothing: whoever has made it for one project has seen it too.
+        Who comes otherwise than by its link has proven that the address is theirs, and uses up all
+        that wait for it. A link alone proves that only if an administrator has made it: a manager
+        may have opened it.
         """
         with self._used_up(invitation, now) as connection:
-            add_person(connection, person)
-            others = _use_up_others(connection, person.email, now) if is_proven else []
+            is_proven = not by_link or _proves(connection, invitation)
+            add_person(connection, replace(person, is_proven=is_proven))
+            others = [] if by_link else _use_up_others(connection, person.email, now)
             used = {each.project_id: each for each in (*others, invitation)}
             for each in used.values():
                 _add_member(connection, each, person.id, now)
@@ -124,6 +126,9 @@ class InvitationRecords:
         """
         with self._used_up(invitation, now) as connection:
             _add_member(connection, invitation, person_id, now)
+            if _proves(connection, invitation):
+                is_theirs = (people.c.id == person_id) & (people.c.email == invitation.email)
+                connection.execute(update(people).where(is_theirs).values(is_proven=True))
 
     def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
         """Use it up and store the person's password; as `join`.
@@ -131,11 +136,7 @@ class InvitationRecords:
         Ends all their sessions and removes their passkeys: somebody else may have added one.
         """
         with self._used_up(invitation, now) as connection:
-            change = update(people).where(people.c.id == invitation.person_id)
-            connection.execute(change.values(password_hash=password_hash))
-            for table in (sessions, passkeys):
-                of_person = table.c.person_id == invitation.person_id
-                connection.execute(delete(table).where(of_person))
+            give_to_owner(connection, invitation.person_id or "", password_hash)
 
     def remove_old(self, now: datetime) -> None:
         """Remove those that work no longer."""
@@ -165,6 +166,11 @@ def _is_backed(connection: Connection, invitation: Invitation, *, is_kept: bool 
     """Whether its maker may do now what the link does: manage that project, or the server."""
     role = role_now(connection, invitation.created_by, invitation.project_id, is_kept=is_kept)
     return role is Role.MANAGER
+
+
+def _proves(connection: Connection, invitation: Invitation) -> bool:
+    """Whether who opens the link can be trusted to have the address: an administrator made it."""
+    return role_now(connection, invitation.created_by, None) is Role.MANAGER
 
 
 def _add_member(

@@ -15,14 +15,16 @@ from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator
 from app.records.engine import Database
 from app.records.identity.made_by import Ended, end_made_by, end_made_elsewhere
-from app.records.identity.tables import invitations, members, people, sessions
+from app.records.identity.tables import invitations, members, passkeys, people, sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """Somebody with an account; `email` is in lower case.
 
-    `password_hash` is None for who signs in by other means.
+    `password_hash` is None for who signs in by other means. `is_proven` says that the address is
+    known to be theirs: from an administrator or the OpenID provider, not from a manager, who sees
+    the link with which the account is made and may have opened it.
     """
 
     id: str
@@ -32,6 +34,7 @@ class Person:
     password_hash: str | None = None
     is_admin: bool = False
     is_blocked: bool = False
+    is_proven: bool = True
 
 
 class PeopleRecords:
@@ -145,6 +148,17 @@ def add_person(connection: Connection, person: Person) -> None:
     values = {column.name: getattr(person, column.name) for column in people.columns}
     with _unique_email():
         connection.execute(insert(people).values(values))
+
+
+def give_to_owner(connection: Connection, person_id: str, password_hash: str | None = None) -> None:
+    """Give the account to whoever has proven that its address is theirs, with another password.
+
+    Ends its sessions and removes its passkeys: they may be somebody else's.
+    """
+    change = update(people).where(people.c.id == person_id)
+    connection.execute(change.values(password_hash=password_hash, is_proven=True))
+    for table in (sessions, passkeys):
+        connection.execute(delete(table).where(table.c.person_id == person_id))
 
 
 def person_from_row(row: Row[Any]) -> Person:

@@ -11,8 +11,10 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import SignInRefused
 from app.records.engine import Database
-from app.records.identity.people import Person, add_person
-from app.records.identity.tables import members, provider_accounts
+from app.records.identity.made_by import Ended, end_made_by
+from app.records.identity.makers import BY_PERSON
+from app.records.identity.people import Person, add_person, give_to_owner
+from app.records.identity.tables import members, people, provider_accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +47,20 @@ class ProviderAccountRecords:
         with self._database.read() as connection:
             return connection.execute(select(found.subject).where(condition)).first() is not None
 
-    def add(self, account: ProviderAccount) -> None:
-        """Store whose it is; raises `SignInRefused` if it is somebody's already."""
+    def add(self, account: ProviderAccount) -> dict[str, Ended]:
+        """Store whose it is; raises `SignInRefused` if it is somebody's already.
+
+        Where the address was not proven to be the person's, somebody else may have made the
+        account: its password, passkeys and sessions end, and the keys and links that were made
+        with it. Returns how many by project.
+        """
+        is_stranger = (people.c.id == account.person_id) & ~people.c.is_proven
         with self._database.write() as connection:
             _add(connection, account)
+            if connection.execute(select(people.c.id).where(is_stranger)).first() is None:
+                return {}
+            give_to_owner(connection, account.person_id)
+            return end_made_by(connection, f"{BY_PERSON}{account.person_id}", account.created_at)
 
     def add_person(self, account: ProviderAccount, person: Person, role: Role) -> None:
         """Store a new person with their account, as a member of the first project.

@@ -55,9 +55,10 @@ people = Table(
     Column("password_hash", Text),
     Column("is_admin", Boolean, nullable=False),
     Column("is_blocked", Boolean, nullable=False),
+    Column("is_proven", Boolean, nullable=False),
     Column("created_at", Instant, nullable=False),
 )
-"""`email` is in lower case."""
+"""`email` is in lower case. `is_proven` says that it is known to be the person's."""
 
 members = Table(
     "members",

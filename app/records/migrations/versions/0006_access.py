@@ -95,6 +95,7 @@ def _create_projects() -> None:
         sa.Column("password_hash", sa.Text),
         sa.Column("is_admin", sa.Boolean, nullable=False),
         sa.Column("is_blocked", sa.Boolean, nullable=False),
+        sa.Column("is_proven", sa.Boolean, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
     )
 
