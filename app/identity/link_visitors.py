@@ -41,7 +41,7 @@ VISITOR_CHARACTERS = 32
 """128 bits, in hexadecimal."""
 
 NEW_VISITORS_PER_MINUTE = 60
-"""Of one link and network; whoever comes then waits. The guests of a party share one address."""
+"""Of one link and network, which all guests of a party share; others then get no cookie."""
 
 MAX_NAME_CHARACTERS = 200
 """Of a link, and of a visitor."""

@@ -5,13 +5,20 @@ What the page itself sends goes to /u/CODE/upload and so on: see `app/http/mount
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 from flask import Blueprint, Response, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.domain.access import Action
-from app.domain.errors import InvalidField, LinkClosed, LinkNotFound, TooManyAttempts
+from app.domain.errors import (
+    InvalidField,
+    LinkClosed,
+    LinkNotFound,
+    TooManyAttempts,
+    TooManyRequests,
+)
 from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services
@@ -37,31 +44,37 @@ def page(code: str) -> BaseResponse:
     """Where files are chosen; first perhaps the questions for a password and a name."""
     link = _visitors().visited(code)
     sender = _sender(link)
-    if _asks_password(link) or (link.asks_name and sender is None):
-        return _gate(link)
+    asks_password = _asks_password(link)
+    if asks_password or (link.asks_name and sender is None):
+        return _private(_gate(link, asks_password=asks_password))
     response = Response(_drop_page(link, sender))
-    if _visitor(link) is None:
-        _keep_new_visitor(response, link)
+    if _visitor(link) is None and request.method != "HEAD":
+        with suppress(TooManyRequests):  # Without a cookie, guests of a network are one visitor.
+            _keep_new_visitor(response, link)
     return _private(response)
 
 
 @blueprint.post("/u/<code>")
 @requires(Action.VISIT)
 def enter(code: str) -> BaseResponse:
-    """Take the password and the name."""
+    """Take the password and the name; what was right is not asked again."""
     visitors, link = _visitors(), _visitors().visited(code)
+    asks_password = _asks_password(link)
     response = redirect(f"{request.script_root}/u/{link.code}", 303)
     fields = form_fields()
     name = fields.get("name", "")
     try:
-        if _asks_password(link):
+        if asks_password:
             entry = visitors.enter(link, fields.get("password", ""), address=_address())
             _keep(response, link, ENTRY_COOKIE, entry, ENTRY_TIME)
+            asks_password = False
         if link.asks_name:
             visitor = _visitor(link) or _keep_new_visitor(response, link)
             visitors.name_sender(link, visitor, name)
-    except (InvalidField, TooManyAttempts) as error:
-        return _gate(link, name=name, error=error)
+    except (InvalidField, TooManyAttempts, TooManyRequests) as error:
+        cookies = response.headers.getlist("Set-Cookie")
+        response = _gate(link, asks_password=asks_password, name=name, error=error)
+        response.headers.extend({"Set-Cookie": cookies})
     return _private(response)
 
 
@@ -77,17 +90,26 @@ def closed(error: LinkClosed | LinkNotFound) -> BaseResponse:
 
 
 def _gate(
-    link: UploadLink, *, name: str = "", error: InvalidField | TooManyAttempts | None = None
+    link: UploadLink,
+    *,
+    asks_password: bool,
+    name: str = "",
+    error: InvalidField | TooManyAttempts | TooManyRequests | None = None,
 ) -> BaseResponse:
-    field = error.field if isinstance(error, InvalidField) else "password"
     page = render_template(
         "upload_link/gate.html",
         link=link,
-        asks_password=_asks_password(link),
-        problems={field: str(error)} if error else {},
+        asks_password=asks_password,
+        problems={_field(error): str(error)} if error else {},
         name=name,
     )
-    return _private(Response(page, status=error.status_hint if error else 200))
+    return Response(page, status=error.status_hint if error else 200)
+
+
+def _field(error: InvalidField | TooManyAttempts | TooManyRequests) -> str | None:
+    if isinstance(error, InvalidField):
+        return error.field
+    return "password" if isinstance(error, TooManyAttempts) else "name"
 
 
 def _drop_page(link: UploadLink, sender: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from flask.testing import FlaskClient
 
 from app.domain.access import Caller
 from app.domain.errors import TooManyRequests
+from app.factory import create_app
 from app.identity.link_passwords import LinkPasswords
 from app.identity.link_visitors import VISITOR_COOKIE, VISITOR_TIME, Knock, LinkVisitors
 from app.identity.passwords import Passwords
@@ -110,6 +112,53 @@ def test_one_network_gets_so_many_visitors_a_minute(
     visitors.new_visitor(second, address=ADDRESS)
     clock.now += timedelta(seconds=wait_seconds)
     visitors.new_visitor(first, address=ADDRESS)
+
+
+@pytest.fixture
+def party(app: Flask, visitors: LinkVisitors) -> Flask:
+    """The server of those visitors."""
+    services = app.extensions["sluice"]
+    return create_app(
+        replace(services, identity=replace(services.identity, link_visitors=visitors))
+    )
+
+
+def test_the_page_opens_for_more_guests_than_a_network_gets_cookies(
+    party: Flask, make_link: MakeLink
+) -> None:
+    path = make_link()["path"]
+    guest = party.test_client(use_cookies=False)
+    assert [guest.head(path, headers=HTML).status_code for _ in range(PER_MINUTE + 1)] == [200] * 3
+    answers = [guest.get(path, headers=HTML) for _ in range(PER_MINUTE + 1)]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert ["Set-Cookie" in answer.headers for answer in answers] == [True, True, False]
+    sending = {"name": "a.mp4", "size": 10}
+    assert guest.post(f"{path}/api/uploads", json=sending).status_code == 201
+
+
+def test_a_guest_who_has_to_wait_is_not_asked_for_the_password_again(
+    party: Flask, clock: Clock, make_link: MakeLink
+) -> None:
+    path = make_link(password="open sesame", asks_name=True)["path"]
+    answer = {"password": "open sesame", "name": "Ada"}
+    for _ in range(PER_MINUTE):
+        assert party.test_client().post(path, data=answer, headers=HTML).status_code == 303
+    guest = party.test_client()
+    refused = guest.post(path, data=answer, headers=HTML)
+    assert (refused.status_code, "new visitors a minute" in refused.text) == (429, True)
+    assert "Password" not in refused.text
+    clock.now += timedelta(minutes=1)
+    assert guest.post(path, data={"name": "Ada"}, headers=HTML).status_code == 303
+    assert "You send as Ada" in guest.get(path, headers=HTML).text
+
+
+def test_a_wrong_name_does_not_lose_the_password(party: Flask, make_link: MakeLink) -> None:
+    path = make_link(password="open sesame", asks_name=True)["path"]
+    guest = party.test_client()
+    nameless = {"password": "open sesame", "name": " "}
+    for answer in (nameless, *[{"name": " "}] * PER_MINUTE):
+        assert guest.post(path, data=answer, headers=HTML).status_code == 400
+    assert guest.post(path, data={"name": "Ada"}, headers=HTML).status_code == 303
 
 
 def test_the_page_gives_whoever_comes_with_a_made_up_cookie_one_of_ours(
