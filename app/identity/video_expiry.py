@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 class VideoExpiry:
     """Says when videos expire, and deletes them then, as a person would.
 
-    The time of a video counts from `active_at`: its publication, moved on by what a jump of the
-    clock or a rest of the server skipped. `published_at` is never moved.
+    The time of a video counts from `active_at`: its publication, moved on by what the clock skipped
+    when it was set. It goes on while the server is off. `published_at` is never moved.
     """
 
     def __init__(

@@ -224,13 +224,15 @@ class UploadRecords:
                 .values(active_at=now)
             )
 
-    def shift_activity(self, later: timedelta, now: datetime) -> None:
-        """Move the last activity of all uploads `later`, which may be zero.
+    def shift_activity(self, later: timedelta, now: datetime, *, videos_later: timedelta) -> None:
+        """Move the last activity of all uploads `later`; of those that are videos, `videos_later`.
 
-        Afterwards none is later than `now`. That of a video was its publication.
+        Both may be zero. Afterwards none is later than `now`. That of a video was its publication.
         """
+        others = [state for state in UploadState if state is not UploadState.COMPLETE]
         with self._database.write() as connection:
-            connection.execute(statements.shifted_activity(later, now))
+            for states, shift in ((others, later), ([UploadState.COMPLETE], videos_later)):
+                connection.execute(statements.shifted_activity(states, shift, now=now))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note the length of an upload created without one; may move it to `verifying`.

@@ -6,7 +6,8 @@ that a power cut has lost, because the kernel had not written them yet.
 A machine without a battery starts with a wrong clock and corrects it later, an operator sets it by
 hand, a machine or a server is off for weeks: time in which no client could have come back. The
 clock is therefore compared with the time since boot (CLOCK_BOOTTIME), which nobody can set, and
-which keeps running while the machine sleeps.
+which keeps running while the machine sleeps. Finished videos wait for no client:
+they get older while a server is off, but not by what the clock was set.
 """
 
 from __future__ import annotations
@@ -71,18 +72,43 @@ class Reading:
     wall: datetime
 
     def uncounted_since(self, before: Reading, counted_gap: timedelta) -> timedelta:
-        """How much of the wall clock's advance does not count; negative if it was set back."""
-        shown = passed = self.wall - before.wall
+        """How much of the wall clock's advance is no idle time; negative if it was set back."""
+        passed = max(self._passed_since(before), timedelta(0))
+        return _beyond_tolerance(self.wall - before.wall - min(passed, counted_gap))
+
+    def jump_since(self, before: Reading) -> timedelta:
+        """How far the wall clock was set; negative if it was set back.
+
+        Zero across a restart of the machine: how long it was off, only the wall clock tells.
+        """
+        return _beyond_tolerance(self.wall - before.wall - self._passed_since(before))
+
+    def _passed_since(self, before: Reading) -> timedelta:
         if self.boot_id == before.boot_id:
-            passed = timedelta(seconds=self.since_boot - before.since_boot)
-        uncounted = shown - min(max(passed, timedelta(0)), counted_gap)
-        return uncounted if abs(uncounted) > TOLERANCE else timedelta(0)
+            return timedelta(seconds=self.since_boot - before.since_boot)
+        return self.wall - before.wall
+
+
+def _beyond_tolerance(difference: timedelta) -> timedelta:
+    return difference if abs(difference) > TOLERANCE else timedelta(0)
 
 
 def read_clocks() -> Reading:
     """Both clocks now."""
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     return Reading(BOOT_ID.read_text().strip(), since_boot, datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class ClockCheck:
+    """The clocks now, and what happened since the last reading; zero if there was none.
+
+    See `Reading.uncounted_since` and `Reading.jump_since`.
+    """
+
+    reading: Reading
+    uncounted: timedelta = timedelta(0)
+    jump: timedelta = timedelta(0)
 
 
 class IdleClock:
@@ -100,15 +126,13 @@ class IdleClock:
         self._counted_gap = counted_gap
         self._before: Reading | None = None
 
-    def look(self) -> tuple[Reading, timedelta]:
-        """The clocks now, and how much of the time since the last kept reading does not count.
-
-        Zero if there is none. See `Reading.uncounted_since`.
-        """
+    def look(self) -> ClockCheck:
+        """Compare the clocks with the last kept reading."""
         now, before = self._read(), self._before or self._load()
         if before is None:
-            return now, timedelta(0)
-        return now, now.uncounted_since(before, self._counted_gap)
+            return ClockCheck(now)
+        uncounted = now.uncounted_since(before, self._counted_gap)
+        return ClockCheck(now, uncounted, now.jump_since(before))
 
     def keep(self, reading: Reading) -> None:
         """Count from this reading on.

@@ -80,21 +80,27 @@ class Housekeeping:
         return now
 
     def allow_for_clock(self) -> datetime:
-        """The time now; skipped time makes neither uploads idle nor videos old.
+        """The time now; what the clock skipped makes neither uploads idle nor videos old.
 
-        See `IdleClock`. If the clock was set back, no activity stays in the future: such an upload
-        would live until the clock gets there again.
+        Nor does the time that the server was off make uploads idle, beyond what `IdleClock` counts;
+        but videos are promised to be deleted after their time, so they get older meanwhile. If the
+        clock was set back, no activity stays in the future: such an upload would live until the
+        clock gets there again.
         """
-        reading, uncounted = self._idle_clock.look()
-        if uncounted:
+        check = self._idle_clock.look()
+        if check.uncounted:
             log.warning(
                 "the clock was set, or the server was off: %+.0f s do not count as idle time",
-                uncounted.total_seconds(),
+                check.uncounted.total_seconds(),
             )
-            self._store.inspection.shift_activity(uncounted)
-        self._records.shift_activity(max(uncounted, timedelta(0)), reading.wall)
-        self._idle_clock.keep(reading)
-        return reading.wall
+            self._store.inspection.shift_activity(check.uncounted)
+        self._records.shift_activity(
+            max(check.uncounted, timedelta(0)),
+            check.reading.wall,
+            videos_later=max(check.jump, timedelta(0)),
+        )
+        self._idle_clock.keep(check.reading)
+        return check.reading.wall
 
     def expire(self, now: datetime | None = None) -> None:
         """End every upload that was idle for the expiry time, and free its space.

@@ -128,6 +128,23 @@ def test_the_time_that_a_clock_skips_does_not_make_videos_old(tmp_path: Path, da
     assert [world.state(each) for each in (first, second)] == [UploadState.DELETED] * 2
 
 
+@pytest.mark.parametrize("boot_id", ["first boot", "second boot"])
+def test_videos_get_older_while_the_server_or_the_machine_is_off(
+    tmp_path: Path, boot_id: str
+) -> None:
+    world = World(tmp_path)
+    expiry = in_project(world, 2 * A_DAY)
+    world.housekeeping.sweep()
+    video, unfinished = world.completed(), world.create(100)
+    for state in (UploadState.COMPLETE, UploadState.DELETED):
+        world.later(hours=24)
+        world.boot_id = boot_id
+        world.housekeeping = world.new_housekeeping(world.new_idle_clock())
+        expiry.sweep(world.housekeeping.sweep())
+        assert world.state(video) is state
+    assert world.records.get(unfinished.id).active_at > world.now - timedelta(hours=3)
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -219,8 +219,19 @@ def test_activity_is_moved_but_not_into_the_future(records: UploadRecords, later
     old, recent, future = (
         records.add(new_upload(created_at=at(seconds)))[0] for seconds in (-10_000, -10, 10_000)
     )
-    records.shift_activity(timedelta(seconds=later), NOW)
+    records.shift_activity(timedelta(seconds=later), NOW, videos_later=timedelta(0))
     assert records.get(old.id).active_at == at(later - 10_000)
     assert records.get(recent.id).active_at == (NOW if later else at(-10))
     assert records.get(future.id).active_at == NOW
     assert records.get(old.id).created_at == at(-10_000)
+
+
+@pytest.mark.parametrize("videos_later", [0, 3600])
+def test_videos_are_moved_by_a_time_of_their_own(
+    records: UploadRecords, videos_later: float
+) -> None:
+    old, future = (complete(records, new_upload(), at(seconds)) for seconds in (-10_000, 10_000))
+    shift = timedelta(seconds=videos_later)
+    records.shift_activity(timedelta(seconds=7200), NOW, videos_later=shift)
+    assert records.get(old.id).active_at == at(videos_later - 10_000)
+    assert records.get(future.id).active_at == NOW

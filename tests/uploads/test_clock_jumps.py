@@ -181,7 +181,7 @@ def test_nothing_expires_while_a_jump_cannot_be_recorded(
     upload = begun(swept)
     set_ahead(swept)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise NoRoom("The disk of the database is full.")
 
     with monkeypatch.context() as patch:
