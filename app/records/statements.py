@@ -5,7 +5,7 @@ They are built once: SQLAlchemy takes as long to build one as to run it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -151,10 +151,11 @@ def in_state(state: UploadState, idle_since: datetime | None) -> Select[Any]:
     return query.order_by(uploads.c.active_at)
 
 
-def shifted_activity(states: Iterable[UploadState], later: timedelta, *, now: datetime) -> Update:
-    """Moves the last activity of all uploads in these states, as `shift_activity` says."""
+def shifted_activity(later: timedelta, now: datetime, *, of_videos: bool) -> Update:
+    """Moves the last activity of all videos, or of all other uploads, as `shift_activity` says."""
     active_at = uploads.c.active_at
-    change = update(uploads).where(uploads.c.state.in_(states))
+    states = [each for each in UploadState if (each is UploadState.COMPLETE) == of_videos]
+    change = update(uploads).where(uploads.c.state.in_(states))  # The index needs a state.
     if not later:
         change = change.where(active_at > now)
     shifted = type_coerce(active_at, BigInteger) + later // timedelta(microseconds=1)

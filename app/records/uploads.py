@@ -229,10 +229,9 @@ class UploadRecords:
 
         Both may be zero. Afterwards none is later than `now`. That of a video was its publication.
         """
-        others = [state for state in UploadState if state is not UploadState.COMPLETE]
         with self._database.write() as connection:
-            for states, shift in ((others, later), ([UploadState.COMPLETE], videos_later)):
-                connection.execute(statements.shifted_activity(states, shift, now=now))
+            for shift, of_videos in ((later, False), (videos_later, True)):
+                connection.execute(statements.shifted_activity(shift, now, of_videos=of_videos))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note the length of an upload created without one; may move it to `verifying`.

@@ -6,8 +6,8 @@ that a power cut has lost, because the kernel had not written them yet.
 A machine without a battery starts with a wrong clock and corrects it later, an operator sets it by
 hand, a machine or a server is off for weeks: time in which no client could have come back. The
 clock is therefore compared with the time since boot (CLOCK_BOOTTIME), which nobody can set, and
-which keeps running while the machine sleeps. Finished videos wait for no client:
-they get older while a server is off, but not by what the clock was set.
+which keeps running while the machine sleeps. Finished videos wait for no client: they
+get older while a server is off, but not when its clock is set.
 """
 
 from __future__ import annotations
