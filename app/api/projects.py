@@ -96,7 +96,7 @@ def add_member(project_id: str) -> tuple[Response, int]:
     email, role = member(body, "email", kind=str), parse_role(member(body, "role", kind=str))
     added = _projects().add_member(project_id, email, role)
     if added is None:
-        return jsonify({"invitation": invite(project_id, email, role)}), 202
+        return jsonify({"invitation": invite(email, project_id=project_id, role=role).url}), 202
     audited_member(AuditAction.MEMBER_ADDED, added)
     return jsonify(member_document(added)), 201
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import InvalidField, SignInRefused
 from app.domain.names import MAX_NAME_CHARACTERS
 from app.identity.accounts import clean_email
@@ -20,12 +21,14 @@ from app.records.identity.provider_accounts import ProviderAccount, ProviderAcco
 class Arrival:
     """A person who comes from the provider: whether for the first time, and with a new account.
 
-    `ended` is what has ended of a stranger who had an account with their address, by project.
+    `joined` is what they are now in the projects that they have joined with that. `ended` is what
+    has ended, by project, of a stranger who had an account with their address.
     """
 
     person: Person
     is_first: bool = False
     is_new: bool = False
+    joined: Mapping[str, Role] = field(default_factory=dict)
     ended: Mapping[str, Ended] = field(default_factory=dict)
 
 
@@ -65,25 +68,26 @@ class OpenIdAccounts:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
         person = self._people.find_by_email(identity.email)
         if person is None:
-            return Arrival(self._joined(identity), is_first=True, is_new=True)
+            return self._joined(identity)
         if self._records.has_account(person.id, identity.issuer):
             raise SignInRefused(f"{identity.email} belongs to another account.")
         ended = self._records.add(self._account(identity, _admitted(person)))
         return Arrival(person, is_first=True, ended=ended)
 
-    def _joined(self, identity: ProviderIdentity) -> Person:
+    def _joined(self, identity: ProviderIdentity) -> Arrival:
         person = self._new_person(identity)
         account = self._account(identity, person)
         invitation = self._invitation(person.email)
         if invitation is not None:
             # If the server stops in between, the e-mail address ties both the next time.
-            self._invitations.join(invitation, person, person.created_at, by_link=False)
+            joined = self._invitations.join(invitation, person, person.created_at, by_link=False)
             self._records.add(account)
         elif self._joining.admits(identity):
             self._records.add_person(account, person, self._joining.role)
+            joined = {FIRST_PROJECT: self._joining.role}
         else:
             raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
-        return person
+        return Arrival(person, is_first=True, is_new=True, joined=joined)
 
     def _invitation(self, email: str) -> Invitation | None:
         waiting = self._invitations.waiting(self._clock())

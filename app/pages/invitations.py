@@ -63,7 +63,8 @@ def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
         identity.invitations.accept(code, caller.id)
     except InvalidField as error:
         return _asked(invitation, error)
-    _audited_member(invitation, caller)
+    you = identity.people.find(caller.id)
+    _audited_member(invitation, caller, email="" if you is None else you.email)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     # Another process may remember for a moment which project was shown last, if there was one.
     joined = invitation.project_id if caller.roles else None
@@ -100,17 +101,19 @@ def _accept(code: str, invitation: Invitation, fields: Mapping[str, str]) -> Per
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
     audited(action, f"person:{person.id}", caller=caller, email=person.email, by="link")
     if purpose is Purpose.JOIN and invitation.project_id is not None:
-        _audited_member(invitation, caller)
+        _audited_member(invitation, caller, email=person.email)
     return person
 
 
-def _audited_member(invitation: Invitation, caller: Caller) -> None:
+def _audited_member(invitation: Invitation, caller: Caller, *, email: str) -> None:
+    """Note who has joined, and which address was invited: any account may take the link."""
     audited(
         AuditAction.MEMBER_ADDED,
         caller.actor,
         project=invitation.project_id,
         caller=caller,
-        email=invitation.email,
+        email=email,
+        invited=invitation.email,
         role=invitation.role,
         by="link",
     )

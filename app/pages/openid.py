@@ -61,6 +61,16 @@ def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
     if arrival.is_new:
         audited(AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
+    for project, role in arrival.joined.items():
+        audited(
+            AuditAction.MEMBER_ADDED,
+            caller.actor,
+            project=project,
+            caller=caller,
+            email=person.email,
+            role=role,
+            by=PROVIDER,
+        )
     if arrival.is_first:
         audited(AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer)
     audit, address = current_services().identity.audit, request.remote_addr or ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
@@ -16,6 +15,7 @@ from app.http.access_rules import requires
 from app.http.audited import audited, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
+from app.http.inviting import NewLink, invite, send_link
 from app.http.origins import require_own_page
 from app.records.identity.made_by import Ended
 from app.records.identity.people import Person
@@ -24,15 +24,6 @@ blueprint = Blueprint("people", __name__, url_prefix="/people")
 blueprint.before_request(lambda: require_own_page(request))
 
 NO_ROLE = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NewLink:
-    """A link that is shown this one time; `was_mailed` says whether it has also been sent."""
-
-    person: str
-    url: str
-    was_mailed: bool
 
 
 @blueprint.get("")
@@ -44,25 +35,16 @@ def index() -> Response:
 
 @blueprint.post("/invitations")
 @requires(Action.ADMINISTER)
-def invite() -> Response:
+def add_invitation() -> Response:
     """Make a link by which somebody joins, and send it if there is mail."""
     fields = form_fields()
     role, identity = fields.get("role", NO_ROLE), current_services().identity
     project = identity.projects.get(fields.get("project", FIRST_PROJECT)).id if role else None
     try:
-        code = identity.invitations.to_join(
-            fields.get("email", ""),
-            by=current_caller().sender,
-            project_id=project,
-            role=_role(role),
-        )
+        link = invite(fields.get("email", ""), project_id=project, role=_role(role))
     except InvalidField as error:
         return _page(fields=fields, problems={error.field: str(error)}, status=error.status_hint)
-    email = fields["email"].strip().lower()
-    audited(AuditAction.INVITATION_MADE, email=email, role=role, project=project)
-    url = url_for("invitations.join", code=code, _external=True)
-    text = f"You are invited to Sluice. Open this link within a week to join:\n\n{url}\n"
-    return _page(link=_sent(email, "An invitation to Sluice", text, url))
+    return _page(link=link)
 
 
 @blueprint.post("/invitations/<digest>/withdraw")
@@ -84,7 +66,7 @@ def make_reset_link(person_id: str) -> Response:
     audited(AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
     url = url_for("invitations.reset", code=code, _external=True)
     text = f"Open this link within a day to choose a new password for Sluice:\n\n{url}\n"
-    return _page(link=_sent(person.email, "A new password for Sluice", text, url))
+    return _page(link=send_link(person.email, url, subject="A new password for Sluice", text=text))
 
 
 @blueprint.post("/<person_id>")
@@ -139,10 +121,6 @@ def _role(text: str) -> Role | None:
     if text not in set(MEMBERS):
         raise InvalidField("There is no such role.", field="role")
     return Role(text)
-
-
-def _sent(to: str, subject: str, text: str, url: str) -> NewLink:
-    return NewLink(to, url, current_services().identity.mail.send(to, subject=subject, text=text))
 
 
 def _page(

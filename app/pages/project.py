@@ -132,8 +132,7 @@ def add_member() -> Response:
         role = parse_role(fields.get("role", ""))
         member = _identity().projects.add_member(project, email, role)
         if member is None:
-            link = invite(project, email, role)
-            return _page(invitation={"email": email.strip(), "url": link})
+            return _page(invitation=invite(email, project_id=project, role=role))
     except InvalidField as error:
         return _page(fields=fields, problems={error.field: str(error)}, status=400)
     audited_member(AuditAction.MEMBER_ADDED, member)

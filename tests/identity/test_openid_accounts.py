@@ -131,8 +131,8 @@ def test_who_is_invited_joins_the_project_of_the_invitation(world: World) -> Non
             email=email,
         )
         invitations.add(invitation)
-    person = arrived(accounts(world, Joining()), somebody(email="ann@x.example"))
-    assert roles(world, person.id) == {project: Role.EDITOR}
+    arrival = accounts(world, Joining()).arrive(somebody(email="ann@x.example"))
+    assert roles(world, arrival.person.id) == arrival.joined == {project: Role.EDITOR}
     assert invitations.waiting(now) == []
     with pytest.raises(SignInRefused, match="not invited"):
         arrived(accounts(world, Joining()), somebody("2", "bob@x.example"))

@@ -81,7 +81,7 @@ def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
         entry.action for entry in site.identity.audit.all(AuditFilter(actor=f"person:{ann.id}"))
     ]
     assert sorted(told) == [
-        *("person.added", "provider.linked"),
+        *("member.added", "person.added", "provider.linked"),
         *("session.began", "session.began"),
     ]
 

@@ -10,7 +10,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from app.domain.access import Role
-from app.domain.audit import AuditAction, AuditFilter
+from app.domain.audit import AuditAction, AuditEntry, AuditFilter
 from app.records.identity.people import Person
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
@@ -72,6 +72,27 @@ def invited(site: Site, admin: Browser, email: str) -> tuple[str, str]:
     project = site.identity.projects.make("Weather & sports", manager=None).id
     fields = {"email": email, "role": "editor", "project": project}
     return project, link_in(admin.post("/people/invitations", fields))
+
+
+def noted(site: Site, action: AuditAction, project: str | None) -> list[AuditEntry]:
+    """The entries of that kind in the log of a project, or of the server alone."""
+    found = site.identity.audit.all(AuditFilter(project_id=project, action=action))
+    return [entry for entry in found if entry.project_id == project]
+
+
+def test_the_audit_log_says_who_was_invited_to_what(site: Site, admin: Browser) -> None:
+    project, link = invited(site, admin, " Una@example.org\r\n")
+    (made,) = noted(site, AuditAction.INVITATION_MADE, project)
+    assert made.details == {"email": "una@example.org", "role": "editor"}
+    admin.post("/people/invitations", {"email": "uri@example.org", "role": ""})
+    (waiting,) = (
+        each for each in site.identity.invitations.waiting() if each.email == "uri@example.org"
+    )
+    admin.post(f"/people/invitations/{waiting.digest}/withdraw")
+    for action in (AuditAction.INVITATION_MADE, AuditAction.INVITATION_REMOVED):
+        details = [entry.details for entry in noted(site, action, None)]
+        assert {"email": "uri@example.org", "role": None} in details
+    assert site.browser().get(link).status_code == 200
 
 
 def test_an_invitation_lets_an_account_that_there_is_into_the_project(
@@ -138,6 +159,8 @@ def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
     again = site.browser(olga)
     assert again.post(link, {"person": olga.id}).status_code == 303
     assert project in {each["id"] for each in again.who()["projects"]}
+    (entry,) = noted(site, AuditAction.MEMBER_ADDED, project)
+    assert (entry.details["email"], entry.details["invited"]) == (olga.email, "new@example.org")
 
 
 def test_a_reset_link_gives_a_new_password_and_ends_all_sessions(

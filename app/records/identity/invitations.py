@@ -104,8 +104,10 @@ class InvitationRecords:
 
     def join(
         self, invitation: Invitation, person: Person, now: datetime, *, by_link: bool = True
-    ) -> None:
-        """Use it up and store the person; raises `LinkClosed`, or `InvalidField` for the e-mail.
+    ) -> dict[str, Role]:
+        """Use it up and store the person; returns what they are in which project now.
+
+        Raises `LinkClosed`, or `InvalidField` for the e-mail.
 
         Who comes otherwise than by its link has proven that the address is theirs, and uses up all
         that wait for it. A link alone proves that only if an administrator has made it: a manager
@@ -118,6 +120,11 @@ class InvitationRecords:
             used = {each.project_id: each for each in (*others, invitation)}
             for each in used.values():
                 _add_member(connection, each, person.id, now)
+        return {
+            project: each.role
+            for project, each in used.items()
+            if project is not None and each.role is not None
+        }
 
     def accept(self, invitation: Invitation, person_id: str, now: datetime) -> None:
         """Use it up for somebody who has an account; raises as `join` does.
