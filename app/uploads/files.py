@@ -113,6 +113,7 @@ class WholeFiles:
         most = self._allowance(scope.sender, filename, upload_id=None) if is_new else most_bytes
         policy = self._policy.within(most)
         policy.check_length(source.remaining or 0)
+        told_bytes = source.remaining or room
         if is_new:
             self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
@@ -122,7 +123,9 @@ class WholeFiles:
             limit = policy.max_length + 1 if source.remaining is None else source.remaining
             length = self._store.staging.receive(upload_id, source, limit, self._limits)
             policy.check_length(length)
-            if is_new:
+            if is_new and not told_bytes:
+                # Not twice: of the chunks of a file that are sent at the same time, the first to
+                # arrive takes the room of all.
                 self._check_quota(scope.target(), length)
             source.finish()
         except BaseException:

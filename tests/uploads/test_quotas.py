@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from sqlalchemy import select, update
@@ -14,7 +16,7 @@ from app.domain.upload import Upload, UploadKind
 from app.records.identity.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES, ReceivedFile
 from app.uploads.service import NewUpload
-from tests.storage.sources import PiecesSource, body, pattern
+from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import ME, OTHERS, World, in_threads
 
 QUOTA = 1000
@@ -203,6 +205,26 @@ def test_a_chunk_of_a_known_upload_is_held_against_that_alone(limited: World) ->
         limited.whole.receive(
             body(0, QUOTA // 2 + 1), scope=ME, filename="blob", most_bytes=QUOTA // 2
         )
+
+
+def test_a_chunk_is_taken_whose_upload_gets_the_rest_of_the_quota_meanwhile(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, max_length=4 * CHECKED_FIRST_BYTES)
+    set_quota(world, 2 * CHECKED_FIRST_BYTES)
+    chunk = StallingSource(pattern(0, CHECKED_FIRST_BYTES + 1), before=0)
+
+    def create() -> None:
+        chunk.is_stalled.wait(60)
+        world.create(2 * CHECKED_FIRST_BYTES)
+        chunk.goes_on.set()
+
+    other = Thread(target=create)
+    other.start()
+    arrived = world.whole.receive(chunk, scope=ME, filename="blob")
+    other.join()
+    assert arrived.length == CHECKED_FIRST_BYTES + 1
+    assert used(world) == 2 * CHECKED_FIRST_BYTES
 
 
 def test_of_whole_files_in_a_group_those_that_fit_are_kept(limited: World) -> None:
