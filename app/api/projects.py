@@ -91,7 +91,7 @@ def members(project_id: str) -> Response:
 @blueprint.post("/<project_id>/members")
 @requires(Action.MANAGE)
 def add_member(project_id: str) -> tuple[Response, int]:
-    """Let a person into the project; who has no account gets a link, shown in this answer alone."""
+    """Let a person into the project, or make a link for who is not known; only here is it shown."""
     body = json_object()
     email, role = member(body, "email", kind=str), parse_role(member(body, "role", kind=str))
     added = _projects().add_member(project_id, email, role)

@@ -125,7 +125,7 @@ def limit() -> Response:
 @blueprint.post("/members")
 @requires(Action.MANAGE)
 def add_member() -> Response:
-    """Let somebody in; who has no account gets a link, which is shown this one time."""
+    """Let somebody in; who is not known gets a link, which is shown this one time."""
     fields, project = form_fields(), current_caller().project
     email = fields.get("email", "")
     try:
