@@ -93,22 +93,24 @@ def when_ready(server: Any) -> None:
     greet(settings)
 
 
-def _import_for_workers() -> None:
+def _import_for_workers(server: Any) -> None:
     """Import the application once, here: each worker is a fork that has its modules already.
 
     They import nothing when they start or replace one another, and share the memory. What is open
     or counted is still their own: `wsgi` makes that. By name, as app.server knows no application.
+    Workers such as gevent's replace sockets and locks first, which must not be imported by then.
     """
-    importlib.import_module("app.factory")
+    if server.cfg.worker_class_str == worker_class:
+        importlib.import_module("app.factory")
 
 
-def on_starting(_server: Any) -> None:
+def on_starting(server: Any) -> None:
     """Runs before anything imports prometheus-client, which looks for the folder only then."""
     end_with_supervisor()
     _metrics.open()
     # Before gunicorn handles signals: it would notice a SIGTERM only after the import, as it starts
     # its workers, and a worker that begins misses it.
-    _import_for_workers()
+    _import_for_workers(server)
 
 
 def pre_fork(server: Any, worker: Any) -> None:
