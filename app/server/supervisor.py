@@ -115,6 +115,17 @@ def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         worker.wait()
 
 
+def _serve() -> None:
+    """Become gunicorn.
+
+    Arguments of the operator's own may choose workers such as gevent's. Those replace sockets and
+    locks before anything else imports them, so they need an interpreter that has imported nothing.
+    """
+    if os.environ.get("GUNICORN_CMD_ARGS"):
+        os.execv(sys.executable, [sys.executable, "-m", *WEB])  # noqa: S606 - without a shell
+    run_module(*WEB)
+
+
 def main() -> int:
     """Check the settings, folders and port, then serve."""
     try:
@@ -133,7 +144,7 @@ def main() -> int:
     metrics.open()
     try:
         workers = {name: import_main(module) for name, module in WORKERS.items()}
-        return Supervisor(settings, lock, web=partial(run_module, *WEB), workers=workers).run()
+        return Supervisor(settings, lock, web=_serve, workers=workers).run()
     finally:
         metrics.close()
         build_services(settings).database.checkpoint()
