@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from typing import NoReturn
@@ -15,6 +16,9 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 """The first, Chromium without a window of its own, shows a page in a third of the CPU time."""
 
 FIREFOXES = ("firefox-esr", "firefox")
+
+OLDEST_FIREFOX = 143
+"""The first that knows `network.addDataCollector` of WebDriver BiDi."""
 BROWSER_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -54,10 +58,19 @@ def find_firefox() -> str:
     for name in FIREFOXES:
         path = shutil.which(name)
         if path is not None and runs(path, "--version"):
+            require_new_firefox(path)
             return path
     if platform.freedesktop_os_release()["ID"] == "ubuntu":
         pytest.skip("Ubuntu's firefox is a snap, which cannot be driven; install Mozilla's .deb")
     return do_without("firefox-esr")
+
+
+def require_new_firefox(program: str) -> None:
+    """Skip the test with a Firefox that the driver cannot talk to: a Debian without updates."""
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"(\d+)\.", told)
+    if version is None or int(version[1]) < OLDEST_FIREFOX:
+        pytest.skip(f"the driver needs Firefox {OLDEST_FIREFOX}, and here is {told.strip()}")
 
 
 def runs(program: str, *arguments: str) -> bool:
