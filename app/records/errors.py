@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from app.domain.errors import NoRoom, ServerBusy, StorageFailed, UploadError
@@ -31,11 +31,21 @@ _FAILED = frozenset(
 _NO_MEMORY_FOR_INDEX = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP})
 """SQLite cannot enlarge its -shm file, usually because the disk is full."""
 
+_TRY_AGAIN = ("08", "40", "53", "55P03", "57", "25006", "25P03")
+"""How SQLSTATEs begin after which the same request may succeed: a lost connection, a deadlock, too
+many connections, a lock or statement that took too long, a server that stops, or that only reads
+(postgresql.org, "PostgreSQL Error Codes")."""
+
+_DISK_FULL = "53100"
+
+_SERVER_FAILED = ("28", "3D", "3F", "42501", "58", "XX")
+"""Nobody may sign in, no such database or schema, no rights, an error of its disk, a damaged
+table."""
+
 
 def sqlite_code(error: BaseException) -> int:
     """SQLite's extended result code (sqlite.org/rescode.html); 0 for other errors."""
-    driver_error = error.orig if isinstance(error, DBAPIError) else error
-    code: int = getattr(driver_error, "sqlite_errorcode", None) or 0
+    code: int = getattr(_of_driver(error), "sqlite_errorcode", None) or 0
     return code
 
 
@@ -44,9 +54,14 @@ def is_busy(error: BaseException) -> bool:
     return sqlite_code(error) & 0xFF in _BUSY
 
 
-def is_read_only(error: BaseException) -> bool:
-    """Whether SQLite opened the file read-only; a connection never changes that."""
-    return sqlite_code(error) & 0xFF == sqlite3.SQLITE_READONLY
+def wants_new_connection(error: BaseException) -> bool:
+    """Whether the connection is of no use any more.
+
+    SQLite opened the file read-only, which a connection never changes, or a server ended it.
+    """
+    if sqlite_code(error):
+        return sqlite_code(error) & 0xFF == sqlite3.SQLITE_READONLY
+    return isinstance(as_upload_error(error), ServerBusy)
 
 
 def raise_as_upload_error(error: BaseException) -> None:
@@ -58,15 +73,38 @@ def raise_as_upload_error(error: BaseException) -> None:
 
 def as_upload_error(error: BaseException) -> UploadError | None:
     """The matching error of the domain; None for bugs and broken constraints."""
+    if isinstance(error, NoFreeConnection):
+        return ServerBusy("The database is busy.")
+    if hasattr(_of_driver(error), "sqlstate"):
+        return _of_server(error)
+    return _of_file(error)
+
+
+def _of_file(error: BaseException) -> UploadError | None:
     code = sqlite_code(error)
-    if isinstance(error, NoFreeConnection) or code & 0xFF in _BUSY:
+    if code & 0xFF in _BUSY:
         return ServerBusy("The database is busy.")
     if code & 0xFF == sqlite3.SQLITE_FULL or code in _NO_MEMORY_FOR_INDEX:
         return NoRoom("The disk of the database is full.")
     if code & 0xFF in _FAILED:
-        return StorageFailed(f"The database failed: {_text(error)}.")
+        return StorageFailed(f"The database failed: {_of_driver(error)}.")
     return None
 
 
-def _text(error: BaseException) -> str:
-    return str(error.orig if isinstance(error, DBAPIError) else error)
+def _of_server(error: BaseException) -> UploadError | None:
+    """From the SQLSTATE; a connection that could not be made, or was lost, has none."""
+    state: str | None = getattr(_of_driver(error), "sqlstate", None)
+    if state is None:
+        is_lost = isinstance(error, OperationalError | InterfaceError)
+        return ServerBusy("The database cannot be reached.") if is_lost else None
+    if state == _DISK_FULL:
+        return NoRoom("The disk of the database is full.")
+    if state.startswith(_TRY_AGAIN):
+        return ServerBusy("The database is busy.")
+    if state.startswith(_SERVER_FAILED):
+        return StorageFailed(f"The database failed: {_of_driver(error)}")
+    return None
+
+
+def _of_driver(error: BaseException) -> BaseException:
+    return (error.orig if isinstance(error, DBAPIError) else None) or error

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Insert,
     Select,
     Update,
     bindparam,
@@ -25,6 +26,8 @@ from sqlalchemy import (
     type_coerce,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
@@ -68,7 +71,27 @@ BY_FINGERPRINT = (
 
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
 
-_INSERT = insert(uploads).values({name: bindparam(name) for name in uploads.columns.keys()})  # noqa: SIM118
+_VALUES = {name: bindparam(name) for name in uploads.columns.keys()}  # noqa: SIM118
+
+_INSERT = insert(uploads).values(_VALUES)
+
+
+class _InsertUnlessKnown(Insert):
+    """Unless the owner has an upload with that key.
+
+    SQLite and PostgreSQL agree on the words; SQLAlchemy has a class for each.
+    """
+
+    inherit_cache = True
+
+
+@compiles(_InsertUnlessKnown)
+def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> str:
+    words = compiler.visit_insert(statement, **options)
+    return f"{words} ON CONFLICT (owner, client_key) DO NOTHING"
+
+
+_INSERT_UNLESS_KNOWN = _InsertUnlessKnown(uploads).values(_VALUES)
 
 _RELEASE_KEY = (
     update(uploads)
@@ -177,20 +200,21 @@ def beside(owner: str, stem: str, endings: Sequence[str]) -> Select[Any]:
 
 def add(connection: Connection, upload: Upload) -> None:
     """Insert an upload; raises the database's error if its id or key is taken."""
-    values = {name: getattr(upload, name) for name in _COLUMNS}
-    run(connection, _INSERT, values | names(upload.filename))
+    run(connection, _INSERT, _row(upload))
 
 
 def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
     """Insert an upload unless its key belongs to one that has not ended; whether it is new."""
     key = {"owner": upload.owner, "client_key": upload.client_key}
-    existing = first(connection, BY_CLIENT_KEY, key)
-    if existing is not None and (existing.state not in GONE or existing.id == upload.id):
-        return existing, False
-    if existing is not None:
-        release_key(connection, upload.owner, upload.client_key)
-    add(connection, upload)
-    return upload, True
+    while True:
+        existing = first(connection, BY_CLIENT_KEY, key)
+        if existing is not None and (existing.state not in GONE or existing.id == upload.id):
+            return existing, False
+        if existing is not None:
+            release_key(connection, upload.owner, upload.client_key)
+        if run(connection, _INSERT_UNLESS_KNOWN, _row(upload)) == 1:
+            return upload, True
+        # Another transaction has just committed one with that key.
 
 
 def add_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
@@ -236,6 +260,10 @@ def from_row(row: Sequence[Any]) -> Upload:
     values["state"] = UploadState(values["state"])
     values["kind"] = UploadKind(values["kind"])
     return Upload(**values)
+
+
+def _row(upload: Upload) -> dict[str, object]:
+    return {name: getattr(upload, name) for name in _COLUMNS} | names(upload.filename)
 
 
 def _changed(upload: Upload) -> dict[str, object]:

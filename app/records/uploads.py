@@ -97,15 +97,19 @@ class UploadRecords:
 
         Of two with the same key, the first is new.
         """
+        # In the order of their keys, so that two groups never wait for each other.
+        ordered = sorted(range(len(uploads)), key=lambda place: _key(uploads[place]))
+        stored: dict[int, tuple[Upload, bool]] = {}
         with self._database.write() as connection:
-            stored = [statements.add_unless_known(connection, upload) for upload in uploads]
-            for upload, is_new in stored:
+            for place in ordered:
+                stored[place] = statements.add_unless_known(connection, uploads[place])
+                upload, is_new = stored[place]
                 if is_new:
                     self._observe(connection, None, upload)
-        for _, is_new in stored:
+        for _, is_new in stored.values():
             if is_new:
                 self._tell(CREATED)
-        return stored
+        return [stored[place] for place in range(len(uploads))]
 
     def release_key(self, owner: str, client_key: str) -> None:
         """Take the key from an upload that has ended, so that a new one can have it.
@@ -156,6 +160,11 @@ class UploadRecords:
         after = None
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
             after = upload.require_present().with_received(span, now)
+        if after and self._database.is_remote:
+            with self._database.read() as connection:
+                if statements.store_if_unchanged(connection, after, upload):
+                    return after
+            after = None
         with self._database.write() as connection:
             if after and statements.store_if_unchanged(connection, after, upload):
                 return after
@@ -397,3 +406,7 @@ class UploadRecords:
 
 def _moved_at(now: datetime, target: UploadState) -> Callable[[Upload], Upload]:
     return lambda found: found.moved_to(target, now)
+
+
+def _key(upload: Upload) -> tuple[str, str]:
+    return upload.owner, upload.client_key

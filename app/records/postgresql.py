@@ -1,0 +1,101 @@
+"""What is special about PostgreSQL: a server elsewhere, which may restart, or take over.
+
+Sessions get limits, so that a process that was paused in a transaction holds up nobody for long.
+How safe a commit is, the operator says there: `synchronous_commit` is left alone.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, text
+from sqlalchemy.exc import DisconnectionError
+
+CONNECTIONS = 8
+"""Of one process at most: a request has one for milliseconds. PostgreSQL allows 100 by default."""
+
+WAIT_SECONDS = 30
+"""How long a thread waits for one of them."""
+
+CONNECT = {
+    "connect_timeout": "5",
+    "application_name": "sluice",
+    # A server that vanished is noticed within half a minute, not after two hours.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+"""See "Parameter Key Words" of libpq, in seconds; the last in milliseconds."""
+
+SESSION = {
+    "lock_timeout": "20s",
+    "statement_timeout": "60s",
+    "idle_in_transaction_session_timeout": "10s",
+}
+"""See "Client Connection Defaults" of PostgreSQL."""
+
+MIGRATION_LOCK = 0x736C75696365
+"""The key of an advisory lock; "sluice" in ASCII."""
+
+
+class PostgresqlServer:
+    """The database that a URL such as `postgresql+psycopg://user@host/name` leads to."""
+
+    has_one_writer = False
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+
+    def engine(self, connections: int) -> Engine:
+        """A pool of so many connections, or of `CONNECTIONS` if that is less."""
+        wanted = {**CONNECT, "options": " ".join(f"-c {key}={SESSION[key]}" for key in SESSION)}
+        engine = create_engine(
+            self._url,
+            connect_args={key: wanted[key] for key in wanted if key not in self._url.query},
+            pool_size=min(connections, CONNECTIONS),
+            max_overflow=0,
+            pool_timeout=WAIT_SECONDS,
+        )
+        event.listen(engine, "checkout", _refuse_ended)
+        return engine
+
+    def autocommit(self, engine: Engine) -> Engine:
+        """The same pool, with a transaction for each statement: no round trips to begin and end."""
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def begun(self, _connection: Connection) -> AbstractContextManager[None]:
+        """Nothing to do: rows are locked as they are read."""
+        return nullcontext()
+
+    def prepare(self) -> None:
+        """Nothing to do: the server has made the database."""
+
+    def lock_for_migration(self, connection: Connection) -> None:
+        """Wait until no other process migrates, and keep others waiting until the commit."""
+        for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+            connection.execute(text(f"SET LOCAL {limit} = 0"))
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+
+    def checkpoint(self) -> None:
+        """Nothing to do: the server does that."""
+
+    def copy_to(self, path: Path, *, without: Collection[Table]) -> None:
+        """Impossible; raises `ValueError` with the words for the operator."""
+        raise ValueError("the database is a PostgreSQL server: copy it with pg_dump")
+
+
+def _refuse_ended(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Have the pool replace a connection that the server has ended.
+
+    A server that ends one sends a message or closes it, and nothing was asked: something to read is
+    a sign of that. Costs no round trip, as a query would.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if connection.closed or poll.poll(0):
+        raise DisconnectionError("the server has ended the connection")
