@@ -7,13 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
+from app.domain.access import FIRST_PROJECT
 from app.records.engine import Database
 from app.records.identity.tables import projects
 from app.records.uploads import UploadRecords
 from tests.postgresql import MISSING, folder_of_programs, postgresql
-from tests.records.making import new_sqlite
+from tests.records.making import NOW, new_sqlite
 
 
 @pytest.fixture(scope="session")
@@ -23,30 +24,37 @@ def server_url() -> Iterator[str]:
         pytest.skip(MISSING)
     with postgresql() as server:
         url = server.create("sluice")
-        with closing(on_server(url)) as database:
+        with closing(Database(url, synced=True)) as database:
             database.migrate()
         yield url
 
 
-def on_server(url: str) -> Database:
-    return Database(url, synced=True)
+@pytest.fixture
+def in_file(tmp_path: Path) -> Iterator[Database]:
+    with closing(new_sqlite(tmp_path / "folder" / "sluice.db")) as database:
+        yield database
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    if request.param == "sqlite":
-        with closing(new_sqlite(tmp_path / "folder" / "sluice.db")) as database:
-            yield database
-    else:
-        with closing(on_server(request.getfixturevalue("server_url"))) as database:
-            _empty(database)
-            yield database
+@pytest.fixture
+def on_server(server_url: str) -> Iterator[Database]:
+    with closing(Database(server_url, synced=True)) as database:
+        _empty(database)
+        yield database
+
+
+@pytest.fixture(params=["in_file", "on_server"])
+def database(request: pytest.FixtureRequest) -> Database:
+    found: Database = request.getfixturevalue(request.param)
+    return found
 
 
 def _empty(database: Database) -> None:
-    tables = ", ".join(name for name in projects.metadata.tables)
+    """As migrations leave it: the first project alone."""
+    tables = ", ".join(projects.metadata.tables)
+    first = {"id": FIRST_PROJECT, "name": "Videos", "created_at": NOW, "used_bytes": 0}
     with database.write() as connection:
         connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
+        connection.execute(insert(projects).values(first))
 
 
 @pytest.fixture

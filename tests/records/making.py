@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.domain.upload import Upload, UploadId
-from app.records.engine import BUSY_SECONDS, Database
+from app.records.engine import Database
+from app.records.sqlite import BUSY_SECONDS
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

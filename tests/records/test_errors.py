@@ -15,11 +15,16 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.domain.errors import NoRoom, ServerBusy, StorageFailed
 from app.domain.upload import Upload
-from app.records import engine
+from app.records import sqlite as sqlite_file
 from app.records.engine import Database
 from app.records.errors import as_upload_error
 from app.records.uploads import UploadRecords
 from tests.records.making import new_upload, sqlite
+
+
+@pytest.fixture
+def database(in_file: Database) -> Database:
+    return in_file
 
 
 @contextmanager
@@ -41,8 +46,8 @@ def test_a_full_disk_is_no_room_until_space_is_freed(database: Database) -> None
     assert records.add(large) == (large, True)
 
 
-def test_a_database_in_use_is_busy(database: Database) -> None:
-    impatient = sqlite(Path(str(database._file)), busy_seconds=0.001)
+def test_a_database_in_use_is_busy(database: Database, tmp_path: Path) -> None:
+    impatient = sqlite(tmp_path / "folder" / "sluice.db", busy_seconds=0.001)
     with database.write(), closing(impatient) as other:
         with pytest.raises(ServerBusy), other.write():
             pass
@@ -110,7 +115,7 @@ def test_a_file_system_without_shared_memory_is_reported_at_once(tmp_path: Path)
         closing(connection.cursor()) as cursor,
         pytest.raises(StorageFailed, match="SLUICE_DATA_DIR on a local disk"),
     ):
-        engine._use_write_ahead_log(cursor, engine.BUSY_SECONDS)
+        sqlite_file._use_write_ahead_log(cursor, sqlite_file.BUSY_SECONDS)
 
 
 def test_only_a_locked_database_is_retried(tmp_path: Path) -> None:
@@ -123,7 +128,7 @@ def test_only_a_locked_database_is_retried(tmp_path: Path) -> None:
         closing(_Counting(connection)) as cursor,
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
-        engine._use_write_ahead_log(cursor, engine.BUSY_SECONDS)
+        sqlite_file._use_write_ahead_log(cursor, sqlite_file.BUSY_SECONDS)
     assert cursor.count == 1
 
 

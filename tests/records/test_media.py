@@ -182,9 +182,9 @@ def test_a_conclusion_does_not_replace_what_was_found(
 
 
 def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
-    media: MediaRecords, database: Database
+    in_file: Database,
 ) -> None:
-    jobs = JobRecords(database)
+    media, jobs = MediaRecords(in_file), JobRecords(in_file)
     asked: list[tuple[str, Any]] = []
 
     @event.listens_for(Engine, "before_cursor_execute")
@@ -200,7 +200,7 @@ def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert len(asked) == 5
-    with database.read() as connection:
+    with in_file.read() as connection:
         for statement, values in asked:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
             steps = [str(row[3]) for row in plan]

@@ -1,0 +1,186 @@
+"""A server of PostgreSQL that restarts, crashes and keeps us waiting."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier, Event
+
+import psycopg
+import pytest
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
+
+from app.domain.errors import NoRoom, ServerBusy, StorageFailed
+from app.domain.lifecycle import UploadState
+from app.domain.ranges import ByteRange, RangeSet
+from app.records import statements
+from app.records.engine import Database
+from app.records.errors import as_upload_error
+from app.records.uploads import UploadRecords
+from tests.postgresql import MISSING, Postgresql, folder_of_programs, postgresql
+from tests.records.making import at, new_upload
+
+SPAWN = get_context("spawn")
+
+HELD_UP = "&options=-c%20idle_in_transaction_session_timeout%3D300ms"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgresql]:
+    if folder_of_programs() is None:
+        pytest.skip(MISSING)
+    with postgresql(is_safe=True) as server:
+        yield server
+
+
+@pytest.fixture
+def records(server: Postgresql, request: pytest.FixtureRequest) -> Iterator[UploadRecords]:
+    name = f"of {abs(hash(request.node.name))}"
+    with closing(Database(server.create(name), synced=True)) as database:
+        database.migrate()
+        yield UploadRecords(database)
+
+
+def test_a_restart_between_two_requests_goes_unnoticed(
+    server: Postgresql, records: UploadRecords
+) -> None:
+    upload, _ = records.add(new_upload())
+    server.stop()
+    server.start()
+    assert records.get(upload.id) == upload
+    assert records.add_received(upload, ByteRange(0, 50), at(1)).received.total == 50
+
+
+def test_while_the_server_is_away_requests_are_to_be_repeated(
+    server: Postgresql, records: UploadRecords
+) -> None:
+    upload, _ = records.add(new_upload())
+    server.stop()
+    try:
+        with pytest.raises(ServerBusy):
+            records.get(upload.id)
+        with pytest.raises(ServerBusy):
+            records.add_received(upload, ByteRange(0, 50), at(1))
+    finally:
+        server.start()
+    assert records.add_received(upload, ByteRange(50, 100), at(1)).received.total == 50
+
+
+def test_what_was_recorded_survives_a_crash(server: Postgresql, records: UploadRecords) -> None:
+    uploads = [records.add(new_upload(length=100))[0] for _ in range(8)]
+
+    def send(number: int) -> int:
+        upload = uploads[number]
+        for place in range(100):
+            try:
+                upload = records.add_received(upload, ByteRange(place, place + 1), at(place))
+            except ServerBusy:
+                return place
+        return 100
+
+    with ThreadPoolExecutor(len(uploads)) as pool:
+        sent = [pool.submit(send, number) for number in range(len(uploads))]
+        server.stop(signal.SIGQUIT)
+        server.start()
+        counts = [each.result() for each in sent]
+    for upload, count in zip(uploads, counts, strict=True):
+        assert records.get(upload.id).received.covers(ByteRange(0, count))
+
+
+def test_a_process_paused_in_a_transaction_holds_up_nobody_for_long(
+    server: Postgresql, records: UploadRecords
+) -> None:
+    upload, _ = records.add(new_upload())
+    url = server.url(str(records._database._engine.url.database)) + HELD_UP
+    is_held = SPAWN.Event()
+    process = SPAWN.Process(target=hold, args=(url, upload.id, is_held))
+    process.start()
+    try:
+        assert is_held.wait(120)
+        moved = records.move(upload.id, UploadState.CANCELLED, at(1))
+        assert moved.state is UploadState.CANCELLED
+    finally:
+        process.kill()
+        process.join()
+
+
+def hold(url: str, upload_id: str, is_held: Event) -> None:
+    """Lock an upload's row, and stop there, as a process does that gets SIGSTOP."""
+    with Database(url, synced=True).write() as connection:
+        statements.get(connection, upload_id, for_update=True)  # type: ignore[arg-type]
+        is_held.set()
+        signal.pause()
+
+
+def test_processes_that_start_together_migrate_once(server: Postgresql) -> None:
+    url = server.create("new")
+    together = SPAWN.Barrier(4)
+    processes = [SPAWN.Process(target=migrate, args=(url, together)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert server.ask("SELECT count(*) FROM projects", database="new") == "1"
+
+
+def migrate(url: str, together: Barrier) -> None:
+    with closing(Database(url, synced=True)) as database:
+        together.wait()
+        database.migrate()
+
+
+def test_ranges_recorded_at_the_same_time_are_all_kept(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload(length=800))
+
+    def send(thread: int) -> None:
+        known = upload
+        for number in range(100):
+            start = number * 8 + thread
+            known = records.add_received(known, ByteRange(start, start + 1), at(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(send, range(8)))
+    found = records.get(upload.id)
+    assert found == replace(
+        found, received=RangeSet.of([ByteRange(0, 800)]), state=UploadState.VERIFYING
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (psycopg.errors.DiskFull, NoRoom),
+        (psycopg.errors.TooManyConnections, ServerBusy),
+        (psycopg.errors.DeadlockDetected, ServerBusy),
+        (psycopg.errors.SerializationFailure, ServerBusy),
+        (psycopg.errors.LockNotAvailable, ServerBusy),
+        (psycopg.errors.QueryCanceled, ServerBusy),
+        (psycopg.errors.AdminShutdown, ServerBusy),
+        (psycopg.errors.CannotConnectNow, ServerBusy),
+        (psycopg.errors.ReadOnlySqlTransaction, ServerBusy),
+        (psycopg.errors.IdleInTransactionSessionTimeout, ServerBusy),
+        (psycopg.OperationalError, ServerBusy),
+        (psycopg.errors.IoError, StorageFailed),
+        (psycopg.errors.DataCorrupted, StorageFailed),
+        (psycopg.errors.InvalidPassword, StorageFailed),
+        (psycopg.errors.InvalidCatalogName, StorageFailed),
+        (psycopg.errors.InsufficientPrivilege, StorageFailed),
+        (psycopg.errors.UniqueViolation, type(None)),
+        (psycopg.errors.SyntaxError, type(None)),
+    ],
+)
+def test_each_sqlstate_has_its_error(error: type[psycopg.Error], expected: type) -> None:
+    kind = OperationalError if issubclass(error, psycopg.OperationalError) else ProgrammingError
+    assert type(as_upload_error(kind("SELECT", {}, error("what happened")))) is expected
+
+
+def test_broken_constraints_are_not_translated(records: UploadRecords) -> None:
+    upload, _ = records.add(new_upload())
+    with pytest.raises(IntegrityError), records._database.write() as connection:
+        statements.add(connection, upload)
+    assert records.get(upload.id) == upload
