@@ -247,7 +247,7 @@ def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
 def _database(settings: Settings) -> Database:
     # A finished file without a record is as good as lost.
     synced = Durability(settings.durability) is not Durability.NONE
-    return Database(settings.database_url, synced=synced, connections=settings.threads)
+    return Database(settings.records_url, synced=synced, connections=settings.threads)
 
 
 def _store(settings: Settings) -> LocalStore:

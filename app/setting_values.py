@@ -21,6 +21,8 @@ _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 
+_POSTGRESQL = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
+
 
 def positive(text: str) -> int:
     """A whole number above 0."""
@@ -119,6 +121,17 @@ def mail_url(text: str) -> str:
     if text and not (parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0):
         raise ValueError("is not a URL such as smtps://name:password@mail.example")
     return text
+
+
+def database_server(text: str) -> str:
+    """The URL of a PostgreSQL database with the driver that is used, or nothing.
+
+    Without a host after the `@`, libpq finds the server: a socket, or the PG* variables.
+    """
+    scheme, separator, rest = text.partition("://")
+    if text and not (separator and scheme in _POSTGRESQL and urlsplit(text).path.strip("/")):
+        raise ValueError("is not a URL such as postgresql://user:password@host/name")
+    return f"postgresql+psycopg://{rest}" if text else ""
 
 
 def networks(text: str) -> tuple[IPNetwork, ...]:

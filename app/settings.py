@@ -13,6 +13,7 @@ from app.domain.policy import RenditionPolicy, UploadPolicy
 from app.setting_values import (
     IPNetwork,
     count,
+    database_server,
     domains,
     extensions,
     file_bytes,
@@ -43,6 +44,10 @@ STAGING = Path("/tmp/sluice")
 
 LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
 """What a browser on this machine calls it; [::1] counts as localhost."""
+
+
+_SECRET = frozenset({"database_url", "smtp_url", "oidc_client_secret", "secure_link_secret"})
+"""Never repeated in a message: their values are passwords, or have one."""
 
 
 class SettingsError(ValueError):
@@ -85,6 +90,12 @@ class Settings:
         },
     )
     data_dir: Path = _option(folder, "./data", "Folder of the finished files and the database.")
+    database_url: str = _option(
+        database_server,
+        "",
+        "A PostgreSQL database, as in `postgresql://user@host/name`; empty for a file in the data "
+        "folder.",
+    )
     chunk_bytes: int = _option(positive, "20971520", "Largest chunk that the page sends.")
     max_upload_bytes: int = _option(file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
@@ -319,9 +330,9 @@ class Settings:
         return self.data_dir / "library"
 
     @property
-    def database_url(self) -> str:
-        """URL of the database."""
-        return f"sqlite:///{self.data_dir / 'sluice.db'}"
+    def records_url(self) -> str:
+        """URL of the database: of the server, or else of the file."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'sluice.db'}"
 
     @property
     def policy(self) -> UploadPolicy:
@@ -346,7 +357,8 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         try:
             values[item.name] = item.metadata["parse"](environ[variable])
         except ValueError as error:
-            complaints.append(f"{variable}={environ[variable]!r}: {error}")
+            shown = "" if item.name in _SECRET else f"={environ[variable]!r}"
+            complaints.append(f"{variable}{shown}: {error}")
     if values.get("oidc_issuer") and not values.get("oidc_client_id"):
         complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")
     if complaints:

@@ -94,7 +94,7 @@ def test_every_variable_is_read() -> None:
     assert (settings.host, settings.port) == ("::1", 9000)
     assert settings.staging_dir == Path("/var/tmp/staging")
     assert settings.library_dir == Path("/srv/videos/library")
-    assert settings.database_url == "sqlite:////srv/videos/sluice.db"
+    assert settings.records_url == "sqlite:////srv/videos/sluice.db"
     assert settings.allowed_extensions == {"mp4", "mov", "webm"}
     assert (settings.workers, settings.threads) == (3, 7)
     assert (settings.durability, settings.log_level) == ("file", "debug")
