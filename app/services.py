@@ -28,6 +28,7 @@ from app.records.identity.projects import ProjectRecords
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.upload_links import UploadLinkRecords
+from app.records.transfer import require_finished
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts
 from app.settings import Settings
@@ -91,6 +92,7 @@ class Services:
         with disk_errors():
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
+        require_finished(self.database)
         after_restart_of_machine(
             self.settings.data_dir / BOOT_MARKER,
             Durability(self.settings.durability),

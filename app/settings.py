@@ -330,9 +330,14 @@ class Settings:
         return self.data_dir / "library"
 
     @property
+    def file_url(self) -> str:
+        """URL of the database in the data folder."""
+        return f"sqlite:///{self.data_dir / 'sluice.db'}"
+
+    @property
     def records_url(self) -> str:
-        """URL of the database: of the server, or else of the file."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'sluice.db'}"
+        """URL of the database that is used: a server's, or else that of the file."""
+        return self.database_url or self.file_url
 
     @property
     def policy(self) -> UploadPolicy:

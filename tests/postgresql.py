@@ -100,14 +100,14 @@ class Postgresql:
         return False
 
     def _run(self, program: str, *options: str) -> str:
-        return subprocess.run(
+        done = subprocess.run(
             [self._programs / program, *options],
             check=True,
             capture_output=True,
-            text=True,
             cwd=self.folder,
             **_as_ordinary_user(),
-        ).stdout
+        )
+        return bytes(done.stdout).decode()
 
 
 @contextmanager

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 
 from app.domain.lifecycle import UploadState
 from app.records.engine import Database
 from app.records.tables import media, media_jobs, uploads
+from app.records.transfer import copy_records
 from app.records.uploads import UploadRecords
 from app.services import BOOT_MARKER, Services
 
@@ -66,7 +68,7 @@ class Backup:
         partial = self.folder / ".sluice.db.partial"
         _make_private(partial)
         # What was made from videos is not copied: a server that starts on the copy makes it again.
-        self.services.database.copy_to(partial, without=(media_jobs, media))
+        _copy_records(self.services.database, partial, without=(media_jobs, media))
         partial.replace(self._database)
         _sync(self.folder)
 
@@ -111,6 +113,16 @@ class Backup:
             if path.name not in names and _OWN_NAME.fullmatch(path.name):
                 path.unlink()
                 self.removed += 1
+
+
+def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -> None:
+    if not source.is_remote:
+        source.copy_to(path, without=without)
+        return
+    with closing(Database(f"sqlite:///{path}", synced=True)) as target:
+        target.migrate()
+        copy_records(source, target, without=without)
+    target.checkpoint()
 
 
 def _copy(source: Path, target: Path) -> None:

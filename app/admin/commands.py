@@ -15,6 +15,7 @@ from flask import Flask
 from flask.cli import AppGroup, with_appcontext
 
 from app.admin.backup import Backup, FolderInUse
+from app.admin.database_commands import database
 from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
 from app.admin.people_commands import OPERATOR, users
@@ -34,7 +35,8 @@ videos = AppGroup("videos", help="Finished files.")
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
     people = (users, projects, keys)
-    for command in (uploads, videos, jobs, *people, verify, backup, sweep, disk_bench):
+    upkeep = (verify, backup, sweep, database, disk_bench)
+    for command in (uploads, videos, jobs, *people, *upkeep):
         app.cli.add_command(command)
 
 

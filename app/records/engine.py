@@ -60,6 +60,16 @@ class Database:
             raise
 
     @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection whose statements all see the same moment, for reading a lot."""
+        try:
+            with self._kind.snapshot(self._engine) as connection:
+                yield connection
+        except DATABASE_ERRORS as error:
+            raise_as_upload_error(error)
+            raise
+
+    @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that holds the write lock from its start.
 

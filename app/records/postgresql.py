@@ -7,8 +7,8 @@ How safe a commit is, the operator says there: `synchronous_commit` is left alon
 from __future__ import annotations
 
 import select
-from collections.abc import Collection
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,13 @@ class PostgresqlServer:
     def autocommit(self, engine: Engine) -> Engine:
         """The same pool, with a transaction for each statement: no round trips to begin and end."""
         return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def snapshot(self, engine: Engine) -> Iterator[Connection]:
+        """A connection that sees what is committed at its first statement."""
+        repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
+        with repeatable.connect() as connection, connection.begin():
+            yield connection
 
     def begun(self, _connection: Connection) -> AbstractContextManager[None]:
         """Nothing to do: rows are locked as they are read."""

@@ -50,6 +50,13 @@ class SqliteFile:
         return engine
 
     @contextmanager
+    def snapshot(self, engine: Engine) -> Iterator[Connection]:
+        """A connection that sees what is committed at its first statement."""
+        with engine.connect() as connection, connection.begin():
+            connection.connection.execute("BEGIN")
+            yield connection
+
+    @contextmanager
     def begun(self, connection: Connection) -> Iterator[None]:
         """The write lock, from the start of a transaction to just before its commit.
 

@@ -71,7 +71,7 @@ BY_FINGERPRINT = (
 
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
 
-_VALUES = {name: bindparam(name) for name in uploads.columns.keys()}  # noqa: SIM118
+_VALUES: dict[str, Any] = {name: bindparam(name) for name in uploads.columns.keys()}  # noqa: SIM118
 
 _INSERT = insert(uploads).values(_VALUES)
 
@@ -87,7 +87,7 @@ class _InsertUnlessKnown(Insert):
 
 @compiles(_InsertUnlessKnown)
 def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> str:
-    words = compiler.visit_insert(statement, **options)
+    words: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
     return f"{words} ON CONFLICT (owner, client_key) DO NOTHING"
 
 

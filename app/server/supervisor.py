@@ -30,13 +30,13 @@ from app.server.child_processes import (
 )
 from app.server.start_checks import (
     StartRefused,
-    lock_data_folder,
     require_free_address,
     require_own_folders,
 )
 from app.server.terminal import say_goodbye, say_stopping
 from app.services import Services, build_services
 from app.settings import PREFIX, Settings, SettingsError, from_env
+from app.storage.folder_lock import FolderLocked, lock_data_folder
 
 POLL_SECONDS = 0.2
 
@@ -135,7 +135,7 @@ def main() -> int:
         lock = lock_data_folder(settings.data_dir)
         require_free_address(settings.host, settings.port)
         _prepare(settings)
-    except (SettingsError, StartRefused, UploadError) as error:
+    except (SettingsError, StartRefused, FolderLocked, UploadError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     _report_problems(settings)

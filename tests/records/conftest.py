@@ -12,6 +12,7 @@ from sqlalchemy import insert, text
 from app.domain.access import FIRST_PROJECT
 from app.records.engine import Database
 from app.records.identity.tables import projects
+from app.records.transfer import UNFINISHED
 from app.records.uploads import UploadRecords
 from tests.postgresql import MISSING, folder_of_programs, postgresql
 from tests.records.making import NOW, new_sqlite
@@ -53,6 +54,7 @@ def _empty(database: Database) -> None:
     tables = ", ".join(projects.metadata.tables)
     first = {"id": FIRST_PROJECT, "name": "Videos", "created_at": NOW, "used_bytes": 0}
     with database.write() as connection:
+        UNFINISHED.drop(connection, checkfirst=True)
         connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
         connection.execute(insert(projects).values(first))
 

@@ -15,6 +15,7 @@ from app.records.engine import Database
 from app.records.errors import DATABASE_ERRORS, as_upload_error
 from app.records.group_commit import GroupCommit
 
+
 @pytest.fixture
 def database(in_file: Database) -> Database:
     return in_file

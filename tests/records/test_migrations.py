@@ -23,7 +23,7 @@ from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.schema import MIGRATIONS, newest_revision
 from app.records.uploads import UploadRecords
-from tests.records.making import NOW, new_upload, sqlite
+from tests.records.making import NOW, new_upload
 
 
 def configuration() -> Config:

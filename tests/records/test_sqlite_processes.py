@@ -21,6 +21,7 @@ from app.records.uploads import UploadRecords
 from tests.records.making import at, new_upload, sqlite
 from tests.records.processes import JOB_ARGUMENTS, JOB_FILMS, SPAN, add_ranges, claim_jobs, migrate
 
+
 @pytest.fixture
 def database(in_file: Database) -> Database:
     return in_file

@@ -1,0 +1,55 @@
+"""`flask --app wsgi database`: moves the records to another database."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+from flask.cli import AppGroup, with_appcontext
+
+from app.admin.printing import explained
+from app.http.context import current_services
+from app.records.engine import Database
+from app.records.transfer import CopyRefused, copy_records
+from app.setting_values import database_server
+from app.settings import PREFIX, Settings
+from app.storage.folder_lock import FolderLocked, lock_data_folder
+
+database = AppGroup("database", help="The database of the records.")
+
+
+@database.command("copy")
+@click.argument("target", metavar="URL")
+@with_appcontext
+@explained
+def copy(target: str) -> None:
+    """Copy all records to the empty database at URL, while no server runs.
+
+    URL is that of a PostgreSQL database, or `file` for the file in the data folder. A copy that was
+    cut off goes on when the command runs again. Set SLUICE_DATABASE_URL afterwards.
+    """
+    settings = current_services().settings
+    url = _url(target, settings)
+    try:
+        lock_data_folder(settings.data_dir)
+        with closing(Database(url, synced=True)) as there:
+            there.migrate()
+            count = copy_records(current_services().database, there, tell=_tell)
+    except (FolderLocked, CopyRefused) as error:
+        raise click.ClickException(str(error)) from error
+    chosen = "" if target == "file" else target
+    click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")
+
+
+def _url(target: str, settings: Settings) -> str:
+    try:
+        url = settings.file_url if target == "file" else database_server(target)
+    except ValueError as error:
+        raise click.ClickException(f"{target} {error}") from error
+    if url == settings.records_url:
+        raise click.ClickException("The records are in that database already.")
+    return url
+
+
+def _tell(table: str, count: int) -> None:
+    click.echo(f"{table}: {count}", err=True)

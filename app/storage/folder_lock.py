@@ -1,0 +1,46 @@
+"""The lock of a data folder: one server at a time, and no command that needs it stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+LOCK_NAME = "server.lock"
+
+log = logging.getLogger(__name__)
+
+
+class FolderLocked(Exception):
+    """The message says who has the folder, and what to do."""
+
+
+def lock_data_folder(folder: Path) -> int | None:
+    """A descriptor that holds the data folder for this process; raises `FolderLocked`.
+
+    None if the folder cannot hold a lock; `/readyz` reports what is wrong with it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(folder / LOCK_NAME, flags, 0o600)
+    except OSError as error:
+        log.warning("cannot lock the data folder %s: %s", folder, error.strerror)
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise FolderLocked(
+            f"Another server, process {holder or 'unknown'}, uses the data folder {folder}. "
+            "Stop it, or set SLUICE_DATA_DIR to another folder."
+        ) from None
+    except OSError as error:
+        log.warning("cannot lock the data folder %s: %s", folder, error.strerror)
+    with suppress(OSError):  # On a full disk the lock holds without the number.
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
