@@ -1,6 +1,7 @@
 """Settings from the environment: the contract's defaults, and all bad values reported at once."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,6 @@ BAD = [
     ("SLUICE_OIDC_ISSUER", "http://login.example"),
     ("SLUICE_OIDC_ISSUER", "login.example"),
     ("SLUICE_OIDC_ISSUER", "https://login.example?a"),
-    ("SLUICE_OIDC_CLIENT_SECRET", "ü"),
     ("SLUICE_OIDC_DOMAINS", "@example.org"),
     ("SLUICE_OIDC_DOMAINS", ".example.org"),
     ("SLUICE_OIDC_ROLE", "guest"),
@@ -73,6 +73,20 @@ BAD = [
     ("SLUICE_LOG_LEVEL", "loud"),
     ("SLUICE_LOG_FORMAT", "xml"),
 ]
+
+BAD_SECRETS = [
+    ("SLUICE_OIDC_CLIENT_SECRET", "ü"),
+    ("SLUICE_DATABASE_URL", "postgresql://sluice:geheim@db.example"),
+    ("SLUICE_DATABASE_URL", "mysql://sluice:geheim@db.example/sluice"),
+    ("SLUICE_DATABASE_URL", "sqlite:////srv/sluice.db"),
+    ("SLUICE_DATABASE_URL", "geheim"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_a_database_is_reached_by_the_driver_that_is_there(scheme: str) -> None:
+    settings = from_env({"SLUICE_DATABASE_URL": f"{scheme}://sluice@db.example/sluice"})
+    assert settings.records_url == "postgresql+psycopg://sluice@db.example/sluice"
 
 
 def test_defaults_match_the_contract() -> None:
@@ -123,7 +137,16 @@ def test_an_upload_may_be_as_large_as_a_file_can_be() -> None:
 def test_an_invalid_value_is_named_with_its_variable(variable: str, text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         from_env({**GOOD, variable: text})
-    assert f"{variable}={text!r}" in str(caught.value)
+    assert f"{variable}={text!r}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(("variable", "text"), BAD_SECRETS)
+def test_an_invalid_secret_is_named_and_not_shown(variable: str, text: str) -> None:
+    """What a server writes as it starts is kept in logs."""
+    with pytest.raises(SettingsError) as caught:
+        from_env({**GOOD, variable: text})
+    assert f"{variable}: " in str(caught.value)
+    assert text not in str(caught.value)
 
 
 def test_a_time_beyond_any_calendar_is_refused() -> None:
@@ -132,12 +155,12 @@ def test_a_time_beyond_any_calendar_is_refused() -> None:
 
 
 def test_all_bad_values_are_reported_at_once() -> None:
-    bad = dict(BAD)
+    bad = dict([*BAD, *BAD_SECRETS])
     with pytest.raises(SettingsError) as caught:
         from_env(bad)
     lines = str(caught.value).splitlines()
     assert len(lines) == 1 + len(bad)
-    assert {line.strip().partition("=")[0] for line in lines[1:]} == set(bad)
+    assert {re.split("[=:]", line.strip())[0] for line in lines[1:]} == set(bad)
 
 
 def test_other_variables_are_ignored() -> None:

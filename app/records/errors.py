@@ -106,5 +106,12 @@ def _of_server(error: BaseException) -> UploadError | None:
     return None
 
 
+def driver_message(error: UploadError) -> str:
+    """What the driver said first, for the operator: it may name hosts, users and paths."""
+    cause = error.__cause__
+    lines = str(_of_driver(cause)).splitlines() if cause is not None else []
+    return lines[0] if lines else ""
+
+
 def _of_driver(error: BaseException) -> BaseException:
     return (error.orig if isinstance(error, DBAPIError) else None) or error

@@ -16,8 +16,9 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
-from app.domain.errors import UploadError
+from app.domain.errors import ServerBusy, UploadError
 from app.monitoring.folder import MetricsFolder
+from app.records.errors import driver_message
 from app.server.access_log import configure_logging
 from app.server.child_processes import (
     SUPERVISOR_VARIABLE,
@@ -135,6 +136,9 @@ def main() -> int:
         lock = lock_data_folder(settings.data_dir)
         require_free_address(settings.host, settings.port)
         _prepare(settings)
+    except ServerBusy as error:
+        sys.stderr.write(f"{error} {driver_message(error)}\n")
+        return 2
     except (SettingsError, StartRefused, FolderLocked, UploadError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

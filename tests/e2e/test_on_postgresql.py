@@ -1,0 +1,164 @@
+"""A server whose records are on PostgreSQL: outages, and the way there and back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.live_server import ROOT, Server, running_server
+from tests.postgresql import MISSING, Postgresql, folder_of_programs, postgresql
+
+pytestmark = pytest.mark.e2e
+
+TUS = {"Tus-Resumable": "1.0.0"}
+MIB = 1024**2
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def database_server() -> Iterator[Postgresql]:
+    if folder_of_programs() is None:
+        pytest.skip(MISSING)
+    with postgresql(is_safe=True) as server:
+        yield server
+
+
+@pytest.fixture
+def url(database_server: Postgresql) -> str:
+    """Of an empty database."""
+    return database_server.create(f"records {next(_numbers)}").replace(" ", "%20")
+
+
+@pytest.fixture
+def server(tmp_path: Path, url: str) -> Iterator[Server]:
+    with running_server(tmp_path, SLUICE_DATABASE_URL=url) as server:
+        yield server
+
+
+class Film:
+    """An upload by tus of three chunks."""
+
+    def __init__(self, server: Server) -> None:
+        self.content = os.urandom(3 * MIB)
+        headers = {**TUS, "Upload-Length": str(len(self.content))}
+        created = server.post("/tus/", headers=headers)
+        assert created.status_code == 201
+        self.id = created.headers["Location"].rpartition("/")[2]
+
+    def send(self, server: Server) -> requests.Response:
+        """The next chunk."""
+        offset = self.offset(server)
+        headers = {**TUS, "Upload-Offset": str(offset)}
+        headers["Content-Type"] = "application/offset+octet-stream"
+        body = self.content[offset : offset + MIB]
+        return server.patch(f"/tus/{self.id}", headers=headers, data=body)
+
+    def offset(self, server: Server) -> int:
+        url = f"{server.url}/tus/{self.id}"
+        return int(requests.head(url, headers=TUS, timeout=60).headers["Upload-Offset"])
+
+
+def command(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flask", "--app", "wsgi", *words],
+        cwd=ROOT,
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_upload_goes_on_after_the_database_was_away(
+    server: Server, database_server: Postgresql
+) -> None:
+    film = Film(server)
+    assert film.send(server).status_code == 204
+    database_server.stop()
+    try:
+        refused = server.post("/tus/", headers={**TUS, "Upload-Length": "5"})
+        assert refused.status_code == 503
+        assert int(refused.headers["Retry-After"]) > 0
+        assert server.get("/readyz").status_code == 503
+        assert server.get("/healthz").status_code == 200
+    finally:
+        database_server.start()
+    assert film.offset(server) == MIB
+    assert [film.send(server).status_code for _ in range(2)] == [204, 204]
+    assert server.get(f"/media/{film.id}").content == film.content
+
+
+def test_a_restart_of_the_database_between_chunks_goes_unnoticed(
+    server: Server, database_server: Postgresql
+) -> None:
+    film = Film(server)
+    for _ in range(3):
+        database_server.stop()
+        database_server.start()
+        assert film.send(server).status_code == 204
+    assert server.get(f"/media/{film.id}").content == film.content
+
+
+def test_a_server_without_its_database_says_so_in_one_line_and_not_the_password(
+    tmp_path: Path,
+) -> None:
+    url = f"postgresql://sluice:geheim@/films?host={tmp_path}"
+    server = Server(tmp_path, {"SLUICE_DATABASE_URL": url})
+    ended = subprocess.run(
+        [sys.executable, "-m", server.module],
+        cwd=ROOT,
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "database" in ended.stderr
+    assert str(tmp_path) in ended.stderr
+    assert "geheim" not in ended.stderr
+
+
+def test_a_library_moves_to_postgresql_and_back(tmp_path: Path, url: str) -> None:
+    server = Server(tmp_path)
+    server.start()
+    try:
+        film, begun = Film(server), Film(server)
+        for _ in range(3):
+            film.send(server)
+        begun.send(server)
+        assert "Stop it" in command(server, "database", "copy", url).stderr
+        for there, options in ((url, {"SLUICE_DATABASE_URL": url}), ("file", {})):
+            server.stop()
+            if there == "file":
+                (tmp_path / "data" / "sluice.db").unlink()
+            copied = command(server, "database", "copy", there)
+            assert copied.returncode == 0, copied.stderr
+            assert "records copied and compared" in copied.stdout
+            server.options = dict(options)
+            server.start()
+            assert server.get(f"/media/{film.id}").content == film.content
+            assert begun.send(server).status_code == 204
+        assert server.get(f"/media/{begun.id}").content == begun.content
+    finally:
+        server.stop()
+
+
+def test_a_backup_of_it_starts_without_it(server: Server, tmp_path: Path) -> None:
+    film = Film(server)
+    for _ in range(3):
+        film.send(server)
+    made = command(server, "backup", str(tmp_path / "backup"))
+    assert made.returncode == 0, made.stderr
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    with running_server(folder, SLUICE_DATA_DIR=str(tmp_path / "backup")) as restored:
+        assert restored.get(f"/media/{film.id}").content == film.content
