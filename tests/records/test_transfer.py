@@ -48,8 +48,8 @@ def note(database: Database, action: str) -> int:
     entry = dict.fromkeys(("actor", "actor_name", "address", "subject", "details"), "")
     with database.write() as connection:
         result = connection.execute(insert(audit).values(**entry, action=action, at=at(0)))
-        (number,) = result.inserted_primary_key or ()
-        return int(number)
+        assert result.inserted_primary_key is not None
+        return int(result.inserted_primary_key[0])
 
 
 def content(database: Database) -> dict[str, list[tuple[object, ...]]]:
