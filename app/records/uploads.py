@@ -8,14 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    delete,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import TooManyGaps, UploadNotFound
@@ -97,19 +90,14 @@ class UploadRecords:
 
         Of two with the same key, the first is new.
         """
-        # In the order of their keys, so that two groups never wait for each other.
-        ordered = sorted(range(len(uploads)), key=lambda place: _key(uploads[place]))
-        stored: dict[int, tuple[Upload, bool]] = {}
         with self._database.write() as connection:
-            for place in ordered:
-                stored[place] = statements.add_unless_known(connection, uploads[place])
-                upload, is_new = stored[place]
-                if is_new:
-                    self._observe(connection, None, upload)
-        for _, is_new in stored.values():
-            if is_new:
-                self._tell(CREATED)
-        return [stored[place] for place in range(len(uploads))]
+            stored = statements.add_all_unless_known(connection, uploads)
+            new = [upload for upload, is_new in stored if is_new]
+            for upload in new:
+                self._observe(connection, None, upload)
+        for _ in new:
+            self._tell(CREATED)
+        return stored
 
     def release_key(self, owner: str, client_key: str) -> None:
         """Take the key from an upload that has ended, so that a new one can have it.
@@ -161,7 +149,7 @@ class UploadRecords:
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
             after = upload.require_present().with_received(span, now)
         if after and self._database.is_remote:
-            with self._database.read() as connection:
+            with self._database.read() as connection:  # No round trips to begin and commit.
                 if statements.store_if_unchanged(connection, after, upload):
                     return after
             after = None
@@ -406,7 +394,3 @@ class UploadRecords:
 
 def _moved_at(now: datetime, target: UploadState) -> Callable[[Upload], Upload]:
     return lambda found: found.moved_to(target, now)
-
-
-def _key(upload: Upload) -> tuple[str, str]:
-    return upload.owner, upload.client_key
