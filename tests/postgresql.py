@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.browser.tools import do_without
 from tests.waiting import wait_until
 
 CONFIGURATION = """
@@ -24,16 +25,19 @@ fsync = {fsync}
 synchronous_commit = {fsync}
 """
 
-PROGRAMS = ("initdb", "postgres", "psql")
-MISSING = "needs PostgreSQL; on Debian and Ubuntu: apt-get install postgresql"
 
+def folder_of_programs() -> Path:
+    """The folder of the newest PostgreSQL; Debian keeps it out of the PATH.
 
-def folder_of_programs() -> Path | None:
-    """The folder of the newest PostgreSQL; Debian keeps it out of the PATH."""
+    Without one the test fails or is skipped, as `do_without` says.
+    """
     found = shutil.which("initdb")
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parts[-2]))
     folders = [*([Path(found).resolve().parent] if found else []), *reversed(debian)]
-    return next((each for each in folders if (each / "postgres").exists()), None)
+    for folder in folders:
+        if (folder / "postgres").exists():
+            return folder
+    return do_without("postgresql")
 
 
 class Postgresql:
@@ -114,7 +118,6 @@ class Postgresql:
 def postgresql(*, is_safe: bool = False) -> Iterator[Postgresql]:
     """A running server, whose files go with it."""
     programs = folder_of_programs()
-    assert programs is not None, MISSING
     with tempfile.TemporaryDirectory(prefix="sluice-postgresql-") as name:
         folder = Path(name)
         if user := _as_ordinary_user().get("user"):

@@ -71,7 +71,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its start.
+        """A transaction. SQLite's holds the only write lock from its start; a server locks rows.
 
         As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; broken
         constraints do not.

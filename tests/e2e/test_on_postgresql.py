@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.live_server import ROOT, Server, running_server
-from tests.postgresql import MISSING, Postgresql, folder_of_programs, postgresql
+from tests.postgresql import Postgresql, postgresql
 
 pytestmark = pytest.mark.e2e
 
@@ -25,8 +25,6 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def database_server() -> Iterator[Postgresql]:
-    if folder_of_programs() is None:
-        pytest.skip(MISSING)
     with postgresql(is_safe=True) as server:
         yield server
 

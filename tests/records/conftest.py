@@ -14,15 +14,13 @@ from app.records.engine import Database
 from app.records.identity.tables import projects
 from app.records.transfer import UNFINISHED
 from app.records.uploads import UploadRecords
-from tests.postgresql import MISSING, folder_of_programs, postgresql
+from tests.postgresql import postgresql
 from tests.records.making import NOW, new_sqlite
 
 
 @pytest.fixture(scope="session")
 def server_url() -> Iterator[str]:
     """An empty, migrated database on a server, for one process of the tests."""
-    if folder_of_programs() is None:
-        pytest.skip(MISSING)
     with postgresql() as server:
         url = server.create("sluice")
         with closing(Database(url, synced=True)) as database:

@@ -17,11 +17,12 @@ from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 from app.domain.errors import NoRoom, ServerBusy, StorageFailed
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
+from app.domain.upload import UploadId
 from app.records import statements
 from app.records.engine import Database
 from app.records.errors import as_upload_error
 from app.records.uploads import UploadRecords
-from tests.postgresql import MISSING, Postgresql, folder_of_programs, postgresql
+from tests.postgresql import Postgresql, postgresql
 from tests.records.making import at, new_upload
 
 SPAWN = get_context("spawn")
@@ -31,8 +32,6 @@ HELD_UP = "&options=-c%20idle_in_transaction_session_timeout%3D300ms"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgresql]:
-    if folder_of_programs() is None:
-        pytest.skip(MISSING)
     with postgresql(is_safe=True) as server:
         yield server
 
@@ -108,10 +107,10 @@ def test_a_process_paused_in_a_transaction_holds_up_nobody_for_long(
         process.join()
 
 
-def hold(url: str, upload_id: str, is_held: Event) -> None:
+def hold(url: str, upload_id: UploadId, is_held: Event) -> None:
     """Lock an upload's row, and stop there, as a process does that gets SIGSTOP."""
     with Database(url, synced=True).write() as connection:
-        statements.get(connection, upload_id, for_update=True)  # type: ignore[arg-type]
+        statements.get(connection, upload_id, for_update=True)
         is_held.set()
         signal.pause()
 
