@@ -5,19 +5,22 @@ SOURCES = $(wildcard app client bench tests scripts wsgi.py)
 # Most tests wait for a server or a browser. The tests of a file share servers, so they run in one process.
 # Files keep the order of tests/conftest.py.
 SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
-TYPED = $(wildcard app client bench tests scripts/*.py wsgi.py)
+TYPED = $(wildcard app client bench tests scripts/*.py scripts/fleet wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run test test-fast watch-films attack check-unit check-image lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev setup-s3 run test test-fast watch-films attack check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## install what `run` needs; does nothing if everything is there
 	@scripts/setup
 
 setup-dev: ## install what `test` and `lint` need
 	@scripts/setup dev
+
+setup-s3: ## build the S3 servers of the tests, Garage and versitygw, with Rust and Go; a quarter of an hour, once a machine
+	@scripts/setup s3
 
 run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; settings are in docs/settings.md
 	@exec $(PYTHON) -m app.server.supervisor

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
 from tests.media.shelf import Shelf
+from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
 from tests.site import Site, new_site
 
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
@@ -101,3 +102,24 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             return stack.enter_context(running_server(folder, **options))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def garage() -> Iterator[S3Server]:
+    """The reference of S3 servers; tests share its bucket, and each takes a prefix of its own."""
+    with running(find_garage()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[S3Server]:
+    """The second S3 server, likewise."""
+    with running(find_versitygw()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(request: pytest.FixtureRequest) -> S3Server:
+    """Garage if it is there, otherwise versitygw: for tests to which it does not matter."""
+    server: S3Server = request.getfixturevalue(find_any())
+    return server

@@ -83,7 +83,12 @@ def do_without(package: str) -> NoReturn:
     """Fail the test if set-up could have installed the package; otherwise skip it."""
     command = f"apt-get update && apt-get install {package}"
     reason = f"{package} is not installed. On Debian or Ubuntu: {command}"
-    if can_set_up_install():
+    fail_or_skip(reason, could_be_here=can_set_up_install())
+
+
+def fail_or_skip(reason: str, *, could_be_here: bool) -> NoReturn:
+    """End a test for want of something: without a skip that hides what set-up would bring."""
+    if could_be_here:
         pytest.fail(f"{reason}, or `make setup-dev`", pytrace=False)
     pytest.skip(reason)
 

@@ -1,0 +1,145 @@
+"""Programs that run beside us, until we stop them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SERVER_PORTS = range(20_000, 32_000)
+"""Below those of outgoing connections, so that a server that starts again finds its port free."""
+
+START_SECONDS = 120
+"""A program that does not answer by then has failed; a loaded machine takes long."""
+
+STOP_SECONDS = 60
+"""A program that still runs this long after SIGTERM is killed."""
+
+POLL_SECONDS = 0.02
+
+
+class ProgramFailed(Exception):
+    """A program did not start, or has ended by itself."""
+
+
+class Program:
+    """A program with a log, in a session of its own: Ctrl-C in a terminal does not reach it.
+
+    `is_ready` tells when it answers; `user` is `as_ordinary_user()` for programs that refuse root.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        log: Path,
+        is_ready: Callable[[], bool],
+        *,
+        environment: Mapping[str, str] | None = None,
+        user: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._command = command
+        self._log = log
+        self._is_ready = is_ready
+        self._environment = environment
+        self._user = user or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, or start it again; return once it answers."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start it, and do not wait: several may start at once."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                cwd=None if not self._user else self._log.parent,
+                start_new_session=True,
+                **self._user,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Return once it answers."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.ended() is None:
+            if self._is_ready():
+                return
+            time.sleep(POLL_SECONDS)
+        raise ProgramFailed(f"{self} did not start; the end of {self._log}:\n{self.tail()}")
+
+    def ended(self) -> int | None:
+        """The exit status of one that has ended, negative after a signal; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """SIGSTOP pauses it, SIGCONT wakes it."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it and wait; SIGKILL ends every process of its group, as a power cut would."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        if how == signal.SIGKILL:
+            _kill_group(process)
+        else:
+            process.send_signal(how)
+            process.send_signal(signal.SIGCONT)  # One that is paused would not notice.
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            _kill_group(process)
+            process.wait()
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
+
+    def __str__(self) -> str:
+        return Path(self._command[0]).name
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """A port of this machine that no one listens on."""
+    while True:
+        port = random.choice(SERVER_PORTS)
+        if not can_connect(port):
+            return port
+
+
+def can_connect(port: int) -> bool:
+    """Whether somebody listens on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def as_ordinary_user() -> dict[str, Any]:
+    """Arguments of `subprocess` for programs that refuse to run as root, such as PostgreSQL."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_name, "group": nobody.pw_gid, "extra_groups": ()}
