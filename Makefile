@@ -8,7 +8,7 @@ SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 TYPED = $(wildcard app client bench tests scripts/*.py scripts/fleet wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-s3 run test test-fast watch-films attack check-unit check-image lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev setup-s3 run fleet test test-fast watch-films attack check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +24,9 @@ setup-s3: ## build the S3 servers of the tests, Garage and versitygw, with Rust 
 
 run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; settings are in docs/settings.md
 	@exec $(PYTHON) -m app.server.supervisor
+
+fleet: setup-dev ## serve with three nodes, PostgreSQL, Garage and nginx at http://127.0.0.1:8000; needs `make setup-s3`
+	@exec $(PYTHON) -m scripts.fleet $(ARGS)
 
 test: setup-dev ## run all tests; ARGS="-k name" narrows them
 	@$(PYTHON) -m pytest $(SIDE_BY_SIDE) $(ARGS)

@@ -32,7 +32,8 @@ class ProgramFailed(Exception):
 class Program:
     """A program with a log, in a session of its own: Ctrl-C in a terminal does not reach it.
 
-    `is_ready` tells when it answers; `user` is `as_ordinary_user()` for programs that refuse root.
+    `is_ready` tells when it answers; `user` is `as_ordinary_user()` for programs that refuse root;
+    `stop_signal` ends it in good order.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Program:
         *,
         environment: Mapping[str, str] | None = None,
         user: Mapping[str, Any] | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
     ) -> None:
         self._command = command
         self._log = log
         self._is_ready = is_ready
         self._environment = environment
         self._user = user or {}
+        self._stop_signal = stop_signal
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -71,7 +74,7 @@ class Program:
                 stdout=log,
                 stderr=log,
                 env=self._environment,
-                cwd=None if not self._user else self._log.parent,
+                cwd=self._log.parent,
                 start_new_session=True,
                 **self._user,
             )
@@ -89,26 +92,39 @@ class Program:
         """The exit status of one that has ended, negative after a signal; None while it runs."""
         return None if self._process is None else self._process.poll()
 
-    def send(self, number: signal.Signals) -> None:
-        """SIGSTOP pauses it, SIGCONT wakes it."""
-        assert self._process is not None
-        self._process.send_signal(number)
+    def pause(self) -> None:
+        """Stop the process and those that it started in the middle of what they do."""
+        self._send_to_group(signal.SIGSTOP)
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it and wait; SIGKILL ends every process of its group, as a power cut would."""
+    def resume(self) -> None:
+        """Let them go on."""
+        self._send_to_group(signal.SIGCONT)
+
+    def stop(self, how: signal.Signals | None = None) -> None:
+        """End it and wait; SIGKILL ends what it started too, as a power cut would."""
         if self._process is None:
             return
-        process, self._process = self._process, None
-        if how == signal.SIGKILL:
-            _kill_group(process)
-        else:
-            process.send_signal(how)
-            process.send_signal(signal.SIGCONT)  # One that is paused would not notice.
+        self.begin_to_stop(how)
         try:
-            process.wait(STOP_SECONDS)
+            self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            _kill_group(process)
-            process.wait()
+            self._send_to_group(signal.SIGKILL)
+            self._process.wait()
+        self._process = None
+
+    def begin_to_stop(self, how: signal.Signals | None = None) -> None:
+        """Tell it to end, and do not wait: several may stop at once."""
+        if self._process is None:
+            return
+        if how == signal.SIGKILL:
+            self._send_to_group(how)
+        else:
+            self._process.send_signal(how or self._stop_signal)
+            self._send_to_group(signal.SIGCONT)  # One that is paused would not notice.
+
+    def _send_to_group(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, number)
 
     def tail(self) -> str:
         """The last lines of its log."""
@@ -116,11 +132,6 @@ class Program:
 
     def __str__(self) -> str:
         return Path(self._command[0]).name
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def free_port() -> int:
