@@ -21,6 +21,11 @@ _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]*[A-Za-z0-9_-])*/?")
+"""What AWS allows as a bucket's name; a prefix of names that no URL has to quote."""
+
+_REGION = re.compile("[a-z0-9-]{1,64}")
+
 _POSTGRESQL = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 
 
@@ -132,6 +137,31 @@ def database_server(text: str) -> str:
     if text and not (separator and scheme in _POSTGRESQL and urlsplit(text).path.strip("/")):
         raise ValueError("is not a URL such as postgresql://user:password@host/name")
     return f"postgresql+psycopg://{rest}" if text else ""
+
+
+def bucket_url(text: str) -> str:
+    """A bucket with a folder in it, as in "s3://bucket/folder", or nothing for the local disk."""
+    if text and not _BUCKET.fullmatch(text):
+        raise ValueError("is not a bucket such as s3://videos/sluice")
+    return text.rstrip("/")
+
+
+def server_url(text: str) -> str:
+    """The URL of a server, without a path, or nothing."""
+    parts = urlsplit(text)
+    extras = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    if text and not (parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0):
+        raise ValueError("is not a URL such as https://s3.example:9000")
+    if extras:
+        raise ValueError("must have neither a path nor a password, as in https://s3.example:9000")
+    return text.rstrip("/")
+
+
+def region(text: str) -> str:
+    """The name of a region of an object store."""
+    if not _REGION.fullmatch(text):
+        raise ValueError("is not a region such as eu-central-1")
+    return text
 
 
 def networks(text: str) -> tuple[IPNetwork, ...]:

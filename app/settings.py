@@ -12,6 +12,7 @@ from app.domain.access import MEMBERS
 from app.domain.policy import RenditionPolicy, UploadPolicy
 from app.setting_values import (
     IPNetwork,
+    bucket_url,
     count,
     database_server,
     domains,
@@ -32,8 +33,10 @@ from app.setting_values import (
     port_number,
     positive,
     rate,
+    region,
     seconds,
     secret,
+    server_url,
     switch,
     words,
 )
@@ -46,7 +49,9 @@ LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
 """What a browser on this machine calls it; [::1] counts as localhost."""
 
 
-_SECRET = frozenset({"database_url", "smtp_url", "oidc_client_secret", "secure_link_secret"})
+_SECRET = frozenset(
+    {"database_url", "smtp_url", "oidc_client_secret", "secure_link_secret", "s3_endpoint"}
+)
 """Never repeated in a message: their values are passwords, or have one."""
 
 
@@ -95,6 +100,21 @@ class Settings:
         "",
         "A PostgreSQL database, as in `postgresql://user@host/name`; empty for a file in the data "
         "folder.",
+    )
+    storage: str = _option(
+        bucket_url,
+        "",
+        "Bucket for the bytes of uploads and videos, as in `s3://bucket/folder`; empty for the "
+        "folders above.",
+    )
+    s3_endpoint: str = _option(
+        server_url, "", "URL of the bucket's server, as in `https://s3.example`; empty for AWS."
+    )
+    s3_region: str = _option(region, "us-east-1", "Region of the bucket.")
+    spool_bytes: int = _option(
+        positive,
+        "2147483648",
+        "With a bucket, the most bytes in the staging folder that wait to be sent there.",
     )
     chunk_bytes: int = _option(positive, "20971520", "Largest chunk that the page sends.")
     max_upload_bytes: int = _option(file_bytes, "1099511627776", "Largest single upload.")

@@ -65,6 +65,11 @@ BAD = [
     ("SLUICE_OIDC_DOMAINS", ".example.org"),
     ("SLUICE_OIDC_ROLE", "guest"),
     ("SLUICE_MEDIA_CACHE_BYTES", "-1"),
+    ("SLUICE_STORAGE", "/srv/videos"),
+    ("SLUICE_STORAGE", "s3://Videos"),
+    ("SLUICE_STORAGE", "s3://videos/../other"),
+    ("SLUICE_S3_REGION", "eu central"),
+    ("SLUICE_SPOOL_BYTES", "0"),
     ("SLUICE_ACCEL_REDIRECT", "/"),
     ("SLUICE_ACCEL_REDIRECT", "protected/"),
     ("SLUICE_ACCEL_REDIRECT", "/protected"),
@@ -80,6 +85,9 @@ BAD_SECRETS = [
     ("SLUICE_DATABASE_URL", "mysql://sluice:geheim@db.example/sluice"),
     ("SLUICE_DATABASE_URL", "sqlite:////srv/sluice.db"),
     ("SLUICE_DATABASE_URL", "geheim"),
+    ("SLUICE_S3_ENDPOINT", "geheim.example:9000"),
+    ("SLUICE_S3_ENDPOINT", "https://s3.example/minio"),
+    ("SLUICE_S3_ENDPOINT", "https://name:geheim@s3.example"),
 ]
 
 

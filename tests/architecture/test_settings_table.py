@@ -6,7 +6,7 @@ from dataclasses import fields
 from app.settings import PREFIX, Settings
 from tests.architecture.sources import ROOT
 
-ROW = re.compile(r"^\| *`(SLUICE_[A-Z_]+)` *\| *([^|]*?) *\|", re.MULTILINE)
+ROW = re.compile(r"^\| *`(SLUICE_[A-Z0-9_]+)` *\| *([^|]*?) *\|", re.MULTILINE)
 CLIENT_VARIABLES = {"SLUICE_URL"}
 
 
