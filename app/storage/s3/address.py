@@ -1,0 +1,60 @@
+"""Which bucket, at which server: read from the settings, written into requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+UNRESERVED = "/-_.~"
+"""What stays as it is in the path of an object, besides letters and digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAddress:
+    """A server, one bucket of it, and the folder in it where all names begin."""
+
+    scheme: str
+    host: str
+    port: int
+    region: str
+    bucket: str
+    prefix: str = ""
+    """Empty, or ends in a slash."""
+    is_path_style: bool = True
+    """Whether the bucket is in the path, and not in the host name."""
+
+    @classmethod
+    def of(cls, storage: str, *, endpoint: str, region: str) -> BucketAddress:
+        """The address from `s3://bucket/prefix` and the URL of a server; without one, AWS's.
+
+        Takes what `setting_values.bucket_url` and `server_url` let through.
+        """
+        bucket, _, folder = storage.removeprefix("s3://").partition("/")
+        prefix = f"{folder}/" if folder else ""
+        if endpoint:
+            parts = urlsplit(endpoint)
+            port = parts.port or DEFAULT_PORTS[parts.scheme]
+            return cls(parts.scheme, parts.hostname or "", port, region, bucket, prefix)
+        server = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+        if "." in bucket:  # A certificate for *.s3.REGION does not cover a.b.s3.REGION.
+            return cls("https", server, 443, region, bucket, prefix)
+        host = f"{bucket}.{server}"
+        return cls("https", host, 443, region, bucket, prefix, is_path_style=False)
+
+    @property
+    def authority(self) -> str:
+        """What the Host header says."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Scheme and authority, as a URL begins."""
+        return f"{self.scheme}://{self.authority}"
+
+    def path(self, key: str = "") -> str:
+        """The quoted path of an object, or of the bucket itself."""
+        base = f"/{self.bucket}/" if self.is_path_style else "/"
+        return base + quote(key, safe=UNRESERVED)

@@ -1,0 +1,194 @@
+"""What a store's answers mean: its errors in our words, and its XML."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from xml.etree import ElementTree
+
+from app.domain.errors import NoRoom, ServerBusy, StorageFailed
+
+log = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""A page of a list has 1000 entries of at most some 10 KB, mostly 300 bytes."""
+
+RETRY_AFTER_SECONDS = 5
+"""What clients are told while the store does not answer, or asks for less."""
+
+
+_CODE = re.compile("[A-Za-z0-9.]{1,64}")
+"""What goes into messages and logs."""
+
+
+class MultipartGone(StorageFailed):
+    """The multipart upload was completed or aborted, or never existed."""
+
+
+class PartsDiffer(StorageFailed):
+    """The store does not have the parts that a completion names: compare with `list_parts`."""
+
+
+class Kind(Enum):
+    """What is to be done about an error."""
+
+    RETRY = "retry"
+    """It passes by itself; a client hears `ServerBusy` if it does not in time."""
+    MISSING = "missing"
+    """There is no such object."""
+    GONE = "gone"
+    PARTS = "parts"
+    FULL = "full"
+    REFUSED = "refused"
+    """Somebody must do something about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error of the store: its status, its code (may be empty), and the id of the request."""
+
+    status: int
+    code: str = ""
+    request_id: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What is to be done about it."""
+        if self.code in _WORDS:
+            return Kind.REFUSED
+        return _KINDS.get(self.code) or _KINDS_OF_STATUSES.get(self.status, Kind.REFUSED)
+
+    def error(self, what: str) -> Exception:
+        """The error to raise for what was tried. Refusals are logged for the operator."""
+        if self.kind is Kind.MISSING:
+            return FileNotFoundError(what)
+        if self.kind in _ERRORS:
+            return _ERRORS[self.kind]()
+        log.error(
+            "the object store refused %s: %s %s (request %s)",
+            *(what, self.status, self.code, self.request_id or "unknown"),
+        )
+        return StorageFailed(_WORDS.get(self.code, _UNKNOWN).format(self.code or self.status))
+
+
+def failure_of(status: int, body: bytes, request_id: str) -> Failure:
+    """What an answer says went wrong; its body may be anything."""
+    try:
+        code = Document(body).text("Code") if body else ""
+    except StorageFailed:
+        code = ""  # Of a proxy, in HTML.
+    return Failure(status, code if _CODE.fullmatch(code) else "", request_id)
+
+
+class Document:
+    """An answer in XML, whatever its namespaces; raises `StorageFailed` if it is none.
+
+    Entities cannot blow it up: expat, 2.4.1 or newer, refuses amplification.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            self._root = ElementTree.fromstring(body)  # noqa: S314 - of the operator's own store
+        except (ElementTree.ParseError, ValueError, LookupError) as error:
+            raise StorageFailed("The object store's answer is not XML.") from error
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it says that something went wrong, whatever the status says."""
+        return _name(self._root) == "Error"
+
+    def text(self, name: str) -> str:
+        """The text of a child of the root; empty if there is none."""
+        return _texts(self._root).get(name, "")
+
+    def all(self, name: str) -> Iterator[Mapping[str, str]]:
+        """The texts of each child of the root with that name, by the names of its own children."""
+        return (_texts(child) for child in self._root if _name(child) == name)
+
+
+def _texts(element: ElementTree.Element) -> dict[str, str]:
+    return {_name(child): (child.text or "").strip() for child in element}
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def busy() -> ServerBusy:
+    """The error for a store that does not answer in time."""
+    error = ServerBusy("The object store does not answer in time.")
+    error.retry_after_seconds = RETRY_AFTER_SECONDS
+    return error
+
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    dict.fromkeys(
+        (
+            *("SlowDown", "SlowDownRead", "SlowDownWrite", "ServiceUnavailable", "InternalError"),
+            *("RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "Busy"),
+            *("IncompleteBody", "RequestTimeTooSlow", "Throttling", "ThrottlingException"),
+        ),
+        Kind.RETRY,
+    )
+    | dict.fromkeys(("NoSuchKey", "NoSuchVersion"), Kind.MISSING)
+    | {"NoSuchUpload": Kind.GONE}
+    | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), Kind.PARTS)
+    | dict.fromkeys(
+        ("QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "StorageFull"),
+        Kind.FULL,
+    )
+)
+"""The codes that are not refusals. Sources: "Error responses" of the Amazon S3 API reference;
+SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
+
+_KINDS_OF_STATUSES = MappingProxyType(
+    dict.fromkeys((408, 429, 500, 502, 503, 504), Kind.RETRY) | {404: Kind.MISSING, 507: Kind.FULL}
+)
+"""For codes that are not listed, and for answers without a code, such as those of a proxy."""
+
+_UNKNOWN = "The object store refused a request ({})."
+
+_WORDS = MappingProxyType(
+    dict.fromkeys(
+        ("RequestTimeTooSkewed",),
+        "The clocks of this server and of its object store differ by more than 15 minutes ({}).",
+    )
+    | dict.fromkeys(
+        ("AccessDenied", "AllAccessDisabled", "AccountProblem"),
+        "This server's key may not do this in the object store ({}).",
+    )
+    | dict.fromkeys(
+        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"),
+        "The object store does not accept this server's key ({}).",
+    )
+    | dict.fromkeys(("NoSuchBucket",), "The bucket of this server does not exist ({}).")
+    | dict.fromkeys(
+        ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect"),
+        "The bucket of this server is in another region than SLUICE_S3_REGION says ({}).",
+    )
+    | dict.fromkeys(
+        ("BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"),
+        "Bytes changed on their way to the object store ({}).",
+    )
+)
+
+
+def _full() -> NoRoom:
+    return NoRoom("The object store has no room left.")
+
+
+def _gone() -> MultipartGone:
+    return MultipartGone("The object store does not have this multipart upload any more.")
+
+
+def _parts() -> PartsDiffer:
+    return PartsDiffer("The object store does not have the parts that it confirmed.")
+
+
+_ERRORS = MappingProxyType(
+    {Kind.RETRY: busy, Kind.FULL: _full, Kind.GONE: _gone, Kind.PARTS: _parts}
+)

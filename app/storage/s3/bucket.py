@@ -1,0 +1,349 @@
+"""The calls of the S3 protocol that the server makes, each a method."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import RawIOBase
+from operator import itemgetter
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from app.domain.errors import StorageFailed
+from app.domain.ranges import ByteRange
+from app.storage.s3.address import UNRESERVED, BucketAddress
+from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
+from app.storage.s3.caller import Call, Caller
+from app.storage.s3.connections import Answer, Connections
+from app.storage.s3.contents import (
+    BLOCK_BYTES,
+    Body,
+    ListedMultipart,
+    ListedObject,
+    ListedPart,
+    ObjectFacts,
+    PromisedBytes,
+    SpoolSlice,
+    StoredObject,
+    base64_of,
+    crc32c_of,
+)
+from app.storage.s3.reader import ObjectReader
+from app.storage.s3.signing import AccessKey, AmbientKeys, Signer
+
+CALL_SECONDS = 60.0
+"""What a call may take, with all that is tried again, unless `within` says otherwise."""
+
+PAGE_ENTRIES = 1000
+"""Entries of a list that a store sends at most in one answer."""
+
+DELETED_AT_ONCE = 1000
+"""Names that a store takes in one DeleteObjects."""
+
+OCTETS = "application/octet-stream"
+
+
+def utc_now() -> datetime:
+    """The time, as signatures have it."""
+    return datetime.now(UTC)
+
+
+class Bucket:
+    """One bucket; all names are below the prefix of its address, which they leave out.
+
+    Nothing is opened before the first call. Threads and forked processes may share it. Every call
+    raises `ServerBusy` if the store does not answer in time, `StorageFailed` if it refuses, and
+    `NoRoom`; every call may have been carried out although it raised `ServerBusy`.
+    """
+
+    def __init__(self, caller: Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
+        self._caller = caller
+        self._page_entries = str(page_entries)
+
+    @classmethod
+    def at(
+        cls,
+        address: BucketAddress,
+        *,
+        key: Callable[[], AccessKey] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        page_entries: int = PAGE_ENTRIES,
+    ) -> Bucket:
+        """The bucket at an address, with the key that AWS's tools would find, or another."""
+        signer = Signer(address.region, key or AmbientKeys(), clock)
+        connections = Connections(address.scheme, address.host, address.port)
+        return cls(Caller(address, signer, connections, CALL_SECONDS), page_entries=page_entries)
+
+    def within(self, seconds: float) -> Bucket:
+        """The same bucket, over the same connections, with another time limit for each call."""
+        return Bucket(self._caller.within(seconds), page_entries=int(self._page_entries))
+
+    # ---- Objects ---------------------------------------------------------------------------------
+
+    def put_object(
+        self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
+    ) -> StoredObject:
+        """Store an object whole, or not at all."""
+        headers = _described(content_type, disposition)
+        return self._put(Call("PUT", name, headers=headers, body=body))
+
+    def head(self, name: str) -> ObjectFacts | None:
+        """What the store knows of an object; None if there is none."""
+        try:
+            headers = self._caller.call(Call("HEAD", name)).headers
+        except FileNotFoundError:
+            return None
+        return ObjectFacts(_whole_number(headers.get("content-length")), _etag(headers))
+
+    def open(self, name: str, span: ByteRange, length: int) -> RawIOBase:
+        """An object of `length` bytes, unbuffered, at `span.start`; may be read beyond the span.
+
+        The request for the span is sent at once; raises `FileNotFoundError`.
+        """
+        return ObjectReader(lambda wanted: self._get(name, wanted, length), span, length)
+
+    def copy_into(self, name: str, span: ByteRange, descriptor: int, *, at: int) -> None:
+        """Write a span of an object into an open file from the offset `at` on.
+
+        Raises `FileNotFoundError`, and `OSError` as writing does.
+        """
+        buffer = memoryview(bytearray(min(BLOCK_BYTES, span.length)))
+        with ObjectReader(lambda wanted: self._get(name, wanted), span, span.end) as source:
+            while count := source.readinto(buffer):
+                block = buffer[:count]
+                while block:
+                    written = os.pwrite(descriptor, block, at)
+                    block, at = block[written:], at + written
+
+    def delete(self, *names: str) -> None:
+        """Remove objects; those that do not exist do not matter."""
+        if len(names) == 1:
+            try:
+                self._caller.call(Call("DELETE", names[0]))
+            except FileNotFoundError:
+                return
+        for start in range(0, len(names) if len(names) > 1 else 0, DELETED_AT_ONCE):
+            self._delete_batch(names[start : start + DELETED_AT_ONCE])
+
+    def list_objects(self, prefix: str = "") -> Iterator[ListedObject]:
+        """Objects whose names begin with `prefix`, by name."""
+        query = {"list-type": "2", "max-keys": self._page_entries, "prefix": self._key(prefix)}
+        for page in self._pages(query, ("continuation-token", "NextContinuationToken")):
+            for entry in page.all("Contents"):
+                length = _whole_number(entry.get("Size"))
+                yield ListedObject(self._name(entry), length, _moment(entry, "LastModified"))
+
+    # ---- Multipart uploads -----------------------------------------------------------------------
+
+    def create_multipart(
+        self, name: str, *, content_type: str = OCTETS, disposition: str = ""
+    ) -> str:
+        """Begin an object of parts; returns the id of the multipart upload."""
+        headers = {**_described(content_type, disposition), "x-amz-checksum-algorithm": "CRC32C"}
+        document = self._caller.call(Call("POST", name, {"uploads": ""}, headers)).document
+        return _required(document.text("UploadId"))
+
+    def upload_part(
+        self, name: str, multipart_id: str, number: int, body: SpoolSlice
+    ) -> StoredObject:
+        """Store a part, in place of an earlier one of this number. Raises `MultipartGone`."""
+        return self._put(Call("PUT", name, _part(multipart_id, number), body=body))
+
+    def copy_part(
+        self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
+    ) -> StoredObject:
+        """Make a part of bytes of another object, within the store. Raises `MultipartGone`.
+
+        `crc32c` is empty where the store does not tell.
+        """
+        source = f"/{self._caller.address.bucket}/{self._key(source_name)}"
+        headers = {
+            "x-amz-copy-source": quote(source, safe=UNRESERVED),
+            "x-amz-copy-source-range": f"bytes={span.start}-{span.end - 1}",
+        }
+        call = Call("PUT", name, _part(multipart_id, number), headers, is_slow=True)
+        document = self._caller.call(call).document
+        etag = _required(document.text("ETag").strip('"'))
+        return StoredObject(etag, document.text("ChecksumCRC32C"))
+
+    def complete_multipart(
+        self, name: str, multipart_id: str, parts: Sequence[tuple[int, StoredObject]]
+    ) -> str:
+        """Make the object of its parts, given by number; returns its ETag.
+
+        Raises `MultipartGone`, also if this or another call has completed it before, and
+        `PartsDiffer`.
+        """
+        body = "".join(
+            _part_xml(number, stored) for number, stored in sorted(parts, key=itemgetter(0))
+        )
+        call = Call(
+            "POST",
+            name,
+            {"uploadId": multipart_id},
+            {"content-type": "application/xml"},
+            f"<CompleteMultipartUpload>{body}</CompleteMultipartUpload>".encode(),
+            is_slow=True,
+        )
+        return _required(self._caller.call(call).document.text("ETag").strip('"'))
+
+    def abort_multipart(self, name: str, multipart_id: str) -> None:
+        """Drop a multipart upload and its parts. Repeatable."""
+        try:
+            self._caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
+        except (MultipartGone, FileNotFoundError):
+            return
+
+    def list_parts(self, name: str, multipart_id: str) -> Iterator[ListedPart]:
+        """The parts that are stored, by number. Raises `MultipartGone`."""
+        query = {"uploadId": multipart_id, "max-parts": self._page_entries}
+        marker = "part-number-marker", "NextPartNumberMarker"
+        for page in self._pages(query, marker, name=name):
+            for entry in page.all("Part"):
+                stored = StoredObject(
+                    entry.get("ETag", "").strip('"'), entry.get("ChecksumCRC32C", "")
+                )
+                length = _whole_number(entry.get("Size"))
+                yield ListedPart(_whole_number(entry.get("PartNumber")), length, stored)
+
+    def list_multiparts(self, prefix: str = "") -> Iterator[ListedMultipart]:
+        """Multipart uploads under way of objects whose names begin with `prefix`, in any order.
+
+        Each object should have one at most: lists go on after names, since versitygw 1.8 refuses
+        the marker that tells two of one object apart.
+        """
+        query = {"uploads": "", "max-uploads": self._page_entries, "prefix": self._key(prefix)}
+        for page in self._pages(query, ("key-marker", "NextKeyMarker")):
+            for entry in page.all("Upload"):
+                started = _moment(entry, "Initiated")
+                yield ListedMultipart(self._name(entry), _required(entry.get("UploadId")), started)
+
+    # ---- For others to call ----------------------------------------------------------------------
+
+    def presign_get(
+        self, name: str, seconds: int, *, content_type: str = "", disposition: str = ""
+    ) -> str:
+        """A URL that reads an object, with another type and disposition than it was stored with."""
+        overrides = {
+            "response-content-type": content_type,
+            "response-content-disposition": disposition,
+        }
+        query = {field: text for field, text in overrides.items() if text}
+        return self._caller.url(Call("GET", name, query), seconds)
+
+    def presign_put(
+        self, name: str, promised: PromisedBytes, seconds: int, *, content_type: str = OCTETS
+    ) -> str:
+        """A URL that stores these bytes and no others as an object.
+
+        Whoever uses it sends the headers `Content-Type` and `x-amz-checksum-crc32c` as given here.
+        """
+        headers = {"content-type": content_type, **promised.headers}
+        return self._caller.url(Call("PUT", name, headers=headers), seconds)
+
+    def presign_part(
+        self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
+    ) -> str:
+        """A URL that stores these bytes and no others as a part.
+
+        Whoever uses it sends the header `x-amz-checksum-crc32c` as given here.
+        """
+        call = Call("PUT", name, _part(multipart_id, number), promised.headers)
+        return self._caller.url(call, seconds)
+
+    # ---- How calls are made ----------------------------------------------------------------------
+
+    def _put(self, call: Call) -> StoredObject:
+        checksum = crc32c_of(call.body)
+        headers = {**call.headers, "x-amz-checksum-crc32c": checksum}
+        reply = self._caller.call(replace(call, headers=headers))
+        return StoredObject(_required(_etag(reply.headers)), checksum)
+
+    def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
+        """The answer with exactly this span of an object, of that length if it is known."""
+        last = span.end - 1
+        answer = self._caller.stream(
+            Call("GET", name, headers={"range": f"bytes={span.start}-{last}"})
+        )
+        sent, _, total = answer.header("content-range").partition("/")
+        has_length = length is None or total == str(length)
+        if answer.status == 206 and sent == f"bytes {span.start}-{last}" and has_length:
+            return answer
+        answer.close()
+        raise StorageFailed("The object store sends other bytes than it was asked for.")
+
+    def _delete_batch(self, names: Sequence[str]) -> None:
+        keys = (escape(self._key(name)) for name in names)
+        entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
+        body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
+        headers = {
+            "content-type": "application/xml",
+            "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
+        }
+        reply = self._caller.call(Call("POST", None, {"delete": ""}, headers, body))
+        for error in reply.document.all("Error"):
+            failure = Failure(200, error.get("Code", ""))
+            if failure.kind is not Kind.MISSING:
+                raise failure.error("DELETE of several objects")
+
+    def _pages(
+        self, query: Mapping[str, str], marker: tuple[str, str], *, name: str | None = None
+    ) -> Iterator[Document]:
+        """Each page of a list; `marker` is our word for where the next begins, and the store's."""
+        asked = dict(query)
+        while True:
+            page = self._caller.call(Call("GET", name, asked)).document
+            yield page
+            following = page.text(marker[1])
+            if page.text("IsTruncated") != "true":
+                return
+            if following in {"", asked.get(marker[0])}:
+                raise StorageFailed("The object store's list has no end.")
+            asked[marker[0]] = following
+
+    def _key(self, name: str) -> str:
+        return self._caller.address.prefix + name
+
+    def _name(self, entry: Mapping[str, str]) -> str:
+        return entry.get("Key", "").removeprefix(self._caller.address.prefix)
+
+
+def _described(content_type: str, disposition: str) -> dict[str, str]:
+    headers = {"content-type": content_type}
+    return {**headers, "content-disposition": disposition} if disposition else headers
+
+
+def _part(multipart_id: str, number: int) -> dict[str, str]:
+    return {"partNumber": str(number), "uploadId": multipart_id}
+
+
+def _part_xml(number: int, stored: StoredObject) -> str:
+    checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
+    etag = escape(f'"{stored.etag}"')
+    return f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"
+
+
+def _etag(headers: Mapping[str, str]) -> str:
+    return headers.get("etag", "").strip('"')
+
+
+def _required(text: str | None) -> str:
+    if not text:
+        raise StorageFailed("The object store's answer lacks what it must have.")
+    return text
+
+
+def _whole_number(text: str | None) -> int:
+    if not (text and text.isascii() and text.isdecimal()):
+        raise StorageFailed("The object store's answer lacks a number.")
+    return int(text)
+
+
+def _moment(entry: Mapping[str, str], name: str) -> datetime:
+    try:
+        return datetime.fromisoformat(_required(entry.get(name))).astimezone(UTC)
+    except ValueError as error:
+        raise StorageFailed("The object store's answer lacks a date.") from error

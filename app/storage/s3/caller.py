@@ -1,0 +1,170 @@
+"""Signs a call, sends it, and tries again while that may help and time is left."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.answers import (
+    MAX_ANSWER_BYTES,
+    Document,
+    Failure,
+    Kind,
+    busy,
+    failure_of,
+)
+from app.storage.s3.connections import (
+    IDLE_SECONDS,
+    Answer,
+    Connections,
+    Request,
+    StoreUnreachable,
+)
+from app.storage.s3.contents import Body
+from app.storage.s3.signing import UNSIGNED_PAYLOAD, Signer, Target
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 5.0
+"""Pauses between tries double up to this, and are random below it, so that the requests that a
+store has refused do not return all at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request before it is signed; `name` is without the prefix, None for the bucket itself."""
+
+    method: str
+    name: str | None
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case, values in ASCII."""
+    body: Body = b""
+    is_slow: bool = False
+    """Whether the store works before it answers: completing and copying take minutes on some."""
+
+    def __str__(self) -> str:
+        words = (self.method, self.name, *(name for name in self.query))
+        return " ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer that is no error."""
+
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+    @property
+    def document(self) -> Document:
+        """The body as XML; raises `StorageFailed` if it is none."""
+        return Document(self.body)
+
+
+class _Refused(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Makes calls to one bucket; each may take `seconds`, with all that is tried again."""
+
+    address: BucketAddress
+    signer: Signer
+    connections: Connections
+    seconds: float
+
+    def within(self, seconds: float) -> Caller:
+        """The same with another limit, over the same connections."""
+        return replace(self, seconds=seconds)
+
+    def call(self, call: Call) -> Reply:
+        """Make a call and read its answer.
+
+        Raises `ServerBusy` when the time is over, `FileNotFoundError`, `StorageFailed`, `NoRoom`.
+        """
+        return self._retried(call, self._reply)
+
+    def stream(self, call: Call) -> Answer:
+        """Make a call whose answer is read bit by bit, and then closed. Raises as `call` does."""
+        return self._retried(call, self._answer)
+
+    def url(self, call: Call, seconds: int) -> str:
+        """A URL with which anyone may make the call, with exactly its headers, for a while."""
+        target = self._target(call)
+        query = self.signer.presigned_query(call.method, target, call.headers, seconds)
+        return f"{self.address.origin}{target.path}?{query}"
+
+    def _retried(self, call: Call, attempt: Callable[[Call, float], T]) -> T:
+        deadline = time.monotonic() + self.seconds
+        for pause in _pauses():
+            try:
+                return attempt(call, deadline)
+            except StoreUnreachable as error:
+                reason = str(error)
+            except _Refused as refused:
+                if refused.failure.kind is not Kind.RETRY:
+                    raise refused.failure.error(str(call)) from None
+                reason = str(refused.failure)
+            if time.monotonic() + pause >= deadline:
+                break
+            time.sleep(pause)
+        log.error("the object store did not do this in time: %s: %s", call, reason)
+        raise busy()
+
+    def _reply(self, call: Call, deadline: float) -> Reply:
+        answer = self._answer(call, deadline)
+        try:
+            body = answer.read(MAX_ANSWER_BYTES)
+        finally:
+            answer.close()
+        # Copying and completing may fail after the status was sent.
+        if call.is_slow and (not body or Document(body).is_error):
+            raise _Refused(failure_of(answer.status, body, answer.request_id))
+        headers = {name.lower(): text for name, text in answer.response.headers.items()}
+        return Reply(headers, body)
+
+    def _answer(self, call: Call, deadline: float) -> Answer:
+        answer = self.connections.ask(self._request(call), deadline)
+        if answer.status < 300:
+            return answer
+        try:
+            body = answer.read(MAX_ANSWER_BYTES)
+        finally:
+            answer.close()
+        raise _Refused(failure_of(answer.status, body, answer.request_id))
+
+    def _request(self, call: Call) -> Request:
+        target = self._target(call)
+        if isinstance(call.body, bytes):
+            length, payload = len(call.body), hashlib.sha256(call.body).hexdigest()
+        else:
+            length, payload = call.body.length, UNSIGNED_PAYLOAD
+        headers = {**call.headers, "content-length": str(length)}
+        signed = self.signer.headers(call.method, target, headers, payload)
+        text = f"{target.path}?{query}" if (query := target.query_text) else target.path
+        patience = self.seconds if call.is_slow else IDLE_SECONDS
+        return Request(call.method, text, signed, call.body, patience)
+
+    def _target(self, call: Call) -> Target:
+        key = "" if call.name is None else self.address.prefix + call.name
+        return Target(self.address.authority, self.address.path(key), call.query)
+
+
+def _pauses() -> Iterator[float]:
+    longest = FIRST_PAUSE_SECONDS
+    while True:
+        yield random.uniform(longest / 2, longest)  # noqa: S311 - no secret
+        longest = min(longest * 2, MAX_PAUSE_SECONDS)

@@ -1,0 +1,253 @@
+"""HTTP connections to the object store: kept open, and fed from files by sendfile.
+
+Small requests go through `http.client`. The bytes of a part go from the kernel's page cache to the
+socket, without passing through the program; over TLS they are copied in blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import ssl
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+
+from app.storage.s3.contents import Body, SpoolSlice, SpoolTooShort, blocks_of
+
+CONNECT_SECONDS = 5.0
+
+IDLE_SECONDS = 15.0
+"""A store that neither takes nor sends a byte for this long is taken for dead, and asked anew."""
+
+KEPT_SECONDS = 10.0
+"""An idle connection is used again for this long. S3 closes them after some 20 seconds."""
+
+MAX_KEPT = 64
+"""Idle connections per process; those beyond it are closed."""
+
+MAX_SENDFILE_BYTES = 1024 * 1024 * 1024
+"""The kernel moves at most 2 GiB at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A signed request; `target` is path and query."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: Body = b""
+    idle_seconds: float = IDLE_SECONDS
+    """How long the store may take to begin its answer."""
+
+
+class StoreUnreachable(Exception):
+    """No answer: the connection was refused or cut, or stayed idle."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    connection: HTTPConnection
+    until: float
+
+
+@dataclass(slots=True)
+class Answer:
+    """A status and headers that have arrived, and a body that can be read; close it."""
+
+    response: HTTPResponse
+    _connection: HTTPConnection
+    _pool: Connections
+    _is_open: bool = field(default=True)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.response.status
+
+    @property
+    def request_id(self) -> str:
+        """What the store calls the request in its own logs."""
+        return self.header("x-amz-request-id")
+
+    def header(self, name: str) -> str:
+        """A header of the answer; empty if it is not there."""
+        return self.response.headers.get(name, "")
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read some bytes of the body; 0 at its end. Raises `StoreUnreachable` if it is cut."""
+        try:
+            count = self.response.readinto(buffer)
+        except (OSError, HTTPException) as error:
+            raise StoreUnreachable from error
+        if count == 0 and len(buffer) and self.response.length:
+            raise StoreUnreachable
+        return count
+
+    def read(self, limit: int) -> bytes:
+        """The whole body; raises `StoreUnreachable` if it is cut, or longer than `limit` bytes."""
+        try:
+            found = self.response.read(limit + 1)
+        except (OSError, HTTPException) as error:
+            raise StoreUnreachable from error
+        if len(found) > limit or self.response.length:
+            raise StoreUnreachable
+        return found
+
+    def close(self) -> None:
+        """Keep the connection if the body was read to its end, else close it. Repeatable."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self.response.isclosed() and not self.response.will_close:
+            self._pool.keep(self._connection)
+        else:
+            self.response.close()
+            self._connection.close()
+
+
+class Connections:
+    """Connections of this process to one server. Any thread may use them; none is opened before.
+
+    A process that was forked opens its own.
+    """
+
+    def __init__(self, scheme: str, host: str, port: int) -> None:
+        self._scheme, self._host, self._port = scheme, host, port
+        self._kept: deque[_Kept] = deque()
+        self._process = os.getpid()
+        weakref.finalize(self, _close, self._kept)
+        self._tls: ssl.SSLContext | None = None
+
+    def ask(self, request: Request, deadline: float) -> Answer:
+        """Send a request; returns once the head of its answer is there.
+
+        Raises `StoreUnreachable`. `deadline` is on the monotonic clock. The server may close a kept
+        connection in the very moment it is used: then the request is sent again on a new one.
+        """
+        kept = self._take()
+        if kept is not None:
+            with suppress(StoreUnreachable):
+                return self._ask(kept, request, deadline)
+        return self._ask(self._new(), request, deadline)
+
+    def keep(self, connection: HTTPConnection) -> None:
+        """Take back a connection on which nothing is under way."""
+        if len(self._kept) >= MAX_KEPT:
+            connection.close()
+        else:
+            self._kept.append(_Kept(connection, time.monotonic() + KEPT_SECONDS))
+
+    def _take(self) -> HTTPConnection | None:
+        if self._process != os.getpid():  # The others belong to the process we were forked from.
+            self._process = os.getpid()
+            _close(self._kept)
+        with suppress(IndexError):
+            while True:
+                kept = self._kept.pop()
+                is_alive = not select.select([kept.connection.sock], [], [], 0)[0]
+                if is_alive and time.monotonic() < kept.until:
+                    return kept.connection
+                kept.connection.close()
+        return None
+
+    def _new(self) -> HTTPConnection:
+        if self._scheme == "http":
+            return HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls)
+
+    def _ask(self, connection: HTTPConnection, request: Request, deadline: float) -> Answer:
+        try:
+            if connection.sock is None:
+                connection.connect()
+            _send(connection, request, deadline)
+            connection.sock.settimeout(_remaining(deadline, request.idle_seconds))
+            answer = Answer(connection.getresponse(), connection, self)
+            if connection.sock is not None:  # None: the answer says that it is the last one.
+                connection.sock.settimeout(IDLE_SECONDS)
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise StoreUnreachable(_reason(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        return answer
+
+
+def _close(kept: deque[_Kept]) -> None:
+    with suppress(IndexError):
+        while True:
+            kept.pop().connection.close()
+
+
+def _reason(error: Exception) -> str:
+    return str(error.strerror or error) if isinstance(error, OSError) else type(error).__name__
+
+
+def _remaining(deadline: float, most: float) -> float:
+    """Seconds until the deadline, at most `most`; raises `TimeoutError` when it has passed."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("the time for the request is over")
+    return min(seconds, most)
+
+
+def _send(connection: HTTPConnection, request: Request, deadline: float) -> None:
+    """Send all of the request, or less if the store answers before it has the body."""
+    body = request.body
+    connection.sock.settimeout(_remaining(deadline, IDLE_SECONDS))
+    connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+    for name, text in request.headers.items():
+        connection.putheader(name, text)
+    if isinstance(body, bytes):
+        connection.endheaders(body or None)
+        return
+    connection.endheaders()
+    try:
+        if isinstance(connection.sock, ssl.SSLSocket):
+            _copy(connection.sock, body, deadline)
+        else:
+            _sendfile(connection.sock, body, deadline)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # Before it closed, it may have said why: the answer is read all the same.
+
+
+def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> None:
+    position, end = body.start, body.start + body.length
+    sock.setblocking(False)
+    while position < end:
+        count = min(end - position, MAX_SENDFILE_BYTES)
+        try:
+            sent = os.sendfile(sock.fileno(), body.descriptor, position, count)
+        except BlockingIOError:
+            if _has_answered(sock, deadline):
+                return
+            continue
+        if sent == 0:
+            raise SpoolTooShort
+        position += sent
+
+
+def _has_answered(sock: socket.socket, deadline: float) -> bool:
+    """Wait until the socket takes more bytes; whether it has an answer already."""
+    seconds = _remaining(deadline, IDLE_SECONDS)
+    poll = select.poll()
+    poll.register(sock, select.POLLIN | select.POLLOUT)
+    found = poll.poll(seconds * 1000)
+    if not found:
+        raise TimeoutError("the store takes no more bytes")
+    return bool(found[0][1] & ~select.POLLOUT)
+
+
+def _copy(sock: ssl.SSLSocket, body: SpoolSlice, deadline: float) -> None:
+    for block in blocks_of(body):
+        sock.settimeout(_remaining(deadline, IDLE_SECONDS))
+        sock.sendall(block)

@@ -1,0 +1,114 @@
+"""Bytes on their way into a bucket, and what it says of those that it has."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from crc32c import crc32c
+
+BLOCK_BYTES = 256 * 1024
+"""Stays in the processor's cache between reading and encrypting."""
+
+
+class SpoolTooShort(Exception):
+    """A slice of a file ends beyond the file: a mistake of the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolSlice:
+    """`length` bytes of an open file, from `start` on."""
+
+    descriptor: int
+    start: int
+    length: int
+
+
+Body = bytes | SpoolSlice
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object or a part that the store has confirmed; `crc32c` is base64 of big-endian bytes."""
+
+    etag: str
+    crc32c: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedBytes:
+    """What somebody else is going to store: length in bytes, and CRC32C as in `StoredObject`."""
+
+    length: int
+    crc32c: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that hold them to it."""
+        return {"content-length": str(self.length), "x-amz-checksum-crc32c": self.crc32c}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """What a store knows of an object."""
+
+    length: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An entry of a listing."""
+
+    name: str
+    length: int
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPart:
+    """A part of an unfinished multipart upload; `crc32c` is empty where a store does not tell."""
+
+    number: int
+    length: int
+    stored: StoredObject
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMultipart:
+    """A multipart upload that was neither completed nor aborted."""
+
+    name: str
+    id: str
+    started_at: datetime
+
+
+def blocks_of(body: SpoolSlice) -> Iterator[memoryview]:
+    """The bytes of a slice, in one buffer that each step fills anew.
+
+    Raises `SpoolTooShort` if the file ends before the slice does.
+    """
+    buffer = memoryview(bytearray(min(BLOCK_BYTES, body.length)))
+    position, end = body.start, body.start + body.length
+    while position < end:
+        count = os.preadv(body.descriptor, [buffer[: end - position]], position)
+        if count == 0:
+            raise SpoolTooShort
+        yield buffer[:count]
+        position += count
+
+
+def crc32c_of(body: Body) -> str:
+    """The CRC32C of bytes, as S3 writes it: base64 of four bytes, big-endian (RFC 3720)."""
+    value = 0
+    for block in [body] if isinstance(body, bytes) else blocks_of(body):
+        value = crc32c(block, value)
+    return base64_of(value.to_bytes(4, "big"))
+
+
+def base64_of(text: bytes) -> str:
+    """Bytes as headers have them."""
+    return base64.b64encode(text).decode()

@@ -1,0 +1,128 @@
+"""An object as a file: what is read next comes from one streaming request."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.domain.ranges import ByteRange
+from app.storage.s3.answers import busy
+from app.storage.s3.connections import Answer, StoreUnreachable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+SKIPPED_BYTES = 256 * 1024
+"""A seek forward by at most this much reads on: cheaper than another request."""
+
+FIRST_WINDOW_BYTES = 1024 * 1024
+"""What is asked for after a seek. It doubles with each request that is read to its end: whoever
+jumps about gets little, whoever reads on gets one request for nearly all."""
+
+MAX_CUTS = 5
+"""A store that cuts so many answers one after the other, without one byte, is out of order."""
+
+PAUSE_SECONDS = 0.2
+
+Fetch = Callable[[ByteRange], Answer]
+
+
+class ObjectReader(io.RawIOBase):
+    """Reads an object of known length from any place; asks for it again where an answer is cut.
+
+    `fetch` sends a request for a range, half-open, and checks that the answer begins there. The
+    first request, for `first`, is sent at once, so that a missing object is noticed here.
+    """
+
+    def __init__(self, fetch: Fetch, first: ByteRange, length: int) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._length = length
+        self._position = first.start
+        self._next, self._end = first.start, first.end  # What the answer still gives.
+        self._window = FIRST_WINDOW_BYTES
+        self._answer = fetch(first) if first.length else None
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """The position in the object, in bytes."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to another position; costs nothing before the next read."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
+        if base + offset < 0:
+            raise ValueError("before the start of the object")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read some bytes; 0 at the end. Raises `ServerBusy`, `StorageFailed`."""
+        wanted = memoryview(buffer).cast("B")[: max(0, self._length - self._position)]
+        if not wanted:
+            return 0
+        for cut in range(MAX_CUTS):
+            try:
+                answer = self._at_position()
+                count = answer.readinto(wanted[: self._end - self._next])
+                if count:
+                    self._advance(count)
+                    return count
+            except StoreUnreachable:
+                pass
+            self._drop()
+            time.sleep(PAUSE_SECONDS * cut)
+        raise busy()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._drop()
+        super().close()
+
+    def _at_position(self) -> Answer:
+        """The answer whose next byte is the one at the position."""
+        if self._answer is not None and self._next < self._position < self._end:
+            self._skip(self._answer)
+        if self._answer is None or self._next != self._position:
+            self._drop()
+            self._next, self._end = self._position, self._end_of_next()
+            self._answer = self._fetch(ByteRange(self._next, self._end))
+        return self._answer
+
+    def _end_of_next(self) -> int:
+        if self._next == self._position < self._end:
+            return self._end  # The answer was cut: what it still owes.
+        has_read_on = self._next == self._position == self._end
+        self._window = self._window * 2 if has_read_on else FIRST_WINDOW_BYTES
+        return min(self._position + self._window, self._length)
+
+    def _skip(self, answer: Answer) -> None:
+        ahead = self._position - self._next
+        if ahead > SKIPPED_BYTES:
+            return
+        scratch = memoryview(bytearray(ahead))
+        while self._next < self._position:
+            count = answer.readinto(scratch[: self._position - self._next])
+            if count == 0:
+                raise StoreUnreachable
+            self._next += count
+
+    def _advance(self, count: int) -> None:
+        self._position += count
+        self._next += count
+        if self._next == self._end:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+        self._answer = None

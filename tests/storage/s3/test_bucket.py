@@ -1,0 +1,199 @@
+"""Each call of the client, against Garage and versitygw."""
+
+from __future__ import annotations
+
+import io
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from secrets import token_bytes
+
+import pytest
+
+from app.domain.ranges import ByteRange
+from app.storage.s3.answers import MultipartGone, PartsDiffer
+from app.storage.s3.bucket import OCTETS, Bucket
+from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
+
+MIB = 1024 * 1024
+PART_BYTES = 5 * MIB
+"""The least that a part has, unless it is the last one."""
+
+
+def test_an_object_has_the_bytes_of_the_slice(bucket: Bucket, spool: int) -> None:
+    sent = token_bytes(MIB + 17)
+    os.pwrite(spool, b"before" + sent + b"after", 0)
+    stored = bucket.put_object("films/a", SpoolSlice(spool, 6, len(sent)))
+    facts = bucket.head("films/a")
+    assert facts is not None
+    assert (facts.length, facts.etag) == (len(sent), stored.etag)
+    with bucket.open("films/a", ByteRange(0, len(sent)), len(sent)) as file:
+        assert file.readall() == sent
+
+
+def test_an_object_of_no_bytes(bucket: Bucket, spool: int) -> None:
+    bucket.put_object("a", SpoolSlice(spool, 0, 0))
+    bucket.put_object("b", b"")
+    assert [(found.name, found.length) for found in bucket.list_objects()] == [("a", 0), ("b", 0)]
+    assert bucket.open("a", ByteRange(0, 0), 0).read(5) == b""
+
+
+def test_an_object_is_read_from_any_place(bucket: Bucket) -> None:
+    sent = token_bytes(3 * MIB)
+    bucket.put_object("a", sent)
+    with bucket.open("a", ByteRange(100, 200), len(sent)) as file:
+        assert file.read(50) == sent[100:150]
+        assert read_exactly(file, MIB) == sent[150 : 150 + MIB], "beyond the span"
+        for position in (150 + MIB + 1000, 5, 5, 2 * MIB, len(sent) - 3):
+            file.seek(position)
+            assert read_exactly(file, 3) == sent[position : position + 3]
+        assert file.read(1) == b""
+        assert file.seek(-10, io.SEEK_END) == len(sent) - 10
+        assert read_exactly(file, 10) == sent[-10:]
+        file.seek(len(sent) + 5)
+        assert file.read(1) == b""
+
+
+def test_a_span_is_copied_into_a_file(bucket: Bucket, spool: int) -> None:
+    sent = token_bytes(MIB)
+    bucket.put_object("a", sent)
+    bucket.copy_into("a", ByteRange(10, MIB), spool, at=7)
+    assert os.pread(spool, 2 * MIB, 7) == sent[10:]
+    bucket.copy_into("a", ByteRange(3, 3), spool, at=0)
+
+
+def test_an_object_that_does_not_exist(bucket: Bucket, spool: int) -> None:
+    assert bucket.head("a") is None
+    with pytest.raises(FileNotFoundError):
+        bucket.open("a", ByteRange(0, 1), 1)
+    with pytest.raises(FileNotFoundError):
+        bucket.copy_into("a", ByteRange(0, 1), spool, at=0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_objects_are_deleted(bucket: Bucket, count: int) -> None:
+    names = [f"a&{number}" for number in range(count)]
+    for name in names:
+        bucket.put_object(name, b"x")
+    bucket.delete(*names, *(f"{name}-missing" for name in names))
+    bucket.delete(*names)
+    bucket.delete()
+    assert list(bucket.list_objects()) == []
+
+
+def test_parts_become_an_object_in_the_order_of_their_numbers(bucket: Bucket, spool: int) -> None:
+    sent = token_bytes(2 * PART_BYTES + 5)
+    os.pwrite(spool, sent, 0)
+    upload = bucket.create_multipart("a", content_type="video/mp4")
+    last = bucket.upload_part("a", upload, 9, SpoolSlice(spool, 2 * PART_BYTES, 5))
+    bucket.upload_part("a", upload, 3, SpoolSlice(spool, 0, PART_BYTES))
+    middle = bucket.upload_part("a", upload, 3, SpoolSlice(spool, PART_BYTES, PART_BYTES))
+    first = bucket.upload_part("a", upload, 2, SpoolSlice(spool, 0, PART_BYTES))
+    listed = [(part.number, part.length, part.stored) for part in bucket.list_parts("a", upload)]
+    assert listed == [(2, PART_BYTES, first), (3, PART_BYTES, middle), (9, 5, last)]
+    assert [(found.name, found.id) for found in bucket.list_multiparts()] == [("a", upload)]
+    assert bucket.head("a") is None
+    etag = bucket.complete_multipart("a", upload, [(9, last), (2, first), (3, middle)])
+    facts = bucket.head("a")
+    assert facts is not None
+    assert (facts.length, facts.etag) == (len(sent), etag)
+    with bucket.open("a", ByteRange(0, len(sent)), len(sent)) as file:
+        assert file.readall() == sent
+    assert list(bucket.list_multiparts()) == []
+    with pytest.raises(MultipartGone):
+        bucket.upload_part("a", upload, 4, SpoolSlice(spool, 0, 5))
+
+
+def test_a_part_that_the_store_does_not_have(bucket: Bucket, spool: int) -> None:
+    os.pwrite(spool, b"hello", 0)
+    upload = bucket.create_multipart("a")
+    stored = bucket.upload_part("a", upload, 1, SpoolSlice(spool, 0, 5))
+    with pytest.raises(PartsDiffer):
+        bucket.complete_multipart("a", upload, [(2, stored)])
+    assert [part.number for part in bucket.list_parts("a", upload)] == [1]
+
+
+def test_a_multipart_upload_is_aborted_once_or_twice(bucket: Bucket) -> None:
+    upload = bucket.create_multipart("a")
+    bucket.abort_multipart("a", upload)
+    bucket.abort_multipart("a", upload)
+    assert list(bucket.list_multiparts()) == []
+
+
+def test_a_part_is_copied_from_another_object(bucket: Bucket) -> None:
+    sent = token_bytes(PART_BYTES + 100)
+    bucket.put_object("source", sent)
+    upload = bucket.create_multipart("a")
+    parts = [
+        (number, bucket.copy_part("a", upload, number, "source", span))
+        for number, span in [(1, ByteRange(50, PART_BYTES + 50)), (2, ByteRange(0, 7))]
+    ]
+    bucket.complete_multipart("a", upload, parts)
+    with bucket.open("a", ByteRange(0, PART_BYTES + 7), PART_BYTES + 7) as file:
+        assert file.readall() == sent[50 : PART_BYTES + 50] + sent[:7]
+
+
+def test_lists_of_more_than_one_page(bucket: Bucket, spool: int) -> None:
+    names = [f"a/{number}" for number in range(5)]
+    os.pwrite(spool, b"hello", 0)
+    for name in (*names, "b"):
+        bucket.put_object(name, b"")
+    uploads = [(f"m/{number}", bucket.create_multipart(f"m/{number}")) for number in range(5)]
+    name, upload = uploads[0]
+    for number in range(1, 6):
+        bucket.upload_part(name, upload, number, SpoolSlice(spool, 0, 5))
+    assert [found.name for found in bucket.list_objects("a/")] == names
+    assert sorted((found.name, found.id) for found in bucket.list_multiparts("m/")) == uploads
+    assert [part.number for part in bucket.list_parts(name, upload)] == [1, 2, 3, 4, 5]
+
+
+def test_a_presigned_url_reads_with_another_type(bucket: Bucket) -> None:
+    bucket.put_object("a", b"hello", content_type="text/html", disposition="inline")
+    url = bucket.presign_get(
+        "a", 60, content_type="video/mp4", disposition='attachment; filename="a b.mp4"'
+    )
+    with urllib.request.urlopen(url) as answer:
+        assert answer.read() == b"hello"
+        assert answer.headers["content-type"] == "video/mp4"
+        assert answer.headers["content-disposition"] == 'attachment; filename="a b.mp4"'
+
+
+def test_a_presigned_url_stores_the_promised_bytes_and_no_others(bucket: Bucket) -> None:
+    promised = PromisedBytes(5, crc32c_of(b"hello"))
+    upload = bucket.create_multipart("b")
+    whole = bucket.presign_put("a", promised, 60)
+    part = bucket.presign_part("b", upload, 1, promised, 60)
+    headers = {"Content-Type": OCTETS, "x-amz-checksum-crc32c": promised.crc32c}
+    for url in (whole, part):
+        for wrong in (b"hella", b"hello there"):
+            assert put(url, wrong, headers) in {400, 403}
+            others = {**headers, "x-amz-checksum-crc32c": crc32c_of(wrong)}
+            assert put(url, wrong, others) in {400, 403}
+    assert bucket.head("a") is None
+    assert list(bucket.list_parts("b", upload)) == []
+    assert put(whole, b"hello", headers) == 200
+    assert put(part, b"hello", headers) == 200
+    assert [part.stored.crc32c for part in bucket.list_parts("b", upload)] == [promised.crc32c]
+
+
+def put(url: str, body: bytes, headers: Mapping[str, str]) -> int:
+    """The status that a client without a key gets."""
+    request = urllib.request.Request(url, body, dict(headers), method="PUT")
+    try:
+        with urllib.request.urlopen(request) as answer:
+            status: int = answer.status
+            return status
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def read_exactly(file: io.RawIOBase, count: int) -> bytes:
+    """The next `count` bytes, however many reads they take."""
+    found = b""
+    while len(found) < count:
+        block = file.read(count - len(found))
+        assert block
+        found += block
+    return found
