@@ -21,7 +21,7 @@ import psutil
 import requests
 
 from app.media.ffmpeg.program import Ffmpeg
-from app.media.film.folder import MediaFolder
+from app.media.film.disk_folder import DiskFolder
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import FILE
 from app.storage.local.folder import make_private_folder
@@ -58,7 +58,7 @@ def receive_exactly(connection: socket.socket, length: int) -> bytes:
 def measurement() -> bytes:
     """How fast this machine encodes; empty without ffmpeg."""
     with TemporaryDirectory() as name:
-        calibrate(Ffmpeg.find(), MediaFolder(Path(name)))
+        calibrate(Ffmpeg.find(), DiskFolder(Path(name)))
         file = Path(name) / FILE
         return file.read_bytes() if file.exists() else b""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
@@ -24,6 +22,7 @@ from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
+from app.media.film.folder import Made
 from app.media.playback.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
 from app.media.playback.playlists import Playlists
 from app.media.renditions.offers import Renditions
@@ -167,7 +166,7 @@ def _send_virtual(part: VirtualPart, content_type: str) -> Response:
     with ExitStack() as resources:
         resources.callback(part.file.close)
         length = part.span.length
-        stored = _stored(length, content_type, os.fstat(part.file.descriptor))
+        stored = _stored(part.made, length, content_type)
 
         def body(span: ByteRange) -> Iterable[bytes]:
             resources.callback((source := part.open_source()).close)
@@ -180,9 +179,9 @@ def _send_made(
     found: MadeFile, content_type: str, headers: Mapping[str, str] = NO_HEADERS
 ) -> Response:
     with ExitStack() as resources:
-        file = resources.enter_context(found.open())
-        facts = os.fstat(file.fileno())
-        stored = _stored(facts.st_size, content_type, facts, headers)
+        made, file = found.open()
+        resources.callback(file.close)
+        stored = _stored(made, made.length, content_type, headers)
 
         def body(span: ByteRange) -> Iterable[bytes]:
             resources.pop_all()
@@ -199,21 +198,20 @@ def _only(spans: list[ByteRange]) -> list[ByteRange]:
 
 
 def _stored(
+    made: Made,
     length: int,
     content_type: str,
-    facts: os.stat_result,
     more: Mapping[str, str] = NO_HEADERS,
 ) -> Stored:
-    """A made file never changes in place: a new one has another time."""
-    changed_at = datetime.fromtimestamp(facts.st_mtime, UTC).replace(microsecond=0)
-    tag = f"{facts.st_mtime_ns:x}-{facts.st_size:x}"
+    """A made file never changes in place: a new one has another version."""
+    changed_at = made.made_at.replace(microsecond=0)
     headers = {
         "Accept-Ranges": "bytes",
-        "ETag": quote_etag(tag),
+        "ETag": quote_etag(made.version),
         "Last-Modified": http_date(changed_at),
         "Cache-Control": CACHING,
         "Content-Security-Policy": SANDBOX,
         "Cross-Origin-Resource-Policy": "same-origin",
         **more,
     }
-    return Stored(length, content_type, Validators(tag, changed_at), headers)
+    return Stored(length, content_type, Validators(made.version, changed_at), headers)

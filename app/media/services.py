@@ -12,6 +12,7 @@ from app.domain.jobs import INDEX, REMUX, SOUND, Lane
 from app.domain.policy import RenditionPolicy
 from app.domain.upload import UploadId
 from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.disk_folder import DiskFolder
 from app.media.film.folder import MediaFolder
 from app.media.film.source import MediaSource
 from app.media.jobs.sweep import MediaSweep
@@ -76,7 +77,7 @@ class MediaServices:
         observer: PlaybackObserver,
     ) -> MediaServices:
         """All of them, for files below `data_dir`, in a process with so many threads."""
-        folder = MediaFolder(data_dir / FOLDER)
+        folder: MediaFolder = DiskFolder(data_dir / FOLDER)
         playlists = Playlists(folder)
         jobs = JobRecords(database, Waker(data_dir).wake)
         source = MediaSource(store, folder)

@@ -66,7 +66,7 @@ class Steps:
         return upload_id
 
     def made(self, upload_id: UploadId) -> set[str]:
-        return set(self.world.folder.made(upload_id)) - {REMUXED}
+        return set(self.world.folder.made([upload_id])[upload_id]) - {REMUXED}
 
     def text(self, upload_id: UploadId, name: str) -> str:
         return self.world.folder.path(upload_id, name).read_text()

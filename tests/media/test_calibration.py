@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.media.ffmpeg.program import Ffmpeg
-from app.media.film.folder import MediaFolder
+from app.media.film.disk_folder import DiskFolder
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import FILE, read_capability, write_capability
 
 
 def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> None:
-    folder, ffmpeg = MediaFolder(tmp_path), Ffmpeg.find()
+    folder, ffmpeg = DiskFolder(tmp_path), Ffmpeg.find()
     calibrate(ffmpeg, folder)
     first = read_capability(tmp_path)
     assert first is not None

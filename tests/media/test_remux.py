@@ -213,7 +213,7 @@ def test_a_remux_waits_for_room_on_the_disk(
     huge.rename(lab.library / video.id)
     with pytest.raises(NoRoom):
         lab.run(REMUX, video, ffmpeg)
-    assert lab.world.folder.made(video.id) == frozenset()
+    assert lab.world.folder.made([video.id]) == {video.id: frozenset()}
 
 
 def test_an_encode_goes_to_a_lane_of_its_own(lab: Lab, film: FilmStore, ffmpeg: Ffmpeg) -> None:
@@ -253,7 +253,7 @@ def test_a_lost_job_leaves_nothing(
     with pytest.raises(JobCancelled):
         lab.run(step, video, ffmpeg, lambda _: stopped)
     assert lab.world.half_made() == []
-    assert lab.world.folder.made(video.id) == frozenset()
+    assert lab.world.folder.made([video.id]) == {video.id: frozenset()}
 
 
 def test_without_ffmpeg_nothing_is_queued_and_later_all_is_found(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.lifecycle import UploadState
-from app.media.film.folder import MediaFolder
+from app.media.film.disk_folder import DiskFolder
 from app.media.film.source import MediaSource
 from app.media.index.subrip import cues_of, decoded
 from app.media.index.texts import MAX_CUES, webvtt
@@ -161,5 +161,5 @@ def test_files_that_are_no_subtitles_hide_none(tmp_path: Path) -> None:
         records.add(replace(new_upload(), filename=name, state=UploadState.COMPLETE))[0]
         for name in names
     ]
-    source = MediaSource(local_store(tmp_path / "in", tmp_path / "out"), MediaFolder(tmp_path))
+    source = MediaSource(local_store(tmp_path / "in", tmp_path / "out"), DiskFolder(tmp_path))
     assert [text.language for text in TextFiles(records, source).of(film)] == ["en"]

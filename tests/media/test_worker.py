@@ -19,6 +19,7 @@ from app.domain.errors import NoRoom, UploadGone
 from app.domain.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
+from app.media.film.folder import writing
 from app.media.jobs.heartbeat import Heartbeat, Pace
 from app.media.jobs.worker import MediaWorker, Step
 from tests.media.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
@@ -128,7 +129,7 @@ def test_a_cancelled_step_is_stopped_and_leaves_nothing(site: Site) -> None:
 def test_a_video_that_is_deleted_ends_its_jobs_and_loses_its_files(site: Site) -> None:
     step = Waits()
     upload_id = site.world.publish()
-    with site.world.folder.writing(upload_id, "index") as file:
+    with writing(site.world.folder, upload_id, "index") as file:
         file.write(b"made before")
     site.world.enqueue(upload_id, "pictures")
     site.start({"pictures": step})
@@ -146,7 +147,7 @@ def test_what_a_step_makes_of_a_video_while_that_is_deleted_is_removed(site: Sit
     def keeps_after_the_deletion(job: Job, _beat: Heartbeat) -> None:
         world.uploads.move(job.upload_id, UploadState.DELETED, wall_clock())
         wait_until(lambda: not world.jobs.of(job.upload_id), "its jobs are forgotten")
-        with world.folder.writing(job.upload_id, "late") as file:
+        with writing(world.folder, job.upload_id, "late") as file:
             file.write(b"late")
         may_end.set()
 
@@ -162,7 +163,7 @@ def test_files_of_videos_that_are_gone_and_half_made_ones_are_removed_at_the_sta
     world = site.world
     kept, gone = world.publish(), world.publish()
     for upload_id in (kept, gone):
-        with world.folder.writing(upload_id, "poster") as file:
+        with writing(world.folder, upload_id, "poster") as file:
             file.write(b"?")
     world.uploads.remove(gone)
     half_made = world.data / "media" / ".making" / "of a killed worker"

@@ -15,7 +15,7 @@ from app.domain.jobs import Job, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.upload import UploadId
 from app.media.ffmpeg.program import Ffmpeg
-from app.media.film.folder import MediaFolder
+from app.media.film.disk_folder import DiskFolder
 from app.media.film.source import MediaSource
 from app.media.jobs.heartbeat import Heartbeat, Pace
 from app.media.jobs.sweep import MediaSweep
@@ -54,7 +54,7 @@ class World:
         self.uploads = UploadRecords(self.database)
         self.jobs = JobRecords(self.database, Waker(data).wake)
         self.media = MediaRecords(self.database)
-        self.folder = MediaFolder(data / "media")
+        self.folder = DiskFolder(data / "media")
         self.outcomes: list[tuple[str, str]] = []
 
     def worker(

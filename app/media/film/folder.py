@@ -1,172 +1,164 @@
-"""The files made from a video: indexes, pictures, segments. All of them can be made again.
+"""The files made from videos: indexes, pictures, segments. All of them can be made again.
 
-<media>/<id>/<name>           one video's files, some in folders of their own
-<media>/.making/<random>/     where one maker works; what is ready is renamed into its place
+`DiskFolder` has them on the disk of this machine alone. `BucketFolder` has them in a bucket for
+many machines: what exists is in a table of the database, each file is an object whose name is never
+used again, and the folder on this disk holds copies of what was asked for here. A file is in the
+bucket before the table names it, and out of the table before it leaves the bucket, so a copy that
+the table does not name is never read.
+
+A name is ours, never a client's, such as `poster.jpg` or `rungs/720/15.m4s`. The first two parts of
+a name are its bundle, which is discarded at once: `rungs/720`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import secrets
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from io import FileIO, RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from app.domain.errors import UploadNotFound
-from app.domain.upload import UploadId, parse_upload_id
-from app.storage.local.folder import Folder, disk_errors, make_private_folder
-
-MAKING = ".making"
-
-LEFT_FREE_BYTES = 64 * 1024 * 1024
-"""Nothing is made with less than this free: what is made can wait, uploads cannot."""
+from app.domain.upload import UploadId
+from app.storage.local.folder import disk_errors
 
 
-class MediaFolder:
-    """A folder with one folder for each video. Names are ours, never a client's."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file as it was found. One that replaces it under its name has another `version`.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._disk = Folder(path)
+    `length` in bytes. The version is the same on every machine, and good for an entity tag.
+    """
+
+    upload_id: UploadId
+    name: str
+    length: int
+    made_at: datetime
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Files that are discarded together; `used_at` in seconds since 1970, `size` in bytes."""
+
+    upload_id: UploadId
+    name: str
+    size: int
+    used_at: float
+
+
+class Outdated(Exception):
+    """The file beside which another one was to be kept has been discarded or replaced."""
+
+
+class MadeFiles(Protocol):
+    """What was made, for those who make and those who play it; each call can be repeated."""
+
+    def find(self, upload_id: UploadId, name: str) -> Made | None:
+        """A file, if it is there."""
+        ...
+
+    def open(self, upload_id: UploadId, name: str) -> tuple[Made, RawIOBase]:
+        """A file to read parts of, wherever it is; raises `FileNotFoundError`."""
+        ...
+
+    def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
+        """A file on this machine, brought here first if need be; raises `FileNotFoundError`."""
+        ...
+
+    def keep(
+        self,
+        made: Path,
+        upload_id: UploadId,
+        name: str,
+        *,
+        beside: Made | None = None,
+        is_new: bool = False,
+    ) -> None:
+        """Move a finished file to its place, in which it replaces an older one.
+
+        It appears there whole or not at all, and when this returns it survives a power cut. With
+        `beside`, raises `Outdated` unless that file is still there at that moment. With `is_new`
+        nothing is replaced, and `FileExistsError` is raised instead.
+        """
+        ...
+
+    def discard(self, upload_id: UploadId, name: str) -> bool:
+        """Remove a file that is no longer right, or a bundle at once; whether there was one."""
+        ...
+
+    def remove(self, upload_id: UploadId) -> None:
+        """Remove all files of a video."""
+        ...
+
+    def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
+        """The names of the files of each video, but for those in folders."""
+        ...
+
+    def videos(self) -> Iterator[UploadId]:
+        """The videos that have files."""
+        ...
+
+    def bundles(self, folders: Collection[str]) -> Iterator[Bundle]:
+        """All bundles in folders of these names, of all videos. Looks at every file there."""
+        ...
+
+    def note_use(self, upload_id: UploadId, name: str) -> None:
+        """Note that the bundle of a file is used now, as exactly as its time matters."""
+        ...
+
+    def lacking_bytes(self, least_free: int) -> int:
+        """How much must be discarded for so many bytes to be free where the files are."""
+        ...
+
+
+class MediaFolder(MadeFiles, Protocol):
+    """The same, with a place on this machine for those who make files."""
 
     @property
     def root(self) -> Path:
-        """The folder itself."""
-        return self._path
+        """The folder on this machine."""
+        ...
 
-    def path(self, upload_id: UploadId, name: str = "") -> Path:
-        """Where a file of the video is, or would be; without a name, the folder of them all."""
-        return self._path / upload_id / name
-
-    def made(self, upload_id: UploadId) -> frozenset[str]:
-        """The names of the files and folders made from a video."""
-        try:
-            return frozenset(os.listdir(self.path(upload_id)))
-        except FileNotFoundError:
-            return frozenset()
-
-    def videos(self) -> Iterator[UploadId]:
-        """The videos that have files here."""
-        with disk_errors():
-            names = os.listdir(self._path) if self._path.is_dir() else []
-        for name in names:
-            with suppress(UploadNotFound):
-                yield parse_upload_id(name)
-
-    def remove(self, upload_id: UploadId) -> None:
-        """Remove all files of a video. Repeatable."""
-        self._remove(self.path(upload_id))
-
-    @contextmanager
-    def scratch_folder(self, needed_bytes: int = 0) -> Iterator[Path]:
+    def scratch_folder(self, needed_bytes: int = 0) -> AbstractContextManager[Path]:
         """An empty folder for half-made files, removed at the end, with what was left in it.
 
         Raises `NoRoom` as `require_room` does. If this process is killed, `remove_abandoned` of
         another one removes the folder.
         """
-        self.require_room(needed_bytes)
-        with self._own_folder() as folder:
-            yield folder
-
-    @contextmanager
-    def _own_folder(self) -> Iterator[Path]:
-        making = self._path / MAKING
-        with disk_errors():
-            make_private_folder(making)
-            folder, descriptor = _locked_folder(making)
-        try:
-            yield folder
-        finally:
-            self._remove(folder)
-            os.close(descriptor)
+        ...
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """Raise `NoRoom` if then the disk had less free than uploads may need."""
-        self._disk.require_room(LEFT_FREE_BYTES + needed_bytes)
+        """Raise `NoRoom` if then this machine's disk had less free than uploads may need."""
+        ...
 
-    def keep(self, made: Path, upload_id: UploadId, name: str) -> Path:
-        """Move a finished file, or a folder of them, to its place; returns that.
-
-        It appears there whole or not at all, even after a power cut. A file replaces an older one.
-        """
-        place = self.path(upload_id, name)
-        with disk_errors():
-            make_private_folder(place.parent)
-            for file in made.iterdir() if made.is_dir() else [made]:
-                _sync(file)
-            made.replace(place)
-        return place
-
-    @contextmanager
-    def locked(self, upload_id: UploadId) -> Iterator[None]:
-        """Keep other makers of the video out who lock it, too, in any process."""
-        with disk_errors():
-            descriptor = _open_folder(self.path(upload_id))
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def discard(self, upload_id: UploadId, name: str) -> None:
-        """Remove a file that is no longer right, or a folder of them at once. Repeatable."""
-        place = self.path(upload_id, name)
-        with disk_errors(), suppress(FileNotFoundError):
-            if place.is_dir():
-                with self._own_folder() as folder:  # Its maker may add to it meanwhile.
-                    place.replace(folder / "discarded")
-            else:
-                place.unlink()
-
-    @contextmanager
-    def writing(self, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:
-        """A file to write, which is kept under `name` if the block ends without an error."""
-        with self.scratch_folder() as folder:
-            made = folder / "made"
-            with disk_errors(), made.open("xb") as target:
-                yield target
-            self.keep(made, upload_id, name)
+    def locked(self, upload_id: UploadId) -> AbstractContextManager[None]:
+        """Keep other makers of the video on this machine out who lock it, too."""
+        ...
 
     def remove_abandoned(self) -> None:
         """Remove the half-made files of makers that were killed."""
-        making = self._path / MAKING
-        for name in os.listdir(making) if making.is_dir() else []:
-            with suppress(OSError):  # Its maker has just removed it, or it cannot be removed.
-                descriptor = _open_folder(making / name)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(making / name)
-                finally:
-                    os.close(descriptor)
-
-    @staticmethod
-    def _remove(folder: Path) -> None:
-        with disk_errors(), suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+        ...
 
 
-def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and the lock on it, which ends with this process."""
-    while True:
-        folder = parent / secrets.token_hex(8)
-        folder.mkdir(mode=0o700)
-        descriptor = _open_folder(folder)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if folder.exists():
-            return folder, descriptor
-        os.close(descriptor)  # `remove_abandoned` was faster than the lock.
+@contextmanager
+def writing(folder: MediaFolder, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:
+    """A file to write, which is kept under `name` if the block ends without an error."""
+    with folder.scratch_folder() as scratch:
+        made = scratch / "made"
+        with disk_errors(), made.open("xb") as target:
+            yield target
+        folder.keep(made, upload_id, name)
 
 
-def _open_folder(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def read_whole(folder: MadeFiles, upload_id: UploadId, name: str) -> bytes:
+    """The bytes of a short file; raises `FileNotFoundError`."""
+    _, file = folder.fetch(upload_id, name)
+    with closing(file):
+        return file.readall()
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def bundle_of(name: str) -> str:
+    """The bundle that a file belongs to; one that is in no folder is its own."""
+    return "/".join(name.split("/")[:2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from io import FileIO, RawIOBase
+from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +13,7 @@ from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import MadeFiles
 from app.media.index.boxes import ReadAt
 from app.media.index.virtual_file import Piece
 from app.storage.base import BytesLost, Store
@@ -27,7 +27,7 @@ BLOCK_BYTES = 1 << 20
 class MediaSource:
     """Opens the file, wherever it is."""
 
-    def __init__(self, store: Store, folder: MediaFolder) -> None:
+    def __init__(self, store: Store, folder: MadeFiles) -> None:
         self._store = store
         self._folder = folder
 
@@ -38,7 +38,7 @@ class MediaSource:
         reads as zeros.
         """
         with suppress(FileNotFoundError):
-            return FileIO(self._folder.path(video.id, REMUXED), "rb")
+            return self._folder.open(video.id, REMUXED)[1]
         if video.state is not UploadState.COMPLETE:
             with suppress(BytesLost):  # Published since the record was read.
                 return self._store.staging.open(video.id)

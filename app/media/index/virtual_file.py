@@ -16,9 +16,9 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from io import FileIO
 from itertools import accumulate
 from operator import sub
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, overload
 
@@ -132,11 +132,12 @@ class _Starts:
 class StoredVirtualFile:
     """A virtual file in its stored form. Threads may share it."""
 
-    def __init__(self, path: Path) -> None:
-        """Open it; raises `FileNotFoundError`, and `ValueError` if the file is not one."""
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    def __init__(self, file: FileIO) -> None:
+        """Take over an open file, and close it; raises `ValueError` if it is not one."""
+        self._file = file
+        self._descriptor = file.fileno()
         try:
-            self.length, self._count, self._table = _layout(self.descriptor)
+            self.length, self._count, self._table = _layout(self._descriptor)
         except ValueError:
             self.close()
             raise
@@ -154,7 +155,7 @@ class StoredVirtualFile:
 
     def close(self) -> None:
         """Close the stored form."""
-        os.close(self.descriptor)
+        self._file.close()
 
     def pieces(self, span: ByteRange) -> Iterator[Piece]:
         """The pieces of `span`, which must be inside the file, in order.
@@ -166,7 +167,7 @@ class StoredVirtualFile:
             raise ValueError(f"{span} is not within {self.length} bytes")
         if span.length == 0:
             return
-        starts = _Starts(self.descriptor, self._table, self._count)
+        starts = _Starts(self._descriptor, self._table, self._count)
         first = bisect_right(starts, span.start) - 1
         for (start, where), end in self._entries(first):
             if start >= span.end:
@@ -180,7 +181,7 @@ class StoredVirtualFile:
         for number in range(first, self._count, _ENTRIES_AT_ONCE):
             count = min(_ENTRIES_AT_ONCE, self._count - number)
             place = self._table + number * _ENTRY.size
-            for entry in _ENTRY.iter_unpack(os.pread(self.descriptor, count * _ENTRY.size, place)):
+            for entry in _ENTRY.iter_unpack(os.pread(self._descriptor, count * _ENTRY.size, place)):
                 if before is not None:
                     yield before, entry[0]
                 before = entry
@@ -194,7 +195,7 @@ class StoredVirtualFile:
         place = where ^ _IS_LITERAL
         for start in range(0, length, _LITERAL_BYTES_AT_ONCE):
             count = min(_LITERAL_BYTES_AT_ONCE, length - start)
-            yield os.pread(self.descriptor, count, place + start)
+            yield os.pread(self._descriptor, count, place + start)
 
 
 def _layout(descriptor: int) -> tuple[int, int, int]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
-from io import FileIO
+from io import RawIOBase
 from itertools import accumulate
 from operator import sub
 from pathlib import Path
 
 from app.domain.upload import UploadId
 from app.media.film.browsers import plays_audio, plays_segmented_audio, plays_video
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import MadeFiles, MediaFolder, read_whole, writing
 from app.media.film.manifest import Manifest, Stream
 from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
@@ -81,7 +82,7 @@ def sounds_to_encode(movie: Movie) -> list[Track]:
 
 def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
     """Make the film as one virtual MP4 file."""
-    with folder.writing(video_id, PLAY_FILE) as target:
+    with writing(folder, video_id, PLAY_FILE) as target:
         writer = VirtualFileWriter(target)
         writer.extend(fast_start(movie))
         writer.finish()
@@ -94,7 +95,7 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
     that browsers do not play is taken from `SOUND_FILE`, if that has been made. `read_at` reads the
     film.
     """
-    encoded = encoded_sounds(movie, folder.path(video_id, SOUND_FILE))
+    encoded = encoded_sounds(movie, folder, video_id)
     with folder.scratch_folder() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
@@ -104,9 +105,9 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
             log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
         manifest = Manifest(streams).to_json()
-        place = folder.path(video_id, MANIFEST)
-        if place.exists() and place.read_bytes() == manifest:
-            return  # It was made while the film arrived, and somebody may be watching.
+        with suppress(FileNotFoundError):
+            if read_whole(folder, video_id, MANIFEST) == manifest:
+                return  # It was made while the film arrived, and somebody may be watching.
         if not streams:
             folder.discard(video_id, MANIFEST)
             return
@@ -117,16 +118,25 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
         folder.keep(making / MANIFEST, video_id, MANIFEST)
 
 
-def encoded_sounds(movie: Movie, path: Path) -> Mapping[int, Track]:
-    """The sounds to encode as they are in that file, by the id of the original.
+def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:
+    """The sounds to encode as they are in `SOUND_FILE`, by the id of the original."""
+    try:
+        _, file = folder.open(video_id, SOUND_FILE)
+    except FileNotFoundError:
+        return {}
+    with closing(file):
+        return sounds_in(file, movie)
+
+
+def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
+    """The same of an open file.
 
     Those in which nothing could be decoded are not in it. The id of a track that ffmpeg writes is
     its number among all that were asked for, from 1 on.
     """
     try:
-        with FileIO(path) as file:
-            made = {track.id: track for track in read_movie(reader(file), length_of(file)).sounds}
-    except (FileNotFoundError, NotIndexable):
+        made = {track.id: track for track in read_movie(reader(file), length_of(file)).sounds}
+    except NotIndexable:
         return {}
     return {
         original.id: replace(made[number], language=original.language, title=original.title)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import FileIO, RawIOBase
-from pathlib import Path
+from io import RawIOBase
 
 from app.domain.access import Scope
 from app.domain.errors import NotMade, UploadNotFound
@@ -16,7 +15,7 @@ from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.film.facts import Facts
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import Made, MadeFiles
 from app.media.film.manifest import Stream
 from app.media.film.source import MediaSource
 from app.media.index.virtual_file import Piece, StoredVirtualFile
@@ -42,17 +41,24 @@ _MADE = re.compile(
 class MadeFile:
     """A file made from a video."""
 
-    path: Path
+    folder: MadeFiles
+    upload_id: UploadId
+    name: str
 
     @property
     def content_type(self) -> str:
         """By its extension."""
-        return CONTENT_TYPES[self.path.suffix.removeprefix(".")]
+        return CONTENT_TYPES[self.name.rpartition(".")[2]]
 
-    def open(self) -> FileIO:
+    @property
+    def exists(self) -> bool:
+        """Whether it has been made."""
+        return self.folder.find(self.upload_id, self.name) is not None
+
+    def open(self) -> tuple[Made, RawIOBase]:
         """The file, unbuffered; raises `NotMade`."""
         try:
-            return FileIO(self.path, "rb")
+            return self.folder.open(self.upload_id, self.name)
         except FileNotFoundError as error:
             raise NotMade("This has not been made of the video.") from error
 
@@ -61,6 +67,7 @@ class MadeFile:
 class VirtualPart:
     """A span of an open virtual file, with the source of its bytes."""
 
+    made: Made
     file: StoredVirtualFile
     span: ByteRange
     open_source: Callable[[], RawIOBase]
@@ -94,7 +101,7 @@ class MediaLibrary:
         jobs: JobRecords,
         *,
         source: MediaSource,
-        folder: MediaFolder,
+        folder: MadeFiles,
         playlists: Playlists,
     ) -> None:
         self._uploads = uploads
@@ -109,19 +116,13 @@ class MediaLibrary:
         known = self._media.of([video.id for video in videos])
         probed = [each for each, found in known.items() if found.state is PlaybackState.PROBED]
         jobs = self._jobs.of_step(probed, REMUX) if probed else {}
-        return [self._view(video.id, known.get(video.id), jobs.get(video.id)) for video in videos]
-
-    def _view(self, upload_id: UploadId, known: Playback | None, job: Job | None) -> PlaybackView:
-        """`job` is the one without which it does not play."""
-        if known is None:
-            return PlaybackView(upload_id, PlaybackState.WAITING, None, None, frozenset())
-        facts = None if known.facts is None else Facts.from_json(known.facts)
-        made = self._folder.made(upload_id)
-        problem, progress = known.problem, None
-        if job is not None:  # It says why it was put off, such as for a full disk.
-            problem = job.problem or problem
-            progress = job.progress if job.state is JobState.RUNNING else None
-        return PlaybackView(upload_id, known.state, facts, problem, made, progress)
+        made = self._folder.made(list(known))
+        return [
+            _view(found, jobs.get(video.id), made[video.id])
+            if (found := known.get(video.id))
+            else PlaybackView(video.id, PlaybackState.WAITING, None, None, frozenset())
+            for video in videos
+        ]
 
     def watched(self, scope: Scope, upload_id: UploadId) -> Upload:
         """A video, or an upload that may be played while it arrives; raises as `get` does."""
@@ -148,13 +149,13 @@ class MediaLibrary:
     def initialization(self, video: Upload, stream: str) -> MadeFile:
         """What comes before the first segment of a stream."""
         self._playlists.stream(video.id, stream)
-        return MadeFile(self._folder.path(video.id, f"hls/{stream}/init.mp4"))
+        return MadeFile(self._folder, video.id, f"hls/{stream}/init.mp4")
 
     def made(self, video: Upload, name: str) -> MadeFile:
         """A picture, subtitles, or the like; raises `NotMade` for anything else."""
         if not _MADE.fullmatch(name):
             raise NotMade("Nothing of this name is made of videos.")
-        return MadeFile(self._folder.path(video.id, name))
+        return MadeFile(self._folder, video.id, name)
 
     def _virtual(
         self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
@@ -163,20 +164,31 @@ class MediaLibrary:
 
         def open_source() -> RawIOBase:
             if source_name:
-                return FileIO(self._folder.path(video.id, source_name), "rb")
+                return self._folder.open(video.id, source_name)[1]
             return self._source.open(video)
 
         try:
-            file = StoredVirtualFile(self._folder.path(video.id, name))
+            made, stored = self._folder.fetch(video.id, name)
         except FileNotFoundError as error:
             raise NotMade("The film cannot be played yet.") from error
+        file = StoredVirtualFile(stored)
         if span is not None and span.end > file.length:  # Indexed anew since the list was read.
             file.close()
             raise NotMade("The film is being indexed anew.")
-        return VirtualPart(file, span or ByteRange(0, file.length), open_source)
+        return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
 
     @staticmethod
     def _available(video: Upload, stream: Stream) -> int:
         if video.state is UploadState.COMPLETE:
             return len(stream.ends)
         return stream.available(video.offset)
+
+
+def _view(known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
+    """`job` is the one without which the video does not play."""
+    facts = None if known.facts is None else Facts.from_json(known.facts)
+    problem, progress = known.problem, None
+    if job is not None:  # It says why it was put off, such as for a full disk.
+        problem = job.problem or problem
+        progress = job.progress if job.state is JobState.RUNNING else None
+    return PlaybackView(known.upload_id, known.state, facts, problem, made, progress)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 
 from app.domain.errors import NotMade
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import Made, MadeFiles, read_whole
 from app.media.film.manifest import Manifest, Stream
 from app.media.index.playlists import (
     Alternative,
@@ -26,8 +25,10 @@ from app.media.renditions.ladder import Rung
 class Playlists:
     """What HLS players load before any media. Each method raises `NotMade`."""
 
-    def __init__(self, folder: MediaFolder) -> None:
+    def __init__(self, folder: MadeFiles) -> None:
         self._folder = folder
+        self._manifest = lru_cache(maxsize=8)(self._read)
+        self._lines = lru_cache(maxsize=16)(self._written_lines)
 
     def master(self, video: Upload, rungs: Sequence[Rung]) -> str:
         """The playlist of the film's streams and of its `rungs`."""
@@ -45,59 +46,58 @@ class Playlists:
 
     def of_stream(self, video: Upload, name: str) -> str:
         """The segments of a stream, as far as they have arrived."""
-        lines, longest = self._lines(video.id, name, is_rung=False)
-        stream = self.stream(video.id, name)
+        stored = self._stored(video.id)
+        lines, longest = self._lines(stored, name, is_rung=False)
+        stream = self._stream(stored, name)
         is_complete = video.state is UploadState.COMPLETE
         available = None if is_complete else stream.available(video.offset)
         return media_playlist(lines, longest, available=available)
 
     def of_rungs(self, upload_id: UploadId) -> str:
         """The segments of the picture in any other quality."""
-        picture = self.manifest(upload_id).picture
+        stored = self._stored(upload_id)
+        picture = self._manifest(stored).picture
         if picture is None:
             raise NotMade("The film has no picture.")
-        return media_playlist(*self._lines(upload_id, picture.name, is_rung=True))
+        return media_playlist(*self._lines(stored, picture.name, is_rung=True))
 
     def stream(self, upload_id: UploadId, name: str) -> Stream:
         """The stream of that name."""
-        found = self.manifest(upload_id).stream(name)
+        return self._stream(self._stored(upload_id), name)
+
+    def _stream(self, stored: Made, name: str) -> Stream:
+        found = self._manifest(stored).stream(name)
         if found is None:
             raise NotMade("The film has no stream of this name.")
         return found
 
     def manifest(self, upload_id: UploadId) -> Manifest:
         """The streams that the index made of the film."""
-        return _manifest(*self._stored(upload_id))
+        return self._manifest(self._stored(upload_id))
 
-    def _lines(
-        self, upload_id: UploadId, name: str, *, is_rung: bool
-    ) -> tuple[Sequence[str], float]:
-        return _lines(*self._stored(upload_id), name, is_rung=is_rung)
+    def _stored(self, upload_id: UploadId) -> Made:
+        found = self._folder.find(upload_id, MANIFEST)
+        if found is None:
+            raise NotMade("The film cannot be played in segments, or not yet.")
+        return found
 
-    def _stored(self, upload_id: UploadId) -> tuple[Path, int]:
-        path = self._folder.path(upload_id, MANIFEST)
+    def _read(self, stored: Made) -> Manifest:
+        """What is in a manifest; it may be a later one by now, which is as good."""
         try:
-            return path, path.stat().st_mtime_ns
+            return Manifest.from_json(read_whole(self._folder, stored.upload_id, stored.name))
         except FileNotFoundError as error:
-            raise NotMade("The film cannot be played in segments, or not yet.") from error
+            raise NotMade("The film is being indexed anew.") from error
 
+    def _written_lines(
+        self, stored: Made, name: str, *, is_rung: bool
+    ) -> tuple[Sequence[str], float]:
+        """What a playlist says of each segment of a stream, and the longest duration.
 
-@lru_cache(maxsize=8)
-def _manifest(path: Path, _changed_at: int) -> Manifest:
-    return Manifest.from_json(path.read_bytes())
-
-
-@lru_cache(maxsize=16)
-def _lines(path: Path, changed_at: int, name: str, *, is_rung: bool) -> tuple[Sequence[str], float]:
-    """What a playlist says of each segment of a stream, and the longest duration.
-
-    Kept, this costs a playlist of two hours 0.03 ms instead of 1.
-    """
-    stream = _manifest(path, changed_at).stream(name)
-    if stream is None:
-        raise NotMade("The film has no stream of this name.")
-    durations = stream.rung_segments if is_rung else stream.durations
-    return segment_lines(durations), max(durations, default=1.0)
+        Kept, this costs a playlist of two hours 0.03 ms instead of 1.
+        """
+        stream = self._stream(stored, name)
+        durations = stream.rung_segments if is_rung else stream.durations
+        return segment_lines(durations), max(durations, default=1.0)
 
 
 def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:

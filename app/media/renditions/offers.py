@@ -5,20 +5,16 @@ The media worker makes them; segments that are missing are queued when a player 
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from app.domain.errors import NotMade, RenditionFailed, RenditionsOff
 from app.domain.jobs import ENDED, Job, JobState, Lane
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Problem
 from app.domain.upload import Upload
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import MadeFiles
 from app.media.film.manifest import Stream
 from app.media.playback.library import MadeFile
 from app.media.playback.playlists import Playlists
@@ -45,9 +41,6 @@ READ_AHEAD = 2
 MOST_TRIED = 20
 """Damaged segments at the beginning of a film; one with more does not play in other qualities."""
 
-WATCHED_SECONDS = 60
-"""How exactly it is known when a quality was last watched: noting it is a write."""
-
 
 @dataclass(frozen=True, slots=True)
 class RenditionView:
@@ -69,7 +62,7 @@ class Renditions:
         self,
         playlists: Playlists,
         jobs: JobRecords,
-        folder: MediaFolder,
+        folder: MadeFiles,
         *,
         queue: SegmentQueue,
         capability: Callable[[], Capability | None],
@@ -101,7 +94,7 @@ class Renditions:
         return [self._view(video, rung.quality, jobs.get(str(rung.quality))) for rung in rungs]
 
     def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
-        if self._folder.path(video.id, rendition_file(quality)).exists():
+        if self._folder.find(video.id, rendition_file(quality)) is not None:
             return RenditionView(quality, "ready", 1.0, self._gaps(video, quality))
         if job is not None and job.state is JobState.FAILED:
             return RenditionView(quality, "failed", 0.0, job.problem)
@@ -145,16 +138,14 @@ class Renditions:
     def remove(self, video: Upload, quality: int) -> None:
         """Stop making the film in that quality, and remove what was made of it. Repeatable."""
         jobs = [self._jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
-        files = [rendition_file(quality), rung_folder(quality)]
-        if not any(jobs) and not any(self._folder.path(video.id, name).exists() for name in files):
+        names = [rendition_file(quality), rung_folder(quality)]
+        if not any([*jobs, *(self._folder.discard(video.id, name) for name in names)]):
             self._require_offered(video, quality)
-        for name in files:
-            self._folder.discard(video.id, name)
 
     def file(self, video: Upload, quality: int) -> MadeFile:
         """The whole film in that quality, with its sound; it is there if it is `ready`."""
         self._note_watched(video, quality)
-        return MadeFile(self._folder.path(video.id, rendition_file(quality)))
+        return MadeFile(self._folder, video.id, rendition_file(quality))
 
     def playlist(self, video: Upload, quality: int) -> str:
         """The segments of the picture, whether they are made or not."""
@@ -168,17 +159,17 @@ class Renditions:
         one after it.
         """
         self._require_offered(video, quality)
-        path = self._folder.path(video.id, initialization_file(quality))
+        found = MadeFile(self._folder, video.id, initialization_file(quality))
         last = min(len(self._picture(video).rung_segments), MOST_TRIED)
         for number in range(1, last + 1):
-            if path.exists():
+            if found.exists:
                 break
             try:
-                self._queue.wait_for(path, WantedSegment(video.id, quality, number), is_awaited)
+                self._queue.wait_for(found, WantedSegment(video.id, quality, number), is_awaited)
             except RenditionFailed:
                 if number == last:
                     raise
-        return MadeFile(path)
+        return found
 
     def segment(self, video: Upload, quality: int, number: int, is_awaited: IsAwaited) -> MadeFile:
         """A segment of the picture, counted from 1, waiting for it if it has to be made.
@@ -191,31 +182,29 @@ class Renditions:
         if not 1 <= number <= count:
             raise NotMade("The stream has no segment of this number.")
         wanted = WantedSegment(video.id, quality, number)
-        path = self._path(wanted)
-        if path.exists():
+        found = self._file(wanted)
+        if found.exists:
             self._read_ahead(wanted, count)
         else:
-            self._queue.wait_for(path, wanted, is_awaited)
+            self._queue.wait_for(found, wanted, is_awaited)
         self._note_watched(video, quality)
-        return MadeFile(path)
+        return found
 
     def _read_ahead(self, watched: WantedSegment, count: int) -> None:
         after = range(watched.number + 1, min(watched.number + READ_AHEAD, count) + 1)
         for number in after:
             wanted = replace(watched, number=number)
-            if not self._path(wanted).exists():
+            if not self._file(wanted).exists:
                 self._queue.read_ahead(wanted)
                 return
 
     def _note_watched(self, video: Upload, quality: int) -> None:
-        """What is watched is kept longest: the time of its folder says when it last was."""
-        folder = self._folder.path(video.id, rung_folder(quality))
-        with suppress(FileNotFoundError):
-            if time.time() - folder.stat().st_mtime > WATCHED_SECONDS:
-                os.utime(folder)
+        """What is watched is kept longest."""
+        self._folder.note_use(video.id, initialization_file(quality))
 
-    def _path(self, wanted: WantedSegment) -> Path:
-        return self._folder.path(wanted.upload_id, segment_file(wanted.quality, wanted.number))
+    def _file(self, wanted: WantedSegment) -> MadeFile:
+        name = segment_file(wanted.quality, wanted.number)
+        return MadeFile(self._folder, wanted.upload_id, name)
 
     def _picture(self, video: Upload) -> Stream:
         picture = self._playlists.manifest(video.id).picture

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from app.domain.errors import NoRoom
 from app.domain.jobs import ENDED, Job
 from app.domain.upload import UploadId
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import Bundle, MadeFiles
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.jobs.worker import Step
 from app.media.renditions.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder
 from app.records.jobs import JobRecords
-from app.storage.local.folder import free_bytes
 
 FOLDERS = frozenset({"rungs", "renditions"})
 """In the folder of a video."""
@@ -42,7 +41,7 @@ class RungCache:
     """Of all films in a folder."""
 
     def __init__(
-        self, folder: MediaFolder, jobs: JobRecords, *, most_bytes: int, least_free_bytes: int
+        self, folder: MadeFiles, jobs: JobRecords, *, most_bytes: int, least_free_bytes: int
     ) -> None:
         """Without a limit, `most_bytes` is 0; `least_free_bytes` is what uploads may need."""
         self._folder = folder
@@ -75,7 +74,7 @@ class RungCache:
         none if enough is free and nothing was made since the last time.
         """
         is_limited = self._most_bytes and self._may_have_grown
-        wanted = max(self._least_free_bytes - free_bytes(self._folder.root), wanted_bytes)
+        wanted = max(self._folder.lacking_bytes(self._least_free_bytes), wanted_bytes)
         if not is_limited and wanted <= 0:
             return 0
         self._may_have_grown = False
@@ -94,24 +93,17 @@ class RungCache:
         return removed
 
     def _kept(self) -> Iterator[_Kept]:
-        for upload_id in self._folder.videos():
-            if not self._folder.made(upload_id) & FOLDERS:
-                continue
-            names = [
-                path.stem
-                for folder in sorted(FOLDERS)
-                for path in self._folder.path(upload_id, folder).glob("*")
-            ]
-            for quality in sorted({int(name) for name in names if name.isdecimal()}):
-                yield self._measured(upload_id, quality)
-
-    def _measured(self, upload_id: UploadId, quality: int) -> _Kept:
-        folder = self._folder.path(upload_id, rung_folder(quality))
-        paths = [self._folder.path(upload_id, rendition_file(quality)), *folder.glob("*")]
-        found = [status for path in (folder, *paths) if (status := _status(path)) is not None]
-        size = sum(status.st_size for status in found if stat.S_ISREG(status.st_mode))
-        watched_at = (_status(folder) or found[0]).st_mtime if found else 0.0
-        return _Kept(upload_id, quality, size, watched_at)
+        found: defaultdict[tuple[UploadId, int], list[Bundle]] = defaultdict(list)
+        for bundle in self._folder.bundles(FOLDERS):
+            stem = PurePath(bundle.name).stem
+            if stem.isdecimal():
+                found[bundle.upload_id, int(stem)].append(bundle)
+        for (upload_id, quality), bundles in found.items():
+            size = sum(bundle.size for bundle in bundles)
+            # That of the segments, if there are any: a film may be put together later.
+            times = {bundle.name: bundle.used_at for bundle in bundles}
+            watched_at = times.get(rung_folder(quality), bundles[0].used_at)
+            yield _Kept(upload_id, quality, size, watched_at)
 
     def _is_being_made(self, kept: _Kept) -> bool:
         return any(
@@ -132,11 +124,3 @@ def least_free_bytes(folder: Path) -> int:
     """What is to be left free on the disk where a folder is or will be."""
     disk = os.statvfs(next(path for path in (folder, *folder.parents) if path.exists()))
     return min(round(disk.f_blocks * disk.f_frsize * LEAST_FREE_SHARE), LEAST_FREE_BYTES)
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """None if it has just been removed."""
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None

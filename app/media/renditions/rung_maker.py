@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from io import RawIOBase
+from pathlib import Path
 from threading import Event
 
 from app.domain.jobs import JobFailed
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
+from app.media.film.folder import Made, Outdated, read_whole
 from app.media.film.manifest import Manifest, Stream
 from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
@@ -73,7 +75,7 @@ class RungMaker:
     def has(self, number: int) -> bool:
         """Whether a segment has been made."""
         name = segment_file(self.rung.quality, number)
-        return self.tools.folder.path(self.video_id, name).exists()
+        return self.tools.folder.find(self.video_id, name) is not None
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -84,10 +86,9 @@ class RungMaker:
         """Remove what was made of the rung with another encoder, or otherwise."""
         folder = self.tools.folder
         with folder.locked(self.video_id):
-            if self._is_prepared():
-                return
-            folder.discard(self.video_id, rung_folder(self.rung.quality))
-            self._write(self._made_by, self._mark)
+            if self._mark() is None:
+                folder.discard(self.video_id, rung_folder(self.rung.quality))
+                self._write(self._made_by, self._mark_file)
 
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
@@ -96,46 +97,60 @@ class RungMaker:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rung)
-            with self._adding():
-                known = folder.path(self.video_id, initialization_file(quality))
-                if not known.exists():
-                    folder.keep(initialization, self.video_id, initialization_file(quality))
-                elif known.read_bytes() != initialization.read_bytes():
-                    problem = "This part of the film was encoded unlike the others."
-                    raise JobFailed("encoded_unlike", problem, is_final=True)
-                folder.keep(segment, self.video_id, segment_file(quality, number))
+            with self._adding() as mark:
+                self._keep_initialization(initialization, mark)
+                folder.keep(segment, self.video_id, segment_file(quality, number), beside=mark)
 
     def leave_out(self, number: int) -> None:
         """Note that nothing of a segment can be decoded."""
         numbers = sorted({*self.left_out, number})
-        with self._adding():
-            self._write("\n".join(map(str, numbers)), left_out_file(self.rung.quality))
+        with self._adding() as mark:
+            text = "\n".join(map(str, numbers))
+            self._write(text, left_out_file(self.rung.quality), beside=mark)
 
     def forget_left_out(self) -> None:
         """Whoever orders the film again has them tried again."""
         self.tools.folder.discard(self.video_id, left_out_file(self.rung.quality))
 
     @contextmanager
-    def _adding(self) -> Iterator[None]:
-        """Nothing is added to a rung that was removed since it was prepared."""
+    def _adding(self) -> Iterator[Made]:
+        """Nothing is added to a rung that was removed since it was prepared; its mark."""
         with self.tools.folder.locked(self.video_id):
-            if not self._is_prepared():
+            mark = self._mark()
+            if mark is None:
                 raise JobFailed(*SEGMENTS_LOST)
-            yield
+            try:
+                yield mark
+            except Outdated as error:
+                raise JobFailed(*SEGMENTS_LOST) from error
 
-    def _write(self, text: str, name: str) -> None:
-        with self.tools.folder.writing(self.video_id, name) as target:
-            target.write(text.encode())
+    def _keep_initialization(self, made: Path, mark: Made) -> None:
+        """All segments of a rung share the one that came first."""
+        folder, name = self.tools.folder, initialization_file(self.rung.quality)
+        content = made.read_bytes()
+        if folder.find(self.video_id, name) is None:
+            with suppress(FileExistsError):  # Another machine has just made it.
+                folder.keep(made, self.video_id, name, beside=mark, is_new=True)
+        if read_whole(folder, self.video_id, name) != content:
+            problem = "This part of the film was encoded unlike the others."
+            raise JobFailed("encoded_unlike", problem, is_final=True)
 
-    def _is_prepared(self) -> bool:
+    def _write(self, text: str, name: str, *, beside: Made | None = None) -> None:
+        with self.tools.folder.scratch_folder() as scratch:
+            (scratch / "made").write_text(text)
+            self.tools.folder.keep(scratch / "made", self.video_id, name, beside=beside)
+
+    def _mark(self) -> Made | None:
+        """What says that the rung is made with this encoder, if it does."""
         try:
-            made_by = self.tools.folder.path(self.video_id, self._mark).read_text()
+            found, file = self.tools.folder.fetch(self.video_id, self._mark_file)
         except FileNotFoundError:
-            return False
-        return made_by == self._made_by
+            return None
+        with closing(file):
+            return found if file.readall() == self._made_by.encode() else None
 
     @property
-    def _mark(self) -> str:
+    def _mark_file(self) -> str:
         return f"{rung_folder(self.rung.quality)}/{MADE_BY}"
 
     def _excerpt_bytes(self, number: int) -> int:
@@ -199,11 +214,17 @@ class RungMakers:
 
     def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
         """The picture in the manifest, which names the segments to players."""
-        upload_id, path = film.key[0], self._tools.folder.path(film.key[0], MANIFEST)
+        upload_id = film.key[0]
         for _ in range(2):
-            picture = Manifest.from_json(path.read_bytes()).picture if path.exists() else None
+            picture = self._listed_picture(upload_id)
             if picture is not None and picture.rung_segments == film.cuts.durations:
                 return picture
             # It is of an earlier version.
             keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
         raise JobFailed("no_segments", "The film has no segments.", is_final=True)
+
+    def _listed_picture(self, upload_id: UploadId) -> Stream | None:
+        try:
+            return Manifest.from_json(read_whole(self._tools.folder, upload_id, MANIFEST)).picture
+        except FileNotFoundError:
+            return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from app.domain.upload import UploadId
-from app.media.film.folder import MediaFolder
+from app.media.film.folder import MadeFiles, read_whole
 
 SEGMENTS = "segments"
 """The step that makes a segment and a few of those after it: `rung/number`, such as "720/15"."""
@@ -45,10 +45,10 @@ def left_out_file(quality: int) -> str:
     return f"{rung_folder(quality)}/left-out"
 
 
-def left_out(folder: MediaFolder, upload_id: UploadId, quality: int) -> frozenset[int]:
+def left_out(folder: MadeFiles, upload_id: UploadId, quality: int) -> frozenset[int]:
     """The segments that the whole film goes without, counted from 1."""
     try:
-        numbers = folder.path(upload_id, left_out_file(quality)).read_text()
+        numbers = read_whole(folder, upload_id, left_out_file(quality))
     except FileNotFoundError:
         return frozenset()
     return frozenset(map(int, numbers.split()))

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from app.domain.errors import NoRoom, NotMadeYet, RenditionFailed
 from app.domain.jobs import Job, JobState, Lane
 from app.domain.upload import UploadId
+from app.media.playback.library import MadeFile
 from app.media.renditions.rungs import SEGMENTS, priority_at, segments_argument
 from app.records.jobs import JobRecords
 from app.request.slots import without_slot
@@ -81,7 +81,7 @@ class SegmentQueue:
         """Have a segment made that somebody will want soon."""
         self._queue(wanted, self._clock() - READ_AHEAD_LAG)
 
-    def wait_for(self, file: Path, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
+    def wait_for(self, file: MadeFile, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
         """Return once `file`, which is made with the segment, is there.
 
         Raises `NotMadeYet` if that takes too long, or if too many requests wait already,
@@ -113,10 +113,10 @@ class SegmentQueue:
             self._jobs.drop_beyond(MOST_QUEUED, SEGMENTS, Lane.ON_DEMAND)
             self._jobs.drop_beyond(MOST_FAILED, SEGMENTS, Lane.ON_DEMAND, JobState.FAILED)
 
-    def _wait_for(self, file: Path, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
+    def _wait_for(self, file: MadeFile, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
         now = time.monotonic()
         deadline, look_at = now + self._patience.seconds, now
-        while not file.exists():
+        while not file.exists:
             now = time.monotonic()
             if now >= deadline or not is_awaited():
                 raise NotMadeYet("This part of the film is still being made.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -34,8 +34,8 @@ class RenditionFile:
         """Raises `JobFailed` if a segment is missing."""
         files, numbers = _Joined(), _numbers(maker)
         with _as_lost():
-            for path in _paths(maker, numbers):
-                files.add(_reader_of(path), path.stat().st_size)
+            for name in _names(maker, numbers):
+                files.add(*_readable(maker, name))
             picture = read_movie(files.read_at, files.length).picture
             if picture is None:
                 raise FileNotFoundError
@@ -78,10 +78,9 @@ def _begun(picture: Track, begin: int) -> Track:
 
 def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
     """The film's sound, encoded where browsers do not play it; adds the files that it is in."""
-    path = maker.tools.folder.path(maker.video_id, SOUND_FILE)
-    encoded = encoded_sounds(maker.movie, path)
+    encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
     start = files.add(maker.read_at, maker.movie.length)
-    others_start = files.add(_reader_of(path), path.stat().st_size) if encoded else 0
+    others_start = files.add(*_readable(maker, SOUND_FILE)) if encoded else 0
     for track in maker.movie.sounds:
         if plays_segmented_audio(track.codec):
             yield moved(track, start)
@@ -100,20 +99,27 @@ def _numbers(maker: RungMaker) -> list[int]:
     return numbers
 
 
-def _paths(maker: RungMaker, numbers: Iterable[int]) -> list[Path]:
-    folder, video, quality = maker.tools.folder, maker.video_id, maker.rung.quality
-    names = [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
-    return [folder.path(video, name) for name in names]
+def _names(maker: RungMaker, numbers: Iterable[int]) -> list[str]:
+    quality = maker.rung.quality
+    return [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
 
 
-def _reader_of(path: Path) -> ReadAt:
-    """Opens the file for each read: a film has thousands of segments."""
+def _readable(maker: RungMaker, name: str) -> tuple[ReadAt, int]:
+    """What reads a made file, and its length in bytes.
+
+    It opens the file for each read: a film has thousands of segments.
+    """
+    folder = maker.tools.folder
+    found = folder.find(maker.video_id, name)
+    if found is None:
+        raise FileNotFoundError(name)
 
     def read_at(offset: int, count: int) -> bytes:
-        with path.open("rb", buffering=0) as file:
+        _, file = folder.open(maker.video_id, name)
+        with closing(file):
             return reader(file)(offset, count)
 
-    return read_at
+    return read_at, found.length
 
 
 class _Joined:

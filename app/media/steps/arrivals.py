@@ -19,6 +19,7 @@ from app.domain.playback import PlaybackState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.film.facts import Facts
+from app.media.film.folder import read_whole
 from app.media.film.manifest import Manifest
 from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
@@ -142,7 +143,7 @@ class Arrivals:
         if self._tools.ffmpeg.ffmpeg is None:
             return inf
         try:
-            manifest = Manifest.from_json(self._tools.folder.path(upload_id, MANIFEST).read_bytes())
+            manifest = Manifest.from_json(read_whole(self._tools.folder, upload_id, MANIFEST))
         except FileNotFoundError:
             return inf
         if (picture := manifest.picture) is None:

@@ -88,7 +88,7 @@ class Indexing:
         self._tools.media.describe(video.id, state, now, facts=facts.to_json(), problem=problem)
 
     def _has(self, video: Upload, name: str) -> bool:
-        return self._tools.folder.path(video.id, name).exists()
+        return self._tools.folder.find(video.id, name) is not None
 
     def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
         """What is made unasked; the shortest comes first."""

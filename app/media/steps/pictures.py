@@ -113,7 +113,7 @@ class EarlyPoster:
             maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
             with as_job_errors("no_pictures", "No early poster can be made of this film"):
                 poster = maker.poster(replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS)
-            if POSTER not in folder.made(video.id):
+            if folder.find(video.id, POSTER) is None:
                 folder.keep(poster, video.id, POSTER)
 
 

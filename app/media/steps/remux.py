@@ -92,7 +92,7 @@ class Remux:
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
         video = self._tools.uploads.get(job.upload_id)
-        if not self._tools.folder.path(video.id, REMUXED).exists():
+        if self._tools.folder.find(video.id, REMUXED) is None:
             with (
                 closing(self._tools.source.open(video)) as source,
                 as_job_errors("not_prepared", NOT_PREPARED, is_final=True),

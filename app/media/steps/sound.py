@@ -18,7 +18,13 @@ from app.media.film.source import path_of
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
 from app.media.jobs.heartbeat import Heartbeat
-from app.media.playback.film_files import SOUND_FILE, encoded_sounds, keep_streams, sounds_to_encode
+from app.media.playback.film_files import (
+    SOUND_FILE,
+    encoded_sounds,
+    keep_streams,
+    sounds_in,
+    sounds_to_encode,
+)
 from app.media.sandbox.process import Limits
 from app.media.steps.job_errors import as_job_errors, movie_of
 from app.media.steps.tools import StepTools
@@ -51,15 +57,15 @@ class Sound:
         with self._tools.opened(job.upload_id) as (video, source):
             movie, read_at = movie_of(source)
             try:
-                made = self._tools.folder.path(video.id, SOUND_FILE)
-                if not made.exists():
+                if self._tools.folder.find(video.id, SOUND_FILE) is None:
                     with as_job_errors("no_sound", "The sound of this film cannot be converted"):
                         self._make(video.id, movie, source, beat)
             except JobFailed as error:
                 if movie.picture is not None and (error.is_final or job.is_last_attempt):
                     self._tell(video.id, error.problem)
                 raise
-            if len(encoded_sounds(movie, made)) < len(sounds_to_encode(movie)):
+            encoded = encoded_sounds(movie, self._tools.folder, video.id)
+            if len(encoded) < len(sounds_to_encode(movie)):
                 self._tell(video.id, SOME_DAMAGED)
             keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
         playback = self._tools.media.get(video.id)
@@ -94,8 +100,9 @@ class Sound:
                 formats="mov",
             )
             self._tools.ffmpeg.run(conversion, progress=tell, stop=beat.stop)
-            if not encoded_sounds(movie, scratch / SOUND_FILE):
-                raise FfmpegFailed("nothing in it can be decoded")
+            with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
+                if not sounds_in(file, movie):
+                    raise FfmpegFailed("nothing in it can be decoded")
             self._tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 from app.domain.jobs import Job
+from app.media.film.folder import writing
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie
@@ -42,7 +43,7 @@ class Subtitles:
             movie, read_at = movie_of(source)
             for name, cues in _files(movie, _with_beat(read_at, beat)):
                 if cues:
-                    with self._tools.folder.writing(video.id, name) as target:
+                    with writing(self._tools.folder, video.id, name) as target:
                         target.write(webvtt(cues).encode())
 
 

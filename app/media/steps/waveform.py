@@ -11,6 +11,7 @@ from app.domain.jobs import Job
 from app.domain.upload import Upload
 from app.media.ffmpeg.errors import FfmpegFailed
 from app.media.ffmpeg.program import Conversion
+from app.media.film.folder import writing
 from app.media.film.source import length_of, path_of
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
@@ -48,7 +49,7 @@ class Waveform:
         video = self._tools.uploads.get(job.upload_id)
         with as_job_errors("no_waveform", "No waveform can be made of this file"):
             peaks = self._peaks(video, beat)
-        with self._tools.folder.writing(video.id, FILE) as target:
+        with writing(self._tools.folder, video.id, FILE) as target:
             target.write(peaks.to_json().encode())
 
     def _peaks(self, video: Upload, beat: Heartbeat) -> Peaks:

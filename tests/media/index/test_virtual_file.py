@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_any_range_has_the_bytes_of_its_pieces(
     whole = content(pieces)
     assert write(stored, pieces) == len(whole)
     start, end = sorted((start % (len(whole) + 1), end % (len(whole) + 1)))
-    with StoredVirtualFile(stored) as file:
+    with StoredVirtualFile(FileIO(stored)) as file:
         assert file.length == len(whole)
         found = list(file.pieces(ByteRange(start, end)))
         assert content(found) == whole[start:end]
@@ -57,7 +58,7 @@ def test_any_range_has_the_bytes_of_its_pieces(
 
 def test_ranges_that_touch_become_one_piece(stored: Path) -> None:
     write(stored, [ByteRange(0, 10), ByteRange(10, 30), ByteRange(30, 31), b"!", ByteRange(31, 40)])
-    with StoredVirtualFile(stored) as file:
+    with StoredVirtualFile(FileIO(stored)) as file:
         found = list(file.pieces(ByteRange(0, file.length)))
     assert found == [ByteRange(0, 31), b"!", ByteRange(31, 40)]
 
@@ -78,10 +79,10 @@ def test_ranges_added_together_are_as_if_added_one_by_one(
         writer.add_ranges(array("Q", starts), array("Q", ends))
         writer.add(b"end")
         writer.finish()
-    with StoredVirtualFile(stored) as file:
+    with StoredVirtualFile(FileIO(stored)) as file:
         found = list(file.pieces(ByteRange(0, file.length)))
     write(stored, [first, *spans, b"end"])
-    with StoredVirtualFile(stored) as file:
+    with StoredVirtualFile(FileIO(stored)) as file:
         assert found == list(file.pieces(ByteRange(0, file.length)))
 
 
@@ -91,14 +92,17 @@ def test_a_long_table_is_read_in_blocks(stored: Path) -> None:
     ]
     whole = content(pieces)
     write(stored, pieces)
-    with StoredVirtualFile(stored) as file:
+    with StoredVirtualFile(FileIO(stored)) as file:
         assert content(list(file.pieces(ByteRange(0, file.length)))) == whole
         assert content(list(file.pieces(ByteRange(29000, 29100)))) == whole[29000:29100]
 
 
 def test_a_range_beyond_the_end_is_refused(stored: Path) -> None:
     write(stored, [b"abc"])
-    with StoredVirtualFile(stored) as file, pytest.raises(ValueError, match="not within 3 bytes"):
+    with (
+        StoredVirtualFile(FileIO(stored)) as file,
+        pytest.raises(ValueError, match="not within 3 bytes"),
+    ):
         list(file.pieces(ByteRange(0, 4)))
 
 
@@ -115,13 +119,13 @@ def test_no_file_is_longer_than_any_can_be(stored: Path) -> None:
 def test_other_files_are_refused(stored: Path, data: bytes) -> None:
     stored.write_bytes(data)
     with pytest.raises(ValueError, match="not a virtual file"):
-        StoredVirtualFile(stored)
+        StoredVirtualFile(FileIO(stored))
 
 
 def test_long_literal_bytes_come_in_parts(stored: Path) -> None:
     literal = random.Random(2).randbytes(600_000)
     write(stored, [b"head", ByteRange(0, 10), literal])
-    with StoredVirtualFile(stored) as file:
+    with StoredVirtualFile(FileIO(stored)) as file:
         found = list(file.pieces(ByteRange(0, file.length)))
         inside = list(file.pieces(ByteRange(20, 300_020)))
     assert content(found) == content([b"head", ByteRange(0, 10), literal])
