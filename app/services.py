@@ -28,9 +28,11 @@ from app.records.identity.projects import ProjectRecords
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.upload_links import UploadLinkRecords
+from app.records.nodes import NodeRecords
 from app.records.transfer import require_finished
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts
+from app.request.this_node import ThisNode, this_node
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Problem, Store
 from app.storage.local import LocalStore
@@ -75,6 +77,9 @@ class Services:
     line: Line | None
     records: UploadRecords
     database: Database
+    node: ThisNode
+    nodes: NodeRecords | None
+    """Of all servers that share the records; None where these are in a file."""
 
     def problems(self) -> list[Problem]:
         """What is wrong with the set-up. Names no paths, because anyone may read it."""
@@ -140,6 +145,8 @@ def build_services(
         line=_line(settings),
         records=records,
         database=database,
+        node=this_node(settings.data_dir),
+        nodes=NodeRecords(database) if database.is_remote else None,
     )
 
 

@@ -22,6 +22,9 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 OTHER = "other"
 
+WATCHERS = ("metrics", "status", "api_status", "health")
+"""Requests that only watch the server; counting them would show an idle server as busy."""
+
 CREATED = "created"
 
 UPLOAD_EVENTS = {CREATED, UploadState.COMPLETE.value, *(state.value for state in GONE)}

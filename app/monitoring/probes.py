@@ -91,3 +91,8 @@ class _Everything:
         for (lane, standing), number in services.media.jobs.counts().items():
             jobs.add_metric([lane.value, standing.value], number)
         yield jobs
+        yield GaugeMetricFamily(
+            "sluice_nodes",
+            "Live servers that share the records, this one included.",
+            value=1 if services.nodes is None else services.nodes.count_live(),
+        )

@@ -10,8 +10,10 @@ from flask import Blueprint, Response, jsonify, render_template
 
 from app import __version__
 from app.domain.access import Action
+from app.domain.nodes import NodeState
 from app.http.access_rules import requires
 from app.http.context import current_scope, current_services
+from app.monitoring.node_counts import NOTHING, running_requests
 from app.monitoring.probes import snapshot
 from app.monitoring.reading import Snapshot
 from app.records.jobs import ListedJob
@@ -26,8 +28,8 @@ UPLOADS_SHOWN = 10
 JOBS_SHOWN = 10
 """The jobs that run or come next, and the latest that have failed."""
 
-WATCHERS = ("metrics", "status", "api_status", "health")
-"""Requests that only watch the server; counting them would show an idle server as busy."""
+SUMMED = ("requests_now", "downloads_now", "received_bytes_per_second", "sent_bytes_per_second")
+"""Numbers of nodes that make sense for all of them together."""
 
 ENDED = ("created", "complete", "cancelled", "expired")
 
@@ -50,7 +52,7 @@ def show() -> Response:
 
 def status_document() -> dict[str, Any]:
     """Bytes and seconds are totals since the start; compute rates from two readings."""
-    counts = snapshot()
+    counts, nodes = snapshot(), _nodes()
     started = counts.total("sluice_start_time_seconds")
     return {
         "version": __version__,
@@ -60,6 +62,8 @@ def status_document() -> dict[str, Any]:
         "transfers": _transfers(counts),
         "uploads": _uploads(counts),
         "jobs": _jobs(counts),
+        "nodes": nodes,
+        "fleet": _fleet(nodes),
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
         "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
         "stages": [_stage(counts, stage) for stage in Stage],
@@ -67,9 +71,8 @@ def status_document() -> dict[str, Any]:
 
 
 def _requests(counts: Snapshot) -> dict[str, Any]:
-    running = counts.by("protocol", "sluice_requests_in_progress")
     return {
-        "now": int(sum(count for name, count in running.items() if name not in WATCHERS)),
+        "now": running_requests(counts),
         "total": int(counts.total("sluice_requests_total")),
         "by_status": _whole(counts.by("status", "sluice_requests_total")),
         "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
@@ -126,6 +129,32 @@ def _job(listed: ListedJob) -> dict[str, str]:
         "step": job.step,
         "argument": job.argument,
     }
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """All servers that share the records; none where they are in a file."""
+    services = current_services()
+    if services.nodes is None:
+        return []
+    return [
+        {
+            "name": node.report.name,
+            "is_this": node.report.name == services.node.name,
+            "address": node.report.address,
+            "version": node.report.version,
+            "state": node.state.value,
+            "started": node.started_at.isoformat(timespec="milliseconds"),
+            "uptime_seconds": round(max(0.0, node.uptime_seconds), 3),
+            **(NOTHING if node.state is NodeState.GONE else node.report.counts),
+        }
+        for node in services.nodes.all()
+    ]
+
+
+def _fleet(nodes: list[dict[str, Any]]) -> dict[str, int]:
+    """How many nodes are in each state, and what all of them do together."""
+    states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
+    return {**states, **{name: sum(node[name] for node in nodes) for name in SUMMED}}
 
 
 def _stage(counts: Snapshot, stage: Stage) -> dict[str, Any]:

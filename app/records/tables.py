@@ -181,3 +181,17 @@ media_jobs = Table(
     ),
 )
 """The queue of the media worker. Jobs that are done cost its indexes nothing."""
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", String(100), primary_key=True),
+    Column("address", Text, nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("is_leaving", Boolean, nullable=False),
+    Column("counts", Text, nullable=False),
+    Column("traffic", Text, nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("lease_until", Instant, nullable=False),
+)
+"""The servers that share a database server; empty in a file."""

@@ -33,11 +33,12 @@ from sqlalchemy import (
 from app.domain.errors import StorageFailed
 from app.records.engine import Database
 from app.records.identity.tables import projects
+from app.records.tables import nodes
 
 ROWS_AT_ONCE = 1000
 
-TABLES = tuple(projects.metadata.sorted_tables)
-"""All of them, each after those that its rows refer to."""
+TABLES = tuple(table for table in projects.metadata.sorted_tables if table is not nodes)
+"""All that keep something, each after those that its rows refer to."""
 
 UNFINISHED = Table("unfinished_copy", MetaData(), Column("started", Integer, primary_key=True))
 """Stands in a database into which something is being copied."""

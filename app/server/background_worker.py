@@ -14,7 +14,9 @@ from functools import partial
 
 from app.domain.errors import UploadError
 from app.monitoring.instruments import Instruments
+from app.monitoring.node_counts import NodeCounts
 from app.server.child_processes import END_SIGNALS
+from app.server.node_presence import BEAT_SECONDS, NodePresence
 from app.server.worker_process import run_worker
 from app.services import Services, build_services
 from app.settings import Settings
@@ -74,8 +76,10 @@ def sweep(services: Services) -> None:
 def run(settings: Settings) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
     stop = threading.Event()
-    services = build_services(settings, Instruments().count_upload)
+    instruments = Instruments()
+    services = build_services(settings, instruments.count_upload)
     services.prepare()
+    presence = _presence(services, instruments)
     housekeeping = services.housekeeping
     identity = services.identity
     jobs: list[tuple[Callable[[], None], float]] = [
@@ -87,6 +91,8 @@ def run(settings: Settings) -> None:
         (identity.sign_in.remove_old, FORGETTING_SECONDS),
         (identity.invitations.remove_old, FORGETTING_SECONDS),
     ]
+    if presence is not None:
+        jobs.append((presence.beat, BEAT_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs
@@ -98,6 +104,16 @@ def run(settings: Settings) -> None:
     # Not in a handler: it would interrupt this thread, and wait for a lock the thread may hold.
     signal.sigwait(END_SIGNALS)
     stop.set()
+    if presence is not None:
+        attempt(presence.end)
+
+
+def _presence(services: Services, instruments: Instruments) -> NodePresence | None:
+    """None where the records are in a file: then there are no other servers."""
+    if services.nodes is None:
+        return None
+    counts = NodeCounts(services, instruments)
+    return NodePresence(services.settings, services.nodes, services.node, counts)
 
 
 def main() -> int:

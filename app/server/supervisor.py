@@ -19,6 +19,8 @@ from types import FrameType
 from app.domain.errors import ServerBusy, UploadError
 from app.monitoring.folder import MetricsFolder
 from app.records.errors import driver_message
+from app.request.this_node import VARIABLE as NODE_VARIABLE
+from app.request.this_node import new_name
 from app.server.access_log import configure_logging
 from app.server.child_processes import (
     SUPERVISOR_VARIABLE,
@@ -151,15 +153,28 @@ def main() -> int:
         return Supervisor(settings, lock, web=_serve, workers=workers).run()
     finally:
         metrics.close()
-        build_services(settings).database.checkpoint()
+        _sign_off(settings)
         if lock is not None:
             os.close(lock)
         say_goodbye()
 
 
+def _sign_off(settings: Settings) -> None:
+    """Once all processes have ended: leave nothing of them in the database."""
+    services = build_services(settings)
+    services.database.checkpoint()
+    if services.nodes is not None:
+        with closing(services.database), suppress(UploadError):  # Then our lease ends by itself.
+            services.nodes.remove(services.node.name)
+
+
 def _tell_children(settings: Settings) -> None:
-    """Pass on our process id, and the staging folder: its default depends on existing folders."""
+    """Pass on our process id, a name for this server, and the staging folder.
+
+    The default of the latter depends on existing folders.
+    """
     os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
+    os.environ[NODE_VARIABLE] = new_name()
     os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
 
 

@@ -3,7 +3,7 @@
 import { formatSpeed } from "./helpers/format.js";
 import { partsOf, setText } from "./helpers/template.js";
 import { Feed } from "./status/feed.js";
-import { drawCounts, drawJobs, drawUploads } from "./status/lists.js";
+import { drawCounts, drawJobs, drawNodes, drawUploads } from "./status/lists.js";
 import { Rates } from "./status/rates.js";
 import { inWords } from "./status/words.js";
 
@@ -39,6 +39,8 @@ function draw(figures) {
   drawJobs(parts.jobs, figures.jobs.next);
   drawJobs(parts.failures, figures.jobs.failures);
   parts.failedJobs.hidden = figures.jobs.failures.length === 0;
+  drawNodes(parts.nodes, figures.nodes);
+  parts.fleet.hidden = figures.nodes.length === 0;
   drawCounts(parts.answers, figures.requests.by_status);
   drawCounts(parts.errors, figures.errors);
   parts.noErrors.hidden = Object.keys(figures.errors).length > 0;

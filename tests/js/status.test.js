@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Rates } from "../../static/js/status/rates.js";
-import { formatDuration, formatJob, formatUptime, inWords } from "../../static/js/status/words.js";
+import { formatDuration, formatJob, formatUptime, inWords, nodeFigures } from "../../static/js/status/words.js";
 
 const MB = 1_000_000;
 
@@ -59,4 +59,10 @@ test("a job in words says how far it is while it runs", () => {
   assert.equal(formatJob({ step: "index", argument: "", state: "queued", progress: 0 }), "index");
   assert.equal(formatJob({ step: "rendition", argument: "720", state: "running", progress: 0.396 }), "rendition 720 40 %");
   assert.equal(formatJob({ step: "rendition", argument: "720", detail: "It failed." }), "rendition 720");
+});
+
+test("a node that is gone has no free space to show", () => {
+  const node = { state: "gone", received_bytes_per_second: 0, sent_bytes_per_second: 0, requests_now: 0 };
+  const figures = nodeFigures({ ...node, free_bytes: null, uptime_seconds: 61 });
+  assert.deepEqual(figures, ["gone", "0 bytes/s", "0 bytes/s", "0", "–", "1 min"]);
 });

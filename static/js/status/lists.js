@@ -3,7 +3,7 @@
 import { formatBytes } from "../helpers/format.js";
 import { drawMeter, nameMeter } from "../helpers/meter.js";
 import { setText } from "../helpers/template.js";
-import { formatJob, inWords } from "./words.js";
+import { formatJob, inWords, nodeFigures } from "./words.js";
 
 /** Shows the unfinished uploads in `list`. */
 export function drawUploads(list, uploads) {
@@ -24,6 +24,13 @@ export function drawCounts(list, counts) {
   const names = Object.keys(counts);
   if (!hasKeys(list, names)) list.replaceChildren(...names.map(countRow));
   names.forEach((name, index) => setText(list.children[index].querySelector("dd"), inWords(counts[name], "count")));
+}
+
+/** Shows the servers of a fleet in the body of a table. */
+export function drawNodes(body, nodes) {
+  const keys = nodes.map(({ name }) => name);
+  if (!hasKeys(body, keys)) body.replaceChildren(...nodes.map(nodeRow));
+  nodes.forEach((node, index) => fillNode(body.children[index], node));
 }
 
 function hasKeys(list, keys) {
@@ -70,6 +77,20 @@ function jobRow({ filename, detail }, key) {
 function fillJob(row, job) {
   setText(row.querySelector(".status-upload__share"), formatJob(job));
   if (job.detail) setText(row.querySelector(".status-upload__detail"), job.detail);
+}
+
+function nodeRow({ name, is_this: isThis, address, version }) {
+  const place = element("small", "", `${address}, version ${version}`);
+  const problems = element("small", "status-nodes__problems");
+  const title = element("th", "", isThis ? `${name} (this one)` : name, place, problems);
+  title.scope = "row";
+  return keyed(element("tr", "", title, ...Array.from({ length: 6 }, () => element("td", ""))), name);
+}
+
+function fillNode(row, node) {
+  row.dataset.state = node.state;
+  setText(row.querySelector(".status-nodes__problems"), node.problems.join(", "));
+  nodeFigures(node).forEach((figure, index) => setText(row.children[index + 1], figure));
 }
 
 function countRow(name) {

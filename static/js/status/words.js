@@ -26,6 +26,18 @@ export function formatJob({ step, argument, state, progress }) {
   return [step, argument, share].filter(Boolean).join(" ");
 }
 
+/** What a server of a fleet does, in the order of the table's columns after its name. */
+export function nodeFigures(node) {
+  return [
+    node.state,
+    inWords(node.received_bytes_per_second, "speed"),
+    inWords(node.sent_bytes_per_second, "speed"),
+    inWords(node.requests_now, "count"),
+    inWords(node.free_bytes, "bytes"),
+    inWords(node.uptime_seconds, "uptime"),
+  ];
+}
+
 const FORMATS = {
   count: (value) => value.toLocaleString("en"),
   bytes: formatBytes,

@@ -1,0 +1,105 @@
+"""Which servers share the records. Each renews a lease; one that vanishes is noticed at its end.
+
+Only on a database server: a file has one machine. Every moment is read from the database's clock,
+so that it does not matter whether the clocks of the nodes agree.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Row, cast, delete, func, select, type_coerce
+from sqlalchemy.dialects.postgresql import insert
+
+from app.domain.nodes import Node, NodeReport, NodeState
+from app.records.engine import Database
+from app.records.tables import nodes
+
+LEASE_SECONDS = 10.0
+"""A node that has not reported for this long is gone."""
+
+SHOWN_SECONDS = 600.0
+"""How long the status page shows that it is."""
+
+_SECOND = 1_000_000  # in microseconds, as `Instant` counts.
+
+_NOW: ColumnElement[int] = cast(func.extract("epoch", func.clock_timestamp()) * _SECOND, BigInteger)
+_LEASE_UNTIL = type_coerce(nodes.c.lease_until, BigInteger)
+_STARTED_AT = type_coerce(nodes.c.started_at, BigInteger)
+
+_NODES = select(
+    nodes,
+    (_LEASE_UNTIL > _NOW).label("is_alive"),
+    (func.least(_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
+).order_by(nodes.c.started_at, nodes.c.name)
+
+_LIVE = select(func.count()).where(_LEASE_UNTIL > _NOW)
+
+
+class NodeRecords:
+    """The nodes of a fleet. Each call is one statement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tell(self, report: NodeReport, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        """Replace a node's last report, and renew its lease; the first one makes its row."""
+        values = {
+            "name": report.name,
+            "address": report.address,
+            "version": report.version,
+            "is_leaving": report.is_leaving,
+            "counts": json.dumps(report.counts),
+            "traffic": json.dumps(report.traffic),
+            "lease_until": _NOW + round(lease_seconds * _SECOND),
+        }
+        statement = insert(nodes).values(**values, started_at=_NOW)
+        changed = {name: statement.excluded[name] for name in values if name != "name"}
+        renewed = statement.on_conflict_do_update(index_elements=["name"], set_=changed)
+        with self._database.read() as connection:
+            connection.execute(renewed)
+
+    def all(self) -> list[Node]:
+        """Every node, the oldest first; those that vanished for a while, too."""
+        with self._database.read() as connection:
+            return [_from_row(row) for row in connection.execute(_NODES)]
+
+    def count_live(self) -> int:
+        """How many there are now."""
+        with self._database.read() as connection:
+            return connection.execute(_LIVE).scalar_one()
+
+    def remove(self, name: str) -> None:
+        """A node has ended."""
+        with self._database.read() as connection:
+            connection.execute(delete(nodes).where(nodes.c.name == name))
+
+    def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
+        """Remove the rows of nodes that vanished so long ago."""
+        vanished = _NOW - round(shown_seconds * _SECOND) > _LEASE_UNTIL
+        with self._database.read() as connection:
+            connection.execute(delete(nodes).where(vanished))
+
+
+def _from_row(row: Row[Any]) -> Node:
+    report = NodeReport(
+        name=row.name,
+        address=row.address,
+        version=row.version,
+        is_leaving=row.is_leaving,
+        counts=json.loads(row.counts),
+        traffic=json.loads(row.traffic),
+    )
+    return Node(
+        report=report,
+        state=_state(row),
+        started_at=row.started_at,
+        uptime_seconds=row.uptime / _SECOND,
+    )
+
+
+def _state(row: Row[Any]) -> NodeState:
+    if not row.is_alive:
+        return NodeState.GONE
+    return NodeState.LEAVING if row.is_leaving else NodeState.READY
