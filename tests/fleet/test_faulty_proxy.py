@@ -1,0 +1,164 @@
+"""The proxy breaks what it should, and nothing else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.fleet.faulty_proxy import Fault, MakeProxy, Plan, Proxy, proxies, talk_bytes, talk_http
+from tests.waiting import wait_until
+
+BODY = b"0123456789" * 20_000
+
+
+class Store(ThreadingHTTPServer):
+    """Notes the bodies that arrive whole, and sends them back."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: list[bytes] = []
+
+    def handle_error(self, *_request: object) -> None:
+        """Connections break here."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Store)
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:
+            return
+        self.server.bodies.append(body)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store() as store:
+        thread = threading.Thread(target=store.serve_forever, args=(0.05,))
+        thread.start()
+        yield store
+        store.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def make() -> Iterator[MakeProxy]:
+    with proxies() as make:
+        yield make
+
+
+@pytest.fixture
+def between(make: MakeProxy, store: Store) -> Callable[..., Proxy]:
+    """A proxy in front of the store that does the same to every request."""
+
+    def place(fault: Fault | None = None) -> Proxy:
+        shares = {} if fault is None else {fault: 1.0}
+        return make(store.server_port, talk_http, Plan(1, shares))
+
+    return place
+
+
+def post(proxy: Proxy, path: str = "/", *, times: int = 1) -> list[tuple[int, bytes]]:
+    """Statuses and bodies of requests on one connection."""
+    with closing(HTTPConnection("127.0.0.1", proxy.port, timeout=60)) as connection:
+        return [ask(connection, path) for _ in range(times)]
+
+
+def ask(connection: HTTPConnection, path: str) -> tuple[int, bytes]:
+    connection.request("POST", path, BODY)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+@pytest.mark.parametrize("fault", [None, Fault.DELAY, Fault.ERROR_IN_200])
+def test_what_no_fault_hits_passes_unchanged(
+    fault: Fault | None, between: Callable[..., Proxy], store: Store
+) -> None:
+    assert post(between(fault), times=2) == [(200, BODY), (200, BODY)]
+    assert store.bodies == [BODY, BODY]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(Fault.SLOW_DOWN, 503), (Fault.INTERNAL_ERROR, 500), (Fault.ERROR_IN_200, 200)],
+)
+def test_the_proxy_answers_with_an_error_in_place_of_the_server(
+    fault: Fault, status: int, between: Callable[..., Proxy], store: Store
+) -> None:
+    answers = post(between(fault), "/object?uploadId=1", times=2)
+    assert [answered for answered, _ in answers] == [status, status]
+    assert all(b"<Error><Code>" in body for _, body in answers)
+    assert store.bodies == []
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BODY, Fault.CUT_ANSWER, Fault.LOST_ANSWER])
+def test_a_connection_that_breaks_leaves_the_client_without_an_answer(
+    fault: Fault, between: Callable[..., Proxy], store: Store
+) -> None:
+    proxy = between(fault)
+    with pytest.raises((OSError, HTTPException)):
+        post(proxy)
+    assert proxy.plan.happened[fault] == 1
+    assert store.bodies == ([] if fault is Fault.CUT_BODY else [BODY])
+
+
+def test_the_same_seed_hits_the_same_requests() -> None:
+    shares = dict.fromkeys(Fault, 0.1)
+    first, second, other = (
+        [Plan(seed, shares).draw(number)[0] for number in range(200)] for seed in (1, 1, 2)
+    )
+    assert first == second != other
+    assert {*first} == {None, *Fault}
+
+
+def test_what_is_held_arrives_when_it_is_released(
+    between: Callable[..., Proxy], store: Store
+) -> None:
+    proxy = between()
+    proxy.hold()
+    answers: list[tuple[int, bytes]] = []
+    client = threading.Thread(target=lambda: answers.extend(post(proxy)))
+    client.start()
+    wait_until(lambda: proxy.connections, "the proxy has accepted the connection")
+    assert not store.bodies
+    proxy.release()
+    client.join(60)
+    assert answers == [(200, BODY)]
+
+
+def test_open_connections_can_be_dropped(between: Callable[..., Proxy]) -> None:
+    proxy = between()
+    with closing(HTTPConnection("127.0.0.1", proxy.port, timeout=60)) as connection:
+        assert ask(connection, "/") == (200, BODY)
+        proxy.drop_connections()
+        assert connection.sock.recv(1) == b""
+    assert post(proxy) == [(200, BODY)]
+
+
+def test_other_protocols_lose_what_was_asked_or_what_was_answered(
+    make: MakeProxy, store: Store
+) -> None:
+    for fault in (Fault.CUT_BODY, Fault.LOST_ANSWER):
+        proxy = make(store.server_port, talk_bytes, Plan(1, {fault: 1.0}))
+        with socket.create_connection(("127.0.0.1", proxy.port), 60) as client:
+            client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n1")
+            assert client.recv(1) == b""
+    assert store.bodies == [b"1"]
