@@ -130,9 +130,11 @@ class Caller:
             body = answer.read(MAX_ANSWER_BYTES)
         finally:
             answer.close()
-        # Copying and completing may fail after the status was sent.
-        if call.is_slow and (not body or Document(body).is_error):
-            raise _Refused(failure_of(answer.status, body, answer.request_id))
+        if call.is_slow:  # Copying and completing may fail after the status was sent.
+            if not body.strip():
+                raise StoreUnreachable("no result")
+            if Document(body).is_error:
+                raise _Refused(failure_of(answer.status, body, answer.request_id))
         headers = {name.lower(): text for name, text in answer.response.headers.items()}
         return Reply(headers, body)
 

@@ -6,6 +6,7 @@ socket, without passing through the program; over TLS they are copied in blocks.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import socket
@@ -18,7 +19,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 
+from app.domain.errors import StorageFailed
 from app.storage.s3.contents import Body, SpoolSlice, SpoolTooShort, blocks_of
+
+log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 
@@ -173,6 +177,10 @@ class Connections:
             answer = Answer(connection.getresponse(), connection, self)
             if connection.sock is not None:  # None: the answer says that it is the last one.
                 connection.sock.settimeout(IDLE_SECONDS)
+        except ssl.SSLCertVerificationError as error:
+            connection.close()
+            log.error("the object store's certificate is not trusted: %s", error.verify_message)
+            raise StorageFailed("The object store's certificate is not trusted.") from error
         except (OSError, HTTPException) as error:
             connection.close()
             raise StoreUnreachable(_reason(error)) from error

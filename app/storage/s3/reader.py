@@ -21,7 +21,7 @@ FIRST_WINDOW_BYTES = 1024 * 1024
 """What is asked for after a seek. It doubles with each request that is read to its end: whoever
 jumps about gets little, whoever reads on gets one request for nearly all."""
 
-MAX_CUTS = 5
+MAX_CUTS = 4
 """A store that cuts so many answers one after the other, without one byte, is out of order."""
 
 PAUSE_SECONDS = 0.2
@@ -71,6 +71,7 @@ class ObjectReader(io.RawIOBase):
         if not wanted:
             return 0
         for cut in range(MAX_CUTS):
+            time.sleep(PAUSE_SECONDS * cut)
             try:
                 answer = self._at_position()
                 count = answer.readinto(wanted[: self._end - self._next])
@@ -80,7 +81,6 @@ class ObjectReader(io.RawIOBase):
             except StoreUnreachable:
                 pass
             self._drop()
-            time.sleep(PAUSE_SECONDS * cut)
         raise busy()
 
     def close(self) -> None:

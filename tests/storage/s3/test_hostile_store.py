@@ -1,0 +1,270 @@
+"""What the client makes of a store that cuts, stalls, lies or refuses."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import NoRoom, ServerBusy, StorageFailed
+from app.domain.ranges import ByteRange
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.answers import MultipartGone, PartsDiffer
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.contents import SpoolSlice, SpoolTooShort, StoredObject
+from app.storage.s3.signing import AccessKey
+from tests.e2e.server_kinds import make_certificate
+from tests.storage.s3.hostile_store import (
+    CUT,
+    SLOW_DOWN,
+    STORED,
+    HostileStore,
+    Step,
+    error,
+    reply,
+)
+
+LONG = 120.0
+"""Seconds that no test waits for."""
+SHORT = 0.4
+MIB = 1024 * 1024
+
+SLOW_BUT_FINE = [Step(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"), Step(error(503, "x"))]
+GARBAGE = [Step(b"\0\1\2 nonsense\r\n\r\n", closes=True), Step(b"", closes=True)]
+TOO_MANY_HEADERS = Step(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n")
+BOMB = (
+    b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaaaaaaaaaaaa">'
+    + b"".join(b'<!ENTITY %c "%s">' % (98 + n, b"&%c;" % (97 + n) * 50) for n in range(8))
+    + b"]><a><IsTruncated>&i;</IsTruncated></a>"
+)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        [SLOW_DOWN, SLOW_DOWN],
+        SLOW_BUT_FINE,
+        [CUT],
+        GARBAGE,
+        [TOO_MANY_HEADERS],
+        [Step(error(400, "RequestTimeout"), closes=True)],
+        [Step(error(409, "OperationAborted"))],
+        [Step(reply(502, b"<html>Bad gateway"))],
+    ],
+)
+def test_a_part_is_sent_again_after_trouble_that_passes(trouble: list[Step], spool: int) -> None:
+    os.pwrite(spool, b"hello", 0)
+    with HostileStore([*trouble, STORED]) as store:
+        stored = store.bucket(LONG).upload_part("a", "upload", 3, SpoolSlice(spool, 1, 4))
+    assert stored.etag == "abc"
+    line = "PUT /films/prefix/a?partNumber=3&uploadId=upload HTTP/1.1"
+    assert store.requests[-1] == (line, b"ello")
+    assert set(store.lines) == {line}
+    assert len(store.lines) > len(trouble)
+
+
+@pytest.mark.parametrize(
+    "step", [SLOW_DOWN, CUT, Step(hangs=True), Step(b"HTTP/1.1 200 OK\r\n", hangs=True)]
+)
+def test_a_store_that_does_not_recover_in_time_is_busy(step: Step) -> None:
+    with HostileStore([step]) as store, pytest.raises(ServerBusy) as caught:
+        store.bucket(SHORT).head("a")
+    assert caught.value.retry_after_seconds
+
+
+def test_a_store_that_is_not_there_is_busy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    address = BucketAddress.of("s3://a-b", endpoint=f"http://127.0.0.1:{port}", region="r")
+    bucket = Bucket.at(address, key=lambda: AccessKey("id", "secret")).within(SHORT)
+    with pytest.raises(ServerBusy):
+        bucket.put_object("a", b"")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (403, "AccessDenied", "may not do this"),
+        (403, "SignatureDoesNotMatch", "does not accept this server's key"),
+        (403, "RequestTimeTooSkewed", "more than 15 minutes"),
+        (404, "NoSuchBucket", "does not exist"),
+        (400, "AuthorizationHeaderMalformed", "SLUICE_S3_REGION"),
+        (400, "BadDigest", "changed on their way"),
+        (418, "Whatever", "refused a request"),
+        (400, "no;such <code>", "refused a request"),
+    ],
+)
+def test_a_refusal_says_what_to_do_and_no_place(status: int, code: str, words: str) -> None:
+    step = Step(error(status, code))
+    with HostileStore([step]) as store, pytest.raises(StorageFailed, match=words) as caught:
+        store.bucket(LONG).put_object("a", b"x")
+    assert len(store.requests) == 1, "nothing is tried again"
+    for secret in ("127.0.0.1", "secret", "films", "prefix"):
+        assert secret not in str(caught.value)
+
+
+def test_a_full_store_has_no_room() -> None:
+    with HostileStore([Step(error(400, "QuotaExceeded"))]) as store, pytest.raises(NoRoom):
+        store.bucket(LONG).put_object("a", b"x")
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [("NoSuchUpload", MultipartGone), ("InvalidPart", PartsDiffer)]
+)
+def test_a_completion_may_fail_after_its_status_was_sent(
+    code: str, expected: type[Exception]
+) -> None:
+    with HostileStore([Step(error(200, code))]) as store, pytest.raises(expected):
+        store.bucket(LONG).complete_multipart("a", "id", [(1, StoredObject("etag", "crc"))])
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Step(error(200, "InternalError")),
+        Step(reply(200)),
+        Step(reply(200, b" \n <Comp")[:-3], closes=True),
+    ],
+)
+def test_a_completion_that_fails_in_passing_is_tried_again(trouble: Step) -> None:
+    body = b"<CompleteResult><ETag>&quot;new&quot;</ETag></CompleteResult>"
+    with HostileStore([trouble, Step(reply(200, b" \n" + body))]) as store:
+        parts = [(1, StoredObject("etag", "crc"))]
+        assert store.bucket(LONG).complete_multipart("a", "id", parts) == "new"
+    assert store.requests[0] == store.requests[1]
+
+
+def test_a_copy_may_fail_after_its_status_was_sent() -> None:
+    failed, done = error(200, "InternalError"), b"<CopyPartResult><ETag>new</ETag></CopyPartResult>"
+    with HostileStore([Step(failed), Step(reply(200, done))]) as store:
+        stored = store.bucket(LONG).copy_part("a", "id", 1, "b", ByteRange(0, 5))
+    assert stored == StoredObject("new", "")
+
+
+def test_a_cut_object_is_read_on_where_it_was_cut() -> None:
+    ends = [
+        Step(reply(206, b"0123456789", "Content-Range: bytes 0-9/10")[:-6], closes=True),
+        Step(reply(206, b"456789", "Content-Range: bytes 4-9/10")[:-1], closes=True),
+        Step(reply(206, b"9", "Content-Range: bytes 9-9/10")),
+    ]
+    with HostileStore(ends) as store, open_ten_bytes(store) as file:
+        assert file.readall() == b"0123456789"
+
+
+def test_an_object_that_is_always_cut_before_its_first_byte() -> None:
+    cut = Step(reply(206, b"0", "Content-Range: bytes 0-9/10")[:-1], closes=True)
+    with HostileStore([cut]) as store, open_ten_bytes(store) as file, pytest.raises(ServerBusy):
+        file.read(1)
+
+
+def open_ten_bytes(store: HostileStore) -> io.RawIOBase:
+    return store.bucket(LONG).open("a", ByteRange(0, 10), 10)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(206, b"12345", "Content-Range: bytes 1-5/10"),
+        reply(206, b"01234", "Content-Range: bytes 0-4/11"),
+        reply(206, b"01234"),
+        reply(200, b"0123456789"),
+        error(416, "InvalidRange"),
+    ],
+)
+def test_other_bytes_than_those_asked_for(answer: bytes) -> None:
+    with HostileStore([Step(answer)]) as store, pytest.raises(StorageFailed):
+        store.bucket(LONG).open("a", ByteRange(0, 5), 10)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not XML",
+        BOMB,
+        b"<a><IsTruncated>true</IsTruncated></a>",
+        b"<a><Contents><Key>a</Key><Size>-1</Size></Contents></a>",
+        b"<a><Contents><Key>a</Key><Size>1</Size><LastModified>today</LastModified></Contents></a>",
+    ],
+)
+def test_a_list_that_is_none(body: bytes) -> None:
+    with HostileStore([Step(reply(200, body))]) as store, pytest.raises(StorageFailed):
+        list(store.bucket(LONG).list_objects())
+
+
+def test_a_list_that_turns_in_a_circle() -> None:
+    body = b"<a><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken></a>"
+    with HostileStore([Step(reply(200, body))]) as store, pytest.raises(StorageFailed):
+        list(store.bucket(LONG).list_objects())
+    assert len(store.requests) == 2
+
+
+def test_an_answer_without_an_end_is_not_read() -> None:
+    endless = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1100000\r\n"
+    step = Step(endless + b"x" * 17 * MIB, closes=True)
+    with HostileStore([step]) as store, pytest.raises(ServerBusy):
+        list(store.bucket(SHORT).list_objects())
+
+
+def test_a_refusal_before_the_body_was_sent_is_heard(spool: int) -> None:
+    os.ftruncate(spool, 64 * MIB)
+    refused = Step(error(403, "AccessDenied"), closes=True, reads_body=False)
+    with HostileStore([refused]) as store, pytest.raises(StorageFailed, match="may not do this"):
+        store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 64 * MIB))
+
+
+def test_a_slice_beyond_its_file_is_a_mistake_of_the_caller(spool: int) -> None:
+    with HostileStore([STORED]) as store, pytest.raises(SpoolTooShort):
+        store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 5))
+
+
+def test_connections_are_kept_and_given_up_when_the_store_closes_them() -> None:
+    with HostileStore([STORED, STORED, Step(STORED.answer, closes=True), CUT, STORED]) as store:
+        bucket = store.bucket(LONG)
+        for count in (1, 1, 1):
+            bucket.put_object("a", b"x")
+            assert store.connections == count
+        bucket.put_object("a", b"x")
+        assert len(store.requests) == 5
+
+
+def test_a_connection_that_closes_as_it_is_used_costs_no_pause() -> None:
+    """With a pause the call would be over its time."""
+    with HostileStore([STORED, CUT, STORED]) as store:
+        bucket = store.bucket(LONG)
+        bucket.put_object("a", b"x")
+        bucket.put_object("a", b"x")
+    assert (len(store.requests), store.connections) == (3, 2)
+
+
+def test_a_forked_process_opens_connections_of_its_own() -> None:
+    with HostileStore([STORED]) as store:
+        bucket = store.bucket(LONG)
+        bucket.put_object("a", b"x")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if bucket.put_object("b", b"x").etag == "abc" else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        bucket.put_object("a", b"x")
+        assert (len(store.requests), store.connections) == (3, 2)
+
+
+def test_bytes_go_over_tls_to_a_store_whose_certificate_is_trusted(
+    tmp_path: Path, spool: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = os.urandom(3 * MIB + 5)
+    os.pwrite(spool, sent, 0)
+    certificate = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, tmp_path / "key.pem")
+    with HostileStore([STORED], context) as store:
+        with pytest.raises(StorageFailed, match="certificate"):
+            store.bucket(LONG).put_object("a", b"x")
+        assert store.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, len(sent)))
+        assert store.requests[0][1] == sent
