@@ -195,3 +195,79 @@ nodes = Table(
     Column("lease_until", Instant, nullable=False),
 )
 """The servers that share a database server; empty in a file."""
+
+IS_UNPUBLISHED = text("is_published = false")
+IS_INTENT = text("etag IS NULL")
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers only rows whose key is an INTEGER."""
+
+stored_files = Table(
+    "stored_files",
+    metadata,
+    Column("key", String(32), primary_key=True),
+    Column("cell_bytes", BigInteger, nullable=False),
+    Column("length", BigInteger),
+    Column("name", String(200)),
+    Column("is_published", Boolean, nullable=False),
+    Column("multipart_name", String(200)),
+    Column("multipart_id", Text),
+    Column("active_at", Instant, nullable=False),
+    Index(
+        "stored_files_unpublished",
+        *("active_at", "key"),
+        sqlite_where=IS_UNPUBLISHED,
+        postgresql_where=IS_UNPUBLISHED,
+    ),
+)
+"""Files in a bucket. The key is an upload's id; some exist before that has a record."""
+
+stored_pieces = Table(
+    "stored_pieces",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("key", String(32), ForeignKey("stored_files.key"), nullable=False),
+    Column("cell", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("etag", String(200)),
+    Column("crc32c", String(8)),
+    Column("leased_until", Instant, nullable=False),
+    Index("stored_pieces_of_cell", "key", "cell", "id"),
+    Index(
+        "stored_pieces_intended",
+        "leased_until",
+        sqlite_where=IS_INTENT,
+        postgresql_where=IS_INTENT,
+    ),
+    sqlite_autoincrement=True,
+)
+"""Objects with less than a cell. Without an ETag, one is on its way until the end of its lease."""
+
+stored_cells = Table(
+    "stored_cells",
+    metadata,
+    Column("key", String(32), ForeignKey("stored_files.key"), primary_key=True),
+    Column("cell", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("token", String(32)),
+    Column("leased_until", Instant, nullable=False),
+    Column("part_number", Integer),
+    Column("length", BigInteger),
+    Column("etag", String(200)),
+    Column("crc32c", String(8)),
+    Column("through", BigInteger),
+)
+"""Cells that were claimed, and with an ETag the part that has all bytes of one."""
+
+stored_garbage = Table(
+    "stored_garbage",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("multipart_id", Text),
+    Column("due_at", Instant, nullable=False, index=True),
+    sqlite_autoincrement=True,
+)
+"""Objects, or unfinished multipart uploads, to be removed from the bucket."""

@@ -1,0 +1,204 @@
+"""How a file lies in an object store: a grid of cells, each one part, and pieces of cells.
+
+S3 takes parts of 5 MiB or more, at most 10,000 of them, whole or not at all; uploads here arrive in
+ranges of any size and order. A cell that arrives whole becomes a part at once. Less than a cell
+becomes a *piece*, an object of its own, until the rest of its cell is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from app.domain.ranges import ByteRange, RangeSet
+
+MIB = 1024 * 1024
+
+SMALLEST_CELL_BYTES = 20 * MIB
+"""What the page sends as one chunk. A request to the store costs as much for less."""
+
+MOST_CELLS = 5000
+"""Half of the 10,000 parts that S3 allows: each cell has two part numbers."""
+
+NUMBERS_PER_CELL = 2
+
+GROWING_CELLS = ((1000, 20 * MIB), (2000, 100 * MIB), (2000, 512 * MIB))
+"""How many cells of which size follow each other where the length is not known: 1.2 TiB in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: its number, counted from 0, and its bytes of the file."""
+
+    number: int
+    span: ByteRange
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Cells of `cell_bytes` each; with 0, those of `GROWING_CELLS`."""
+
+    cell_bytes: int
+
+    @classmethod
+    def of(cls, length: int | None) -> Grid:
+        """The grid of a file; `length` in bytes, None if it is not known yet."""
+        if length is None:
+            return cls(0)
+        return cls(max(SMALLEST_CELL_BYTES, -(-length // MOST_CELLS)))
+
+    @property
+    def capacity(self) -> int:
+        """The length of the longest file, in bytes."""
+        return sum(count * size for count, size in self._sections)
+
+    @property
+    def first_bytes(self) -> int:
+        """Length of the first cell; a file up to it is one object, without parts."""
+        return self._sections[0][1]
+
+    def cells(self, span: ByteRange) -> Iterator[Cell]:
+        """The cells that have bytes of `span`, each cut to it."""
+        for cell in self._all_from(span.start):
+            if cell.span.start >= span.end:
+                return
+            start, end = max(cell.span.start, span.start), min(cell.span.end, span.end)
+            yield Cell(cell.number, ByteRange(start, end))
+
+    def cell(self, number: int, length: int | None) -> Cell:
+        """The whole cell, cut at the file's length; raises `ValueError` beyond the grid."""
+        left, start = number, 0
+        for count, size in self._sections:
+            if left < count:
+                start += left * size
+                end = start + size if length is None else min(start + size, max(start, length))
+                return Cell(number, ByteRange(start, end))
+            left, start = left - count, start + count * size
+        raise ValueError(f"no cell has the number {number}")
+
+    @property
+    def _sections(self) -> tuple[tuple[int, int], ...]:
+        return ((MOST_CELLS, self.cell_bytes),) if self.cell_bytes else GROWING_CELLS
+
+    def _all_from(self, position: int) -> Iterator[Cell]:
+        number, start = 0, 0
+        for count, size in self._sections:
+            skipped = min(count, max(0, position - start) // size)
+            for index in range(skipped, count):
+                begin = start + index * size
+                yield Cell(number + index, ByteRange(begin, begin + size))
+            number, start = number + count, start + count * size
+
+
+def part_number(cell: int, epoch: int) -> int:
+    """The number under which the claim with this epoch uploads a cell, from 1.
+
+    Two claims that follow each other have different ones: a process that was paused while it
+    uploaded, and wakes late, does not overwrite the part of the next.
+    """
+    return cell * NUMBERS_PER_CELL + 1 + epoch % NUMBERS_PER_CELL
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What identifies stored bytes: the store's ETag, and their CRC32C in base64."""
+
+    etag: str
+    crc32c: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An object with some bytes of one cell; of two that overlap, the one with the higher id wins."""
+
+    id: int
+    cell: int
+    span: ByteRange
+    name: str
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stored cell: the part of a multipart upload that has all its `length` bytes.
+
+    It has the bytes of all pieces with ids up to `through`.
+    """
+
+    cell: int
+    number: int
+    length: int
+    stamp: Stamp
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to upload one cell, until the lease ends; `token` proves it at the commit."""
+
+    key: str
+    cell: int
+    token: str
+    number: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Multipart:
+    """A multipart upload, and the object that will come from it."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What is known of a file in the store.
+
+    `length` is what was declared, if anything was. `name` is the object that has all of the file,
+    once there is one; `is_published` says that it may be read.
+    """
+
+    key: str
+    grid: Grid
+    length: int | None
+    name: str | None
+    is_published: bool
+    multipart: Multipart | None
+
+    def cell(self, number: int) -> Cell:
+        """A whole cell, cut at the file's length."""
+        return self.grid.cell(number, self.length)
+
+    @property
+    def is_one_object(self) -> bool:
+        """Whether the file is known to fit into one cell, and so needs no parts."""
+        return self.length is not None and self.length <= self.grid.first_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object that nothing needs any more, or with `multipart_id` an unfinished upload."""
+
+    id: int
+    name: str
+    multipart_id: str | None
+
+
+def overlay(pieces: Iterable[Piece], span: ByteRange) -> list[tuple[Piece, ByteRange]]:
+    """Which bytes of `span` to take from which piece, in order; the later piece wins."""
+    missing, found = RangeSet.of([span]), list[tuple[Piece, ByteRange]]()
+    for piece in sorted(pieces, key=lambda each: each.id, reverse=True):
+        for gap in missing:
+            start, end = max(gap.start, piece.span.start), min(gap.end, piece.span.end)
+            if start < end:
+                found.append((piece, ByteRange(start, end)))
+        missing = RangeSet.of(
+            left for gap in missing for left in RangeSet.of([piece.span]).gaps(gap)
+        )
+    return sorted(found, key=lambda each: each[1])
+
+
+def covers(pieces: Iterable[Piece], span: ByteRange) -> bool:
+    """Whether the pieces have every byte of `span`."""
+    return RangeSet.of(piece.span for piece in pieces).covers(span)

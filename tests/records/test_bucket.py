@@ -1,0 +1,203 @@
+"""What the catalog of a bucket promises, on both databases."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from app.domain.cells import Grid, Multipart, Stamp
+from app.domain.ranges import ByteRange
+from app.records.bucket import PIECE_LEASE, BucketCatalog
+from app.records.engine import Database
+from tests.records.making import NOW
+
+KEY = "0" * 31 + "a"
+OTHER = "0" * 31 + "b"
+GRID = Grid.of(100 * 1024 * 1024)
+LEASE = timedelta(seconds=60)
+STAMP = Stamp("etag", "AAAAAA==")
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def catalog(database: Database, clock: Clock) -> BucketCatalog:
+    found = BucketCatalog(database, clock)
+    found.reserve(KEY, GRID, 100)
+    return found
+
+
+def piece(catalog: BucketCatalog, start: int, end: int, name: str, *, cell: int = 0) -> int:
+    """A stored piece; its id."""
+    number = catalog.intend(KEY, cell, ByteRange(start, end), name)
+    assert number is not None
+    assert catalog.commit(number, KEY, cell, STAMP) is not None
+    return number
+
+
+def test_a_file_is_there_once_it_is_reserved(catalog: BucketCatalog) -> None:
+    assert catalog.file(OTHER) is None
+    found = catalog.file(KEY)
+    assert found is not None
+    assert (found.grid, found.length, found.name, found.multipart) == (GRID, 100, None, None)
+
+
+def test_reserving_again_keeps_the_grid_and_may_ask_for_more(catalog: BucketCatalog) -> None:
+    catalog.reserve(KEY, Grid(5), 200)
+    catalog.reserve(KEY, Grid(5), 150)
+    found = catalog.file(KEY)
+    assert found is not None
+    assert (found.grid, found.length) == (GRID, 200)
+
+
+def test_the_first_multipart_upload_stays(catalog: BucketCatalog) -> None:
+    first, second = Multipart("a", "1"), Multipart("b", "2")
+    assert catalog.begin_multipart(KEY, first) == first
+    assert catalog.begin_multipart(KEY, second) == first
+    assert catalog.begin_multipart(OTHER, second) is None
+
+
+def test_a_piece_counts_once_it_is_stored(catalog: BucketCatalog) -> None:
+    number = catalog.intend(KEY, 0, ByteRange(0, 10), "one")
+    assert number is not None
+    assert catalog.pieces(KEY, 0) == []
+    assert catalog.commit(number, KEY, 0, STAMP) == 10
+    assert catalog.commit(number, KEY, 0, STAMP) is None, "only once"
+    second = catalog.intend(KEY, 0, ByteRange(10, 30), "two")
+    assert second is not None
+    assert catalog.commit(second, KEY, 0, STAMP) == 30
+    assert [each.name for each in catalog.pieces(KEY, 0)] == ["one", "two"]
+    assert catalog.pieces(KEY, 1) == []
+
+
+def test_nothing_can_be_added_to_a_missing_or_finished_file(catalog: BucketCatalog) -> None:
+    assert catalog.intend(OTHER, 0, ByteRange(0, 1), "one") is None
+    assert catalog.claim(OTHER, 0, "token", LEASE) is None
+    assert catalog.finish(KEY, "whole", 100, is_published=False)
+    assert catalog.intend(KEY, 0, ByteRange(0, 1), "one") is None
+    assert catalog.claim(KEY, 0, "token", LEASE) is None
+    assert catalog.begin_multipart(KEY, Multipart("a", "1")) is None
+
+
+def test_a_cell_has_one_claim_until_its_lease_ends(catalog: BucketCatalog, clock: Clock) -> None:
+    first = catalog.claim(KEY, 3, "first", LEASE)
+    assert first is not None
+    assert catalog.claim(KEY, 3, "second", LEASE) is None
+    assert catalog.claim(KEY, 4, "second", LEASE) is not None, "another cell is free"
+    clock.now += LEASE + timedelta(seconds=1)
+    second = catalog.claim(KEY, 3, "third", LEASE)
+    assert second is not None
+    assert second.number != first.number
+    assert not catalog.seal(first, 10, STAMP), "it woke too late"
+    assert catalog.seal(second, 10, STAMP)
+    [part] = catalog.parts(KEY)
+    assert (part.cell, part.number, part.length, part.stamp) == (3, second.number, 10, STAMP)
+
+
+def test_a_released_claim_frees_its_cell(catalog: BucketCatalog) -> None:
+    first = catalog.claim(KEY, 0, "first", LEASE)
+    assert first is not None
+    catalog.release(first)
+    assert catalog.claim(KEY, 0, "second", LEASE) is not None
+    assert not catalog.seal(first, 10, STAMP)
+
+
+def test_a_part_holds_the_pieces_before_its_claim(catalog: BucketCatalog) -> None:
+    last = piece(catalog, 0, 10, "before")
+    claim = catalog.claim(KEY, 0, "token", LEASE)
+    assert claim is not None
+    assert claim.through == last
+    assert [each.name for each in catalog.loose(KEY)] == ["before"]
+    catalog.seal(claim, 100, STAMP)
+    piece(catalog, 0, 10, "after")
+    piece(catalog, 100, 110, "elsewhere", cell=1)
+    assert [each.name for each in catalog.loose(KEY)] == ["after", "elsewhere"]
+
+
+def test_a_finished_file_leaves_its_pieces_as_garbage(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    piece(catalog, 0, 50, "half")
+    piece(catalog, 0, 100, "whole")
+    catalog.begin_multipart(KEY, Multipart("parts", "1"))
+    on_its_way = catalog.intend(KEY, 0, ByteRange(0, 1), "late")
+    assert catalog.finish(KEY, "whole", 100, is_published=True)
+    assert not catalog.finish(KEY, "other", 100, is_published=True), "only once"
+    found = catalog.garbage(10)
+    assert {(each.name, each.multipart_id) for each in found} == {("half", None), ("parts", "1")}
+    assert on_its_way is not None
+    assert catalog.commit(on_its_way, KEY, 0, STAMP) is None
+    catalog.collected(found)
+    clock.now += PIECE_LEASE + timedelta(seconds=1)
+    assert [each.name for each in catalog.garbage(10)] == ["late"]
+
+
+def test_published_files_are_listed_apart(catalog: BucketCatalog, clock: Clock) -> None:
+    catalog.add_whole([(OTHER, "other", 5)])
+    clock.now += timedelta(seconds=10)
+    assert dict(catalog.staged()) == {KEY: 10.0, OTHER: 10.0}
+    assert catalog.publish([OTHER, KEY]) == 1
+    assert catalog.publish([OTHER]) == 1, "repeatable"
+    assert dict(catalog.staged()) == {KEY: 10.0}
+    assert list(catalog.published()) == [OTHER]
+
+
+def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clock) -> None:
+    clock.now += timedelta(seconds=10)
+    catalog.shift_activity(timedelta(seconds=4))
+    assert dict(catalog.staged()) == {KEY: 6.0}
+    catalog.shift_activity(timedelta(seconds=20))
+    assert dict(catalog.staged()) == {KEY: 0.0}
+
+
+def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog) -> None:
+    piece(catalog, 0, 50, f"pieces/{KEY}.1")
+    catalog.claim(KEY, 0, "token", LEASE)
+    catalog.begin_multipart(KEY, Multipart(f"files/{KEY}.2", "id"))
+    found = catalog.remove(KEY, also_published=False)
+    assert {(each.name, each.multipart_id) for each in found} == {
+        (f"pieces/{KEY}.1", None),
+        (f"files/{KEY}.2", "id"),
+    }
+    assert set(catalog.names()) == {f"pieces/{KEY}.1", f"files/{KEY}.2"}
+    catalog.collected(found)
+    assert catalog.file(KEY) is None
+    assert set(catalog.names()) == set()
+    assert catalog.remove(KEY, also_published=True) == []
+
+
+def test_a_published_file_may_be_kept(catalog: BucketCatalog) -> None:
+    catalog.finish(KEY, f"files/{KEY}.1", 100, is_published=True)
+    assert catalog.remove(KEY, also_published=False) == []
+    assert [each.name for each in catalog.remove(KEY, also_published=True)] == [f"files/{KEY}.1"]
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_only_an_unused_file_is_given_back(catalog: BucketCatalog, is_used: bool) -> None:
+    if is_used:
+        catalog.intend(KEY, 0, ByteRange(0, 1), "one")
+    catalog.remove_unused(KEY)
+    assert (catalog.file(KEY) is not None) == is_used
+
+
+def test_an_object_that_was_never_stored_becomes_garbage(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    number = catalog.intend(KEY, 0, ByteRange(0, 1), "one")
+    assert catalog.garbage(10) == []
+    clock.now += PIECE_LEASE + timedelta(seconds=1)
+    assert [each.name for each in catalog.garbage(10)] == ["one"]
+    assert number is not None
+    assert catalog.commit(number, KEY, 0, STAMP) is None
