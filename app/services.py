@@ -22,6 +22,7 @@ from app.ingest.copy import BodyLimits
 from app.ingest.line import Line
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
+from app.records.bucket import BucketCatalog
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
 from app.records.identity.projects import ProjectRecords
@@ -38,6 +39,9 @@ from app.storage.base import Durability, Inspection, Problem, Store
 from app.storage.local import LocalStore
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.machine import IdleClock, after_restart_of_machine
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.store import BucketStore
 from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
 from app.uploads.completion import Completion
@@ -100,7 +104,7 @@ class Services:
         require_finished(self.database)
         after_restart_of_machine(
             self.settings.data_dir / BOOT_MARKER,
-            Durability(self.settings.durability),
+            _durability(self.settings),
             self.housekeeping.forget_unsynced,
         )
 
@@ -120,7 +124,7 @@ def build_services(
     limits = _sender_limits(settings, counts)
     observers = [links.observe, quotas.observe, limits.observe, outbox.on_upload]
     records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
-    store = _store(settings)
+    store = _store(settings, database)
     completion = Completion(records, store, policy=settings.policy, clock=_now)
     uploads = _uploads(settings, records, store, completion=completion, links=links)
     chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
@@ -169,13 +173,13 @@ def _uploads(
     )
 
 
-def _library(settings: Settings, records: UploadRecords, store: LocalStore) -> VideoLibrary:
+def _library(settings: Settings, records: UploadRecords, store: Store) -> VideoLibrary:
     return VideoLibrary(
         records,
         store.library,
         policy=settings.policy,
         clock=_now,
-        let_group_read=store.library.let_group_read,
+        let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
     )
 
 
@@ -259,9 +263,24 @@ def _database(settings: Settings) -> Database:
     return Database(settings.records_url, synced=synced, connections=settings.threads)
 
 
-def _store(settings: Settings) -> LocalStore:
-    durability = Durability(settings.durability)
-    return LocalStore(settings.staging_dir, settings.library_dir, durability)
+def _store(settings: Settings, database: Database) -> LocalStore | BucketStore:
+    if not settings.storage:
+        durability = Durability(settings.durability)
+        return LocalStore(settings.staging_dir, settings.library_dir, durability)
+    address = BucketAddress.of(
+        settings.storage, endpoint=settings.s3_endpoint, region=settings.s3_region
+    )
+    return BucketStore(
+        Bucket.at(address),
+        BucketCatalog(database),
+        settings.staging_dir,
+        spool_bytes=settings.spool_bytes,
+    )
+
+
+def _durability(settings: Settings) -> Durability:
+    """A bucket has what it has confirmed, whatever happens to this machine."""
+    return Durability.CHUNK if settings.storage else Durability(settings.durability)
 
 
 def _identity(
@@ -321,7 +340,10 @@ def _media(
 
 
 def _housekeeping(
-    settings: Settings, records: UploadRecords, store: Store, completion: Completion
+    settings: Settings,
+    records: UploadRecords,
+    store: LocalStore | BucketStore,
+    completion: Completion,
 ) -> Housekeeping:
     return Housekeeping(
         records,
@@ -331,6 +353,7 @@ def _housekeeping(
         idle_clock=IdleClock(settings.data_dir / "clock"),
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
+        collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,
     )
 
 

@@ -81,7 +81,8 @@ def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Res
 
 def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
     """Whether the request came through an nginx that can; other clients get the bytes from here."""
-    has_location = current_services().settings.accel_redirect != ""
+    services = current_services()
+    has_location = services.settings.accel_redirect != "" and services.library.has_files
     is_theirs = has_location and is_forwarded(request.environ)
     return is_theirs and nginx_decides_alike(request.headers, has_range=bool(spans))
 

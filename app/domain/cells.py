@@ -109,7 +109,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An object with some bytes of one cell; of two that overlap, the one with the higher id wins."""
+    """An object with some bytes of one cell; where two overlap, the higher id wins."""
 
     id: int
     cell: int

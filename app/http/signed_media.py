@@ -23,7 +23,7 @@ def signed_media(video: Upload, path: str, *, is_download: bool = False) -> str:
     """The URL of a video's bytes, signed if the operator has set that up."""
     question = "?download" if is_download else ""
     secret = current_services().settings.secure_link_secret
-    if not secret:
+    if not secret or not current_services().library.has_files:
         return path + question
     current_services().library.hand_over(video)
     name = quote(video.filename.rpartition("/")[2], safe="") if is_download else ""

@@ -96,7 +96,14 @@ class Staging(Protocol):
         ...
 
     def open(self, key: str) -> RawIOBase:
-        """A file from its start, unbuffered; raises `BytesLost`."""
+        """A file from its start, unbuffered; raises `BytesLost`.
+
+        So does one of which the store cannot read what has come before all has.
+        """
+        ...
+
+    def open_complete(self, key: str, length: int) -> RawIOBase:
+        """A file of which all `length` bytes have come; as `open`. No more may be written."""
         ...
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:

@@ -194,7 +194,7 @@ class Completion:
             return
         algorithm, _, expected = upload.repr_digest.partition(":")
         try:
-            file = self._store.staging.open(upload.id)
+            file = self._store.staging.open_complete(upload.id, upload.known_length)
         except BytesLost:
             return  # Published by another request, which has checked; if lost, publishing says so.
         with file:

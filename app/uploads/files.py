@@ -179,7 +179,7 @@ class WholeFiles:
     def open(self, file: ReceivedFile) -> RawIOBase:
         """The file, from its first byte."""
         try:
-            return self._store.staging.open(file.id)
+            return self._store.staging.open_complete(file.id, file.length)
         except BytesLost as error:
             raise _removed() from error
 
@@ -215,7 +215,7 @@ class WholeFiles:
         return self._digesting.submit(self._digest, upload_id, length)
 
     def _digest(self, upload_id: UploadId, length: int) -> str:
-        with self._store.staging.open(upload_id) as file:
+        with self._store.staging.open_complete(upload_id, length) as file:
             return digest_of(file, "sha256", length)
 
     def _upload_of(self, file: ReceivedFile) -> Upload:

@@ -48,6 +48,7 @@ class Housekeeping:
         idle_clock: IdleClock,
         expiry: timedelta,
         reservation: timedelta | None = None,
+        collect_garbage: Callable[[], None] | None = None,
     ) -> None:
         self._records = records
         self._store = store
@@ -56,6 +57,7 @@ class Housekeeping:
         self._idle_clock = idle_clock
         self._expiry = expiry
         self._reservation = reservation
+        self._collect_garbage = collect_garbage
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> datetime:
@@ -72,6 +74,8 @@ class Housekeeping:
             "giving space back": self.give_space_back,
             "forgetting old records": lambda: self.forget(now),
         }
+        if self._collect_garbage is not None:
+            jobs["removing garbage"] = self._collect_garbage
         for name, job in jobs.items():
             try:
                 job()

@@ -46,7 +46,7 @@ class VideoLibrary:
         *,
         policy: UploadPolicy,
         clock: Callable[[], datetime],
-        let_group_read: Callable[[str], None],
+        let_group_read: Callable[[str], None] | None,
     ) -> None:
         self._records = records
         self._store = store
@@ -100,8 +100,18 @@ class VideoLibrary:
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 
+    @property
+    def has_files(self) -> bool:
+        """Whether the videos are files, which another server of this machine may read."""
+        return self._let_group_read is not None
+
     def hand_over(self, upload: Upload) -> None:
-        """Let a server in this program's group read the file itself; raises `UploadGone`."""
+        """Let a server in this program's group read the file itself; raises `UploadGone`.
+
+        Does nothing unless `has_files`.
+        """
+        if self._let_group_read is None:
+            return
         try:
             self._let_group_read(upload.id)
         except FileNotFoundError as error:

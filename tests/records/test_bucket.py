@@ -126,9 +126,7 @@ def test_a_part_holds_the_pieces_before_its_claim(catalog: BucketCatalog) -> Non
     assert [each.name for each in catalog.loose(KEY)] == ["after", "elsewhere"]
 
 
-def test_a_finished_file_leaves_its_pieces_as_garbage(
-    catalog: BucketCatalog, clock: Clock
-) -> None:
+def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, clock: Clock) -> None:
     piece(catalog, 0, 50, "half")
     piece(catalog, 0, 100, "whole")
     catalog.begin_multipart(KEY, Multipart("parts", "1"))

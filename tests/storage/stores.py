@@ -4,7 +4,7 @@ from pathlib import Path
 
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits
-from app.storage.base import Durability
+from app.storage.base import Durability, Store
 from app.storage.local import LocalStore
 from tests.storage.sources import body
 
@@ -23,20 +23,20 @@ def ignore(_span: ByteRange) -> None:
     """A checkpoint that does nothing."""
 
 
-def fill(store: LocalStore, key: str, start: int, end: int) -> int:
+def fill(store: Store, key: str, start: int, end: int) -> int:
     """Write the test's bytes from `start` to `end`; the position after them."""
     span = ByteRange(start, end)
     with store.staging.writer(key, span, LIMITS) as writer:
         return writer.write(span, body(start, end), ignore)
 
 
-def staged(store: LocalStore, key: str, length: int, *, room: int | None = None) -> None:
+def staged(store: Store, key: str, length: int, *, room: int | None = None) -> None:
     """A complete staged file of `length` bytes; `room` reserves more space than that."""
     store.staging.reserve(key, length if room is None else room)
     fill(store, key, 0, length)
 
 
-def content(store: LocalStore, key: str, start: int = 0) -> bytes:
+def content(store: Store, key: str, start: int = 0) -> bytes:
     """The bytes of a published file from `start` on."""
     with store.library.open(key, ByteRange(start, start)) as file:
         return file.read()

@@ -49,12 +49,13 @@ class LocalInspection:
     def problems(self) -> list[Problem]:
         """What is wrong with the folders now. Names no paths, because anyone may read it."""
         return [
-            *_problems(self._staging, "staging", warn_of_memory=True),
-            *_problems(self._library, "library", warn_of_memory=False),
+            *folder_problems(self._staging, "staging", warn_of_memory=True),
+            *folder_problems(self._library, "library", warn_of_memory=False),
         ]
 
 
-def _problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[Problem]:
+def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[Problem]:
+    """What is wrong with one folder now; `role` is what operators call it."""
     reason = _why_not_writable(folder)
     if reason is not None:
         detail = f"the {role} folder cannot be written: {reason}"

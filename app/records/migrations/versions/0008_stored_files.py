@@ -1,4 +1,4 @@
-"""Where files lie in a bucket: the objects, parts and claims of a store that several nodes share."""
+"""Where files lie in a bucket: objects, parts and claims of a store that nodes share."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,0 +1,187 @@
+"""The statements behind a store in a bucket, built once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    Executable,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.records.tables import Instant
+from app.records.tables import stored_cells as cells
+from app.records.tables import stored_files as files
+from app.records.tables import stored_garbage as garbage
+from app.records.tables import stored_pieces as pieces
+
+_KEY: BindParameter[Any] = bindparam("of_key")
+NOW = bindparam("now", type_=Instant)
+_IS_OPEN = and_(files.c.key == _KEY, files.c.name.is_(None))
+
+FILE = select(files).where(files.c.key == _KEY)
+
+NOTE_MULTIPART = (
+    update(files)
+    .where(_IS_OPEN, files.c.multipart_id.is_(None))
+    .values(multipart_name=bindparam("multipart"), multipart_id=bindparam("multipart_number"))
+)
+
+INTEND = (
+    insert(pieces)
+    .from_select(
+        ["key", "cell", "start", "end", "name", "leased_until"],
+        select(
+            files.c.key,
+            bindparam("in_cell", type_=cells.c.cell.type),
+            bindparam("begin", type_=pieces.c.start.type),
+            bindparam("stop", type_=pieces.c.end.type),
+            bindparam("object", type_=pieces.c.name.type),
+            bindparam("until", type_=Instant),
+        ).where(_IS_OPEN),
+    )
+    .returning(pieces.c.id)
+)
+
+COMMIT = (
+    update(pieces)
+    .where(pieces.c.id == bindparam("piece"), pieces.c.etag.is_(None))
+    .values(etag=bindparam("tag"), crc32c=bindparam("checksum"))
+    .returning(pieces.c.end - pieces.c.start)
+)
+
+_OF_CELL = and_(pieces.c.key == _KEY, pieces.c.cell == bindparam("in_cell"))
+BYTES = select(func.coalesce(func.sum(pieces.c.end - pieces.c.start), 0)).where(
+    _OF_CELL, pieces.c.etag.is_not(None)
+)
+
+PIECES = select(pieces).where(_OF_CELL, pieces.c.etag.is_not(None)).order_by(pieces.c.id)
+
+LOOSE = (
+    select(pieces)
+    .join_from(
+        pieces,
+        cells,
+        and_(cells.c.key == pieces.c.key, cells.c.cell == pieces.c.cell),
+        isouter=True,
+    )
+    .where(pieces.c.key == _KEY, pieces.c.etag.is_not(None))
+    .where(or_(cells.c.etag.is_(None), pieces.c.id > cells.c.through))
+    .order_by(pieces.c.cell, pieces.c.id)
+)
+
+_LAST_PIECE = select(func.coalesce(func.max(pieces.c.id), 0)).where(_OF_CELL)
+
+_NEW_CLAIM = select(
+    files.c.key,
+    bindparam("in_cell", type_=cells.c.cell.type),
+    literal_column("0"),
+    bindparam("claimed_by", type_=cells.c.token.type),
+    bindparam("until", type_=Instant),
+).where(_IS_OPEN)
+
+_OF_CLAIM = and_(
+    cells.c.key == _KEY,
+    cells.c.cell == bindparam("in_cell"),
+    cells.c.token == bindparam("claimed_by"),
+)
+
+SEAL = (
+    update(cells)
+    .where(_OF_CLAIM)
+    .values(
+        token=None,
+        part_number=bindparam("number"),
+        length=bindparam("bytes"),
+        etag=bindparam("tag"),
+        crc32c=bindparam("checksum"),
+        through=bindparam("last_piece"),
+    )
+)
+
+RELEASE = update(cells).where(_OF_CLAIM).values(token=None)
+
+PARTS = select(cells).where(cells.c.key == _KEY, cells.c.etag.is_not(None)).order_by(cells.c.cell)
+
+FINISH = (
+    update(files)
+    .where(_IS_OPEN)
+    .values(
+        name=bindparam("object"),
+        length=bindparam("bytes"),
+        is_published=bindparam("published"),
+    )
+)
+
+_LATER = case((pieces.c.etag.is_(None), pieces.c.leased_until), else_=NOW)
+"""When the object of a piece may be removed: it may still be on its way."""
+
+DISCARD_PIECES = insert(garbage).from_select(
+    ["name", "due_at"],
+    select(pieces.c.name, _LATER).where(pieces.c.key == _KEY, pieces.c.name != bindparam("kept")),
+)
+
+DISCARD_MULTIPART = insert(garbage).from_select(
+    ["name", "multipart_id", "due_at"],
+    select(files.c.multipart_name, files.c.multipart_id, NOW).where(
+        files.c.key == _KEY,
+        files.c.multipart_id.is_not(None),
+        files.c.multipart_name != bindparam("kept"),
+    ),
+)
+
+_DISCARD_OBJECT = insert(garbage).from_select(
+    ["name", "due_at"],
+    select(files.c.name, NOW).where(files.c.key == _KEY, files.c.name.is_not(None)),
+)
+
+DELETE_PIECES = delete(pieces).where(pieces.c.key == _KEY)
+DELETE_CELLS = delete(cells).where(cells.c.key == _KEY)
+_DELETE_FILE = delete(files).where(files.c.key == _KEY)
+REMOVE: Sequence[Executable] = (
+    *(DISCARD_MULTIPART, _DISCARD_OBJECT, DISCARD_PIECES),
+    *(DELETE_PIECES, DELETE_CELLS, _DELETE_FILE),
+)
+"""A file with all that belongs to it; its names become garbage, except that of `kept`."""
+
+DELETE_UNUSED = _DELETE_FILE.where(
+    files.c.name.is_(None),
+    ~select(pieces.c.id).where(pieces.c.key == _KEY).exists(),
+    ~select(cells.c.cell).where(cells.c.key == _KEY).exists(),
+)
+
+IS_LATE = and_(pieces.c.etag.is_(None), pieces.c.leased_until < NOW)
+
+DIALECTS: Mapping[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
+
+
+def _claim_of(dialect: Any) -> Any:
+    """A claim where there was none, or one epoch after another whose lease has ended."""
+    new = dialect.insert(cells).from_select(
+        ["key", "cell", "epoch", "token", "leased_until"], _NEW_CLAIM
+    )
+    is_free = or_(cells.c.token.is_(None), cells.c.leased_until < NOW)
+    taken = {
+        "epoch": cells.c.epoch + 1,
+        "token": new.excluded.token,
+        "leased_until": new.excluded.leased_until,
+    }
+    upsert = new.on_conflict_do_update(
+        index_elements=[cells.c.key, cells.c.cell], set_=taken, where=is_free
+    )
+    return upsert.returning(cells.c.epoch, _LAST_PIECE.scalar_subquery())
+
+
+CLAIMS = {name: _claim_of(dialect) for name, dialect in DIALECTS.items()}

@@ -1,0 +1,203 @@
+"""Makes one object of all that is stored of a file; any number of nodes may try."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from io import RawIOBase
+
+from app.domain.cells import Garbage, Part, Piece, Stamp, StoredFile, covers
+from app.domain.errors import ServerBusy
+from app.domain.ranges import ByteRange
+from app.request.slots import without_slot
+from app.storage.base import BytesLost
+from app.storage.s3.answers import MultipartGone, PartsDiffer
+from app.storage.s3.cells import CellStore
+from app.storage.s3.contents import StoredObject
+
+SEALING_SECONDS = 120.0
+"""How long to wait for another node that joins the pieces of a cell."""
+
+COMPLETING_SECONDS = 600.0
+"""What the store may take to make an object of 10,000 parts: 200 parts take 0.2 to 1.5 s."""
+
+PARTS_AT_ONCE = 4
+"""Parts of a process that are made of pieces, or of other files, in parallel."""
+
+NO_STAMP = Stamp("", "")
+"""Whole objects are not compared."""
+
+_POLL_SECONDS = 0.1
+
+
+class Assembly:
+    """From cells to an object, and what becomes of the rest."""
+
+    def __init__(self, cells: CellStore) -> None:
+        self._cells = cells
+        self._catalog = cells.catalog
+        self._bucket = cells.bucket
+        self._filling = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="fill")
+
+    def open(self, key: str) -> RawIOBase:
+        """A file that is one object, published or not; raises `BytesLost`."""
+        file = self._catalog.file(key)
+        if file is None or file.name is None or file.length is None:
+            raise BytesLost(key)
+        try:
+            return self._bucket.open(file.name, ByteRange(0, file.length), file.length)
+        except FileNotFoundError as error:
+            raise BytesLost(key) from error
+
+    def assemble(self, key: str, length: int, *, is_published: bool) -> str:
+        """Make the file one object of `length` bytes; returns its name. Repeatable.
+
+        Raises `BytesLost` if it does not have as many.
+        """
+        file = self._catalog.file(key)
+        if file is None:
+            raise BytesLost(key)
+        if file.name is None:
+            name = self._object_of(replace(file, length=length))
+            if self._catalog.finish(key, name, length, is_published=is_published):
+                return name
+            file = self._catalog.file(key)  # Another request was faster.
+        if file is None or file.name is None or file.length != length:
+            raise BytesLost(key)
+        if is_published and not file.is_published:
+            self._catalog.publish([key])
+        return file.name
+
+    def collect(self, garbage: Sequence[Garbage]) -> None:
+        """Remove objects and multipart uploads that nothing needs, and forget them."""
+        if not garbage:
+            return
+        names = [each.name for each in garbage if each.multipart_id is None]
+        if names:
+            self._bucket.delete(*names)
+        for each in garbage:
+            if each.multipart_id is not None:
+                self._bucket.abort_multipart(each.name, each.multipart_id)
+        self._catalog.collected(garbage)
+
+    def _object_of(self, file: StoredFile) -> str:
+        whole = ByteRange(0, file.length or 0)
+        if whole.length <= file.grid.first_bytes and not self._has_part(file, whole):
+            return self._one_piece(file, whole)
+        return self._complete(file, self._parts(file, whole))
+
+    def _has_part(self, file: StoredFile, whole: ByteRange) -> bool:
+        if file.multipart is None:
+            return False
+        return any(part.length == whole.length for part in self._catalog.parts(file.key))
+
+    def _one_piece(self, file: StoredFile, whole: ByteRange) -> str:
+        """The object of a file of one cell: a piece that has all of it, or a new one."""
+        if not whole.length:
+            return self._cells.put_piece(file.key, 0, whole, b"").name
+        pieces = self._catalog.pieces(file.key, 0)
+        for piece in reversed(pieces):
+            if piece.span == whole:
+                return piece.name
+        if not covers(pieces, whole):
+            raise BytesLost(file.key)
+        with self._cells.joined(pieces, whole) as spool:
+            return self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Make the cells of a file out of other files, given with their lengths. Repeatable.
+
+        Raises `BytesLost` if one of them is missing.
+        """
+        file = self._catalog.file(key)
+        if file is None:
+            raise BytesLost(key)
+        if file.name is not None:
+            return
+        whole = ByteRange(0, sum(length for _, length in parts))
+        sources = list(self._sources(parts))
+        file = replace(file, length=whole.length)
+        if whole.length <= file.grid.first_bytes:
+            self._join_short(file, whole, sources)
+        else:
+            self._fill(
+                lambda: self._missing(file, whole),
+                lambda cell: self._cells.compose(file, cell, sources),
+            )
+
+    def _sources(self, parts: Sequence[tuple[str, int]]) -> Iterator[Piece]:
+        """The objects of files, as if they were pieces of the whole."""
+        position = 0
+        for number, (key, length) in enumerate(parts):
+            name = self.assemble(key, length, is_published=False)
+            span = ByteRange(position, position + length)
+            if length:
+                yield Piece(number, 0, span, name, NO_STAMP)
+            position = span.end
+
+    def _join_short(self, file: StoredFile, whole: ByteRange, sources: Sequence[Piece]) -> None:
+        if whole.length and not covers(self._catalog.pieces(file.key, 0), whole):
+            with self._cells.joined(sources, whole) as spool:
+                self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
+
+    def _parts(self, file: StoredFile, whole: ByteRange) -> list[Part]:
+        """A part for each cell, made of its pieces where it has none."""
+        self._fill(lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell))
+        parts = {part.cell: part for part in self._catalog.parts(file.key)}
+        return [parts[cell.number] for cell in file.grid.cells(whole)]
+
+    def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
+        """Make parts until none is missing; other nodes may do the same."""
+        deadline = time.monotonic() + SEALING_SECONDS
+        while cells := missing():
+            if all([*self._filling.map(fill, cells)]):
+                continue
+            if time.monotonic() > deadline:
+                raise ServerBusy("Another node still joins pieces of the file.")
+            with without_slot():
+                time.sleep(_POLL_SECONDS)
+
+    def _missing(self, file: StoredFile, whole: ByteRange) -> list[int]:
+        """Cells without a part."""
+        stored = {part.cell: part.length for part in self._catalog.parts(file.key)}
+        return [
+            cell.number
+            for cell in file.grid.cells(whole)
+            if stored.get(cell.number) != cell.span.length
+        ]
+
+    def _unsealed(self, file: StoredFile, whole: ByteRange) -> list[int]:
+        """Cells to be made of their pieces; raises `BytesLost` if some bytes are nowhere.
+
+        A part stays if the pieces that came after it do not cover its cell: they are bytes that
+        two requests have sent.
+        """
+        missing = set(self._missing(file, whole))
+        loose = {piece.cell for piece in self._catalog.loose(file.key)}
+        found = []
+        for number in sorted(missing | loose):
+            span = file.cell(number).span
+            if span.length and covers(self._catalog.pieces(file.key, number), span):
+                found.append(number)
+            elif number in missing:
+                raise BytesLost(file.key)
+        return found
+
+    def _complete(self, file: StoredFile, parts: Sequence[Part]) -> str:
+        known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
+        multipart = None if known is None else known.multipart
+        if multipart is None:
+            raise BytesLost(file.key)
+        wanted = [(part.number, StoredObject(part.stamp.etag, part.stamp.crc32c)) for part in parts]
+        try:
+            self._bucket.within(COMPLETING_SECONDS).complete_multipart(
+                multipart.name, multipart.id, wanted
+            )
+        except (MultipartGone, PartsDiffer) as error:
+            # Completed before, by somebody who could not record it; otherwise it is lost.
+            found = self._bucket.head(multipart.name)
+            if found is None or found.length != file.length:
+                raise BytesLost(file.key) from error
+        return multipart.name

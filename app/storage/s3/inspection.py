@@ -1,0 +1,92 @@
+"""What is in the bucket, what is wrong with it, and what no longer belongs there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+
+from app.domain.errors import StorageFailed, UploadError
+from app.storage.base import Problem, StagedFile
+from app.storage.local.folder import Folder, disk_errors
+from app.storage.local.inspection import folder_problems
+from app.storage.local.range_lock import WHOLE_FILE, try_lock
+from app.storage.s3.assembly import Assembly
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import Catalog
+
+REMOVED_AT_ONCE = 1000
+"""What one request can remove."""
+
+PROBED_EVERY_SECONDS = 10.0
+PROBE_SECONDS = 5.0
+"""How long a health check waits for the store, and how long what it found is believed."""
+
+LOCK_FILE_SECONDS = 24 * 3600.0
+"""Files that held locks are removed after this time."""
+
+
+class BucketInspection:
+    """`Inspection` of a bucket and of this node's folder of spools."""
+
+    def __init__(
+        self, assembly: Assembly, catalog: Catalog, bucket: Bucket, *, spools: Folder, locks: Folder
+    ) -> None:
+        self._assembly = assembly
+        self._catalog = catalog
+        self._bucket = bucket
+        self._spools = spools
+        self._locks = locks
+        self._probed_at = float("-inf")
+        self._found: list[Problem] = []
+
+    def staged(self) -> Iterator[StagedFile]:
+        """Files that have not been published; idle since they were reserved."""
+        return (StagedFile(key, seconds) for key, seconds in self._catalog.staged())
+
+    def published(self) -> Iterator[str]:
+        """Keys of published files."""
+        return self._catalog.published()
+
+    def shift_activity(self, later: timedelta) -> None:
+        """Make unpublished files younger, but not younger than now."""
+        self._catalog.shift_activity(later)
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the spools now, or was with the bucket some seconds ago."""
+        if time.monotonic() >= self._probed_at + PROBED_EVERY_SECONDS:
+            self._found = list(self._probe())
+            self._probed_at = time.monotonic()
+        return [*folder_problems(self._spools, "staging", warn_of_memory=False), *self._found]
+
+    def sweep(self) -> None:
+        """Remove from the bucket what nothing needs, and from this node the locks of old files."""
+        while garbage := self._catalog.garbage(REMOVED_AT_ONCE):
+            self._assembly.collect(garbage)
+        self._remove_old_locks()
+
+    def _probe(self) -> Iterator[Problem]:
+        try:
+            self._bucket.within(PROBE_SECONDS).head("probe")
+        except StorageFailed as error:
+            yield Problem("bucket_refuses", f"the bucket cannot be used: {error}", is_fatal=True)
+        except UploadError:
+            detail = "the object store does not answer"
+            yield Problem("bucket_unreachable", detail, is_fatal=True)
+
+    def _remove_old_locks(self) -> None:
+        now = time.time()
+        for entry in self._locks.entries():
+            with suppress(FileNotFoundError), disk_errors():
+                if now - entry.stat().st_mtime > LOCK_FILE_SECONDS:
+                    self._remove_lock(entry.name)
+
+    def _remove_lock(self, name: str) -> None:
+        lock = self._locks.open(name, os.O_RDWR)
+        try:
+            if try_lock(lock, WHOLE_FILE):
+                self._locks.remove(name)
+        finally:
+            os.close(lock)

@@ -1,0 +1,53 @@
+"""Complete files in a bucket: concatenated, published, read and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import RawIOBase
+
+from app.domain.ranges import ByteRange
+from app.storage.s3.assembly import Assembly
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import Catalog
+from app.storage.s3.staging import BucketStaging
+
+
+class BucketLibrary:
+    """`Library` in a bucket."""
+
+    def __init__(
+        self, staging: BucketStaging, assembly: Assembly, catalog: Catalog, bucket: Bucket
+    ) -> None:
+        self._staging = staging
+        self._assembly = assembly
+        self._catalog = catalog
+        self._bucket = bucket
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Copy the parts within the store; the bytes of cells that belong to two pass a spool."""
+        self._assembly.concatenate(key, parts)
+
+    def publish(self, key: str, length: int) -> None:
+        """Make one object of the file, and have its row say that it may be read."""
+        self._assembly.assemble(key, length, is_published=True)
+        self._staging.let_go(key)
+
+    def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
+        """One statement for all that are one object already."""
+        keys = [key for key, _ in files]
+        if self._catalog.publish(keys) < len(keys):
+            for key, length in files:
+                self._assembly.assemble(key, length, is_published=True)
+        for key in keys:
+            self._staging.let_go(key)
+
+    def open(self, key: str, span: ByteRange) -> RawIOBase:
+        """A published file, positioned at `span.start`."""
+        file = self._catalog.file(key)
+        if file is None or not file.is_published or file.name is None or file.length is None:
+            raise FileNotFoundError(key)
+        return self._bucket.open(file.name, span, file.length)
+
+    def delete(self, key: str) -> None:
+        """Remove the file from the catalog, then from the bucket."""
+        self._staging.delete(key, also_published=True)

@@ -1,0 +1,184 @@
+"""Writes one range of a file: into a spool, cell by cell, and from there into the bucket."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from app.domain.cells import Cell, StoredFile
+from app.domain.errors import WriterSuperseded
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits, FileCopy, discard
+from app.ingest.source import BodySource
+from app.storage.base import BytesLost, Checkpoint
+from app.storage.local.folder import disk_errors
+from app.storage.local.range_lock import is_takeover_requested
+from app.storage.local.range_writer import LOOK_SECONDS
+from app.storage.s3.cells import CellStore
+from app.storage.s3.spool import Spool
+
+CHECKPOINT_SECONDS = 30.0
+"""A killed worker loses at most this many seconds of a request. Each request to a store costs
+money, and a cell that has pieces is uploaded twice."""
+
+
+class BucketRangeWriter:
+    """Writes one range of a file; `lock` is the open file that holds its lock on this node."""
+
+    def __init__(
+        self,
+        cells: CellStore,
+        file: StoredFile,
+        span: ByteRange,
+        *,
+        lock: int,
+        limits: BodyLimits,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.checkpoint_seconds = checkpoint_seconds
+        self._cells = cells
+        self._file = file
+        self._span = span
+        self._lock = lock
+        self._limits = limits
+        self._unverified: list[tuple[Cell, Spool]] = []
+
+    def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
+        """Store the bytes first, then call `checkpoint`, once for each cell or more often.
+
+        Bytes that may still prove wrong are stored by `finish`.
+        """
+        if source.is_verified_at_end:
+            self._cells.spools.require(span.length)
+        position = span.start
+        for cell in self._file.grid.cells(span):
+            position = self._write_cell(cell, source, checkpoint)
+            if position < cell.span.end:
+                break
+        return position
+
+    def skip(self, count: int, source: BodySource) -> None:
+        """Skip bytes that are stored already, unless a newer writer takes over."""
+        if count:
+            discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
+
+    def finish(self, source: BodySource) -> None:
+        """Finish the source, unless a newer writer takes over; store what it has proven right."""
+        source.finish(self.stop_if_superseded)
+        while self._unverified:
+            cell, spool = self._unverified.pop(0)
+            with spool:
+                self.keep(spool, cell.number, cell.span)
+
+    def drop(self) -> None:
+        """Forget bytes that were not proven right."""
+        while self._unverified:
+            self._unverified.pop()[1].close()
+
+    def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
+        """Make bytes in a spool durable."""
+        self._cells.keep(self._file, cell, spool, span)
+
+    def is_whole(self, cell: int, span: ByteRange) -> bool:
+        """Whether a span is all of a cell."""
+        return span == self._file.cell(cell).span
+
+    def check_room(self, spool: Spool) -> Callable[[int], None]:
+        """A check of the position in a spool: raises `NoRoom` once the disk is full."""
+        return self._cells.spools.folder.room_check(spool.descriptor)
+
+    def stop_if_superseded(self) -> None:
+        """Raise `WriterSuperseded` once a newer writer of this node wants the range."""
+        if is_takeover_requested(self._lock, self._span):
+            raise WriterSuperseded("A newer request writes the same bytes.")
+
+    def stop_if_removed(self) -> None:
+        """Raise `BytesLost` once this node knows that the upload has ended."""
+        if os.fstat(self._lock).st_nlink == 0:
+            raise BytesLost("the file was removed while it was written")
+
+    def _write_cell(self, cell: Cell, source: BodySource, checkpoint: Checkpoint) -> int:
+        spool = self._cells.spools.open(cell.span)
+        is_kept_for_later = False
+        try:
+            copy = FileCopy(spool.descriptor, spool.place(cell.span), self._limits)
+            flow = _Flow(self, cell, spool, copy, None if source.is_verified_at_end else checkpoint)
+            with disk_errors():
+                flow.run(source)
+            if source.is_verified_at_end and flow.position > cell.span.start:
+                arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))
+                self._unverified.append((arrived, spool))
+                is_kept_for_later = True
+            return flow.position
+        finally:
+            if not is_kept_for_later:
+                spool.close()
+
+
+class _Flow:
+    """Follows the copy of one cell into a spool, and stores its bytes.
+
+    Without a `checkpoint` it stores nothing.
+    """
+
+    def __init__(
+        self,
+        writer: BucketRangeWriter,
+        cell: Cell,
+        spool: Spool,
+        copy: FileCopy,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self._writer = writer
+        self._cell = cell
+        self._spool = spool
+        self._copy = copy
+        self._checkpoint = checkpoint
+        self._check_room = writer.check_room(spool)
+        self._stored_to = cell.span.start
+        now = time.monotonic()
+        self._look_at = now + LOOK_SECONDS
+        self._due_at = now + writer.checkpoint_seconds
+
+    @property
+    def position(self) -> int:
+        """How far into the file the bytes have come."""
+        return self._cell.span.start + self._copy.position
+
+    def run(self, source: BodySource) -> None:
+        """Copy and store; whatever ends the copy early, what has arrived is stored first."""
+        try:
+            self._copy.run(source, self._watch)
+        except BytesLost:
+            raise
+        except BaseException:
+            self._store_rest()
+            raise
+        arrived = ByteRange(self._cell.span.start, self.position)
+        if self._writer.is_whole(self._cell.number, arrived):
+            self._store(arrived)  # Some of it may be in pieces already.
+        else:
+            self._store_rest()
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self._writer.stop_if_superseded()
+            self._writer.stop_if_removed()
+        self._check_room(self._copy.position)
+        if now >= self._due_at:
+            self._store_rest()
+            self._due_at = time.monotonic() + self._writer.checkpoint_seconds
+
+    def _store_rest(self) -> None:
+        self._store(ByteRange(self._stored_to, self.position))
+
+    def _store(self, span: ByteRange) -> None:
+        fresh = ByteRange(self._stored_to, span.end)
+        if self._checkpoint is None or not fresh.length:
+            return
+        self._writer.keep(self._spool, self._cell.number, span)
+        self._stored_to = span.end
+        self._checkpoint(fresh)

@@ -1,0 +1,167 @@
+"""Files without a name that hold bytes between a client and the bucket, within a limit per node.
+
+Whoever opens one locks as many bytes of a common file as it may hold: locks die with their process,
+so the sum is right whatever was killed. That file itself stays empty.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from io import FileIO
+from types import TracebackType
+
+from app.domain.errors import NoRoom, ServerBusy
+from app.domain.ranges import ByteRange
+from app.request.slots import without_slot
+from app.storage.local.folder import Folder, disk_errors
+from app.storage.local.range_lock import locked_by_others, try_lock, unlock
+from app.storage.s3.contents import SpoolSlice
+
+ROOM_SECONDS = 10.0
+"""How long a request waits for others to finish with their spools, before it is told to come
+again."""
+
+_POLL_SECONDS = 0.02
+_ACCOUNT = "spool-room"
+_NO_UNNAMED_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
+"""Errors of file systems without O_TMPFILE, such as NFS."""
+
+
+@dataclass(slots=True)
+class Room:
+    """A range of the common file that is locked as long as the descriptor is open."""
+
+    descriptor: int
+    taken: ByteRange
+
+    def shrink(self, length: int) -> None:
+        """Give back all but `length` bytes."""
+        kept = ByteRange(self.taken.start, self.taken.start + max(length, 1))
+        if kept.end < self.taken.end:
+            unlock(self.descriptor, ByteRange(kept.end, self.taken.end))
+            self.taken = kept
+
+
+class Spool:
+    """Room for some bytes of a file from `base` on; to be closed by whoever is done with them."""
+
+    def __init__(self, descriptor: int, room: Room, base: int) -> None:
+        self.descriptor = descriptor
+        self._room = room
+        self._base = base
+
+    def shrink(self, length: int) -> None:
+        """Let others have the room beyond the first `length` bytes."""
+        self._room.shrink(length)
+
+    def place(self, span: ByteRange) -> ByteRange:
+        """Where in the spool the bytes of a span of the file are."""
+        return ByteRange(span.start - self._base, span.end - self._base)
+
+    def slice(self, span: ByteRange) -> SpoolSlice:
+        """The bytes of a span of the file."""
+        return SpoolSlice(self.descriptor, span.start - self._base, span.length)
+
+    def reader(self) -> FileIO:
+        """All of it from its start, also after it is closed."""
+        with disk_errors():
+            return FileIO(os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDONLY), "rb")
+
+    def close(self) -> None:
+        """Free the bytes and the room."""
+        os.close(self.descriptor)
+        os.close(self._room.descriptor)
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Spools:
+    """Opens spools in a folder; together those of all processes hold at most `capacity` bytes."""
+
+    def __init__(
+        self, folder: Folder, capacity: int, *, room_seconds: float = ROOM_SECONDS
+    ) -> None:
+        self.folder = folder
+        self._capacity = capacity
+        self._room_seconds = room_seconds
+
+    def open(self, span: ByteRange, *, base: int | None = None) -> Spool:
+        """A spool for the bytes of a span, placed as if it began with the byte `base`.
+
+        Waits a while for room. Raises `ServerBusy` if there is none, `NoRoom` if there will never
+        be enough, or the disk is full.
+        """
+        with disk_errors():
+            self.folder.require_room(span.length)
+            room = self._reserve(span.length)
+            try:
+                descriptor = self._unnamed_file()
+            except BaseException:
+                os.close(room.descriptor)
+                raise
+        return Spool(descriptor, room, span.start if base is None else base)
+
+    def require(self, length: int) -> None:
+        """Raise `NoRoom` if there will never be room for that many bytes."""
+        if length > self._capacity:
+            raise NoRoom("The server cannot hold that many bytes between the client and its store.")
+
+    def _reserve(self, length: int) -> Room:
+        self.require(length)
+        account = self.folder.open(_ACCOUNT, os.O_RDWR | os.O_CREAT)
+        try:
+            taken = self._take(account, length)
+            if taken is None:
+                with without_slot():
+                    taken = self._wait_for(account, length)
+        except BaseException:
+            os.close(account)
+            raise
+        return Room(account, taken)
+
+    def _wait_for(self, account: int, length: int) -> ByteRange:
+        deadline = time.monotonic() + self._room_seconds
+        while (taken := self._take(account, length)) is None:
+            if time.monotonic() > deadline:
+                raise ServerBusy("The server waits for its store to take what has arrived.")
+            time.sleep(_POLL_SECONDS)
+        return taken
+
+    def _take(self, account: int, length: int) -> ByteRange | None:
+        """The first free `length` bytes, now locked; None if there are not as many in one place."""
+        start, count = 0, max(length, 1)
+        while start + count <= self._capacity:
+            wanted = ByteRange(start, start + count)
+            others = locked_by_others(account, wanted)
+            if others is not None:
+                start = others.end
+            elif try_lock(account, wanted):
+                return wanted
+        return None
+
+    def _unnamed_file(self) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(".", flags | os.O_TMPFILE, mode=0o600, dir_fd=self.folder.descriptor)
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED_FILES:
+                raise
+        name = f"spool-{secrets.token_hex(8)}"
+        descriptor = self.folder.open(name, flags | os.O_CREAT | os.O_EXCL)
+        with suppress(OSError):
+            self.folder.remove(name)
+        return descriptor

@@ -1,0 +1,231 @@
+"""Files that are still being received into a bucket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from io import RawIOBase
+from threading import Lock
+
+from app.domain.cells import Cell, Grid, StoredFile
+from app.domain.errors import NoRoom, UploadError, WriterSuperseded
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.source import BodySource
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
+from app.storage.base import BytesLost
+from app.storage.local.folder import Folder, disk_errors
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
+from app.storage.local.staging import TAKE_OVER_SECONDS, WRITER_ENDS_SECONDS
+from app.storage.s3.assembly import Assembly
+from app.storage.s3.cells import CellStore, limit_seconds, new_name
+from app.storage.s3.range_writer import BucketRangeWriter
+from app.storage.s3.spool import Spool
+
+PUTS_AT_ONCE = 8
+"""Small files of a process that are sent to the bucket in parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedWhole:
+    """A short file that has arrived whole, in a spool."""
+
+    spool: Spool
+    length: int
+
+
+class BucketStaging:
+    """`Staging` in a bucket. Writers of one node stop each other with locks in `locks`."""
+
+    def __init__(
+        self, cells: CellStore, assembly: Assembly, locks: Folder, *, checkpoint_seconds: float
+    ) -> None:
+        self.locks = locks
+        self._cells = cells
+        self._catalog = cells.catalog
+        self._assembly = assembly
+        self._checkpoint_seconds = checkpoint_seconds
+        self._received: dict[str, ReceivedWhole] = {}
+        self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
+        self._changing = Lock()
+
+    def reserve(self, key: str, length: int) -> None:
+        """Note the file: a bucket has room for it or not. A length of 0 may still become more."""
+        self._catalog.reserve(key, Grid.of(length or None), length or None)
+
+    def enlarge(self, key: str, length: int) -> None:
+        """Raise `NoRoom` if the file would have more cells than there are."""
+        if length > Grid.of(None).capacity:
+            raise NoRoom("The file is longer than one of unknown length may become.")
+
+    @contextmanager
+    def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[BucketRangeWriter]:
+        """Lock a range of the file on this node while the context lasts."""
+        with self._locked(key, span) as lock:
+            writer = BucketRangeWriter(
+                self._cells,
+                self._open_file(key),
+                span,
+                lock=lock,
+                limits=limits,
+                checkpoint_seconds=self._checkpoint_seconds,
+            )
+            try:
+                yield writer
+            finally:
+                writer.drop()
+
+    def wait_for_writer(self, key: str, position: int) -> None:
+        """Return once nobody on this node writes there; the record has what others have stored."""
+        byte = ByteRange(position, position + 1)
+        self._open_file(key)
+        with self._lock_file(key) as lock:
+            try:
+                lock_range(lock, byte, patience_seconds=WRITER_ENDS_SECONDS)
+            except WriterSuperseded:
+                with without_slot():
+                    wait_for_range(lock, byte, TAKE_OVER_SECONDS)
+
+    def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
+        """Keep a file up to one cell in a spool, for `sync`; store longer ones as they come."""
+        told = source.remaining
+        file = StoredFile(key, Grid.of(told), None, None, is_published=False, multipart=None)
+        position = 0
+        for cell in file.grid.cells(ByteRange(0, min(limit, limit if told is None else told))):
+            spool, end = self._arrived(cell, source, limits)
+            has_ended = end < cell.span.end or end == told
+            if cell.number == 0 and has_ended:
+                spool.shrink(end)
+                self._hold(key, ReceivedWhole(spool, end))
+                return end
+            with spool:
+                if cell.number == 0:
+                    self._catalog.remove_unused(key)  # It may have been reserved with other cells.
+                    self._catalog.reserve(key, file.grid, told)
+                self._keep_next(file, cell, spool, end, has_ended=has_ended)
+            position = end
+            if has_ended:
+                break
+        if position == 0:
+            self._hold(key, ReceivedWhole(self._cells.spools.open(ByteRange(0, 0)), 0))
+        return position
+
+    def sync(self, keys: Sequence[str]) -> None:
+        """Put the short files into the bucket, in parallel; the others are there."""
+        held = {key: self._received[key] for key in keys if key in self._received}
+        for key in keys:
+            if key not in held:
+                self._require(key)
+        names = {key: new_name("files", key) for key in held}
+        if not held:
+            return
+        self._catalog.add_whole([(key, names[key], held[key].length) for key in held])
+
+        def put(key: str) -> None:
+            body = held[key].spool.slice(ByteRange(0, held[key].length))
+            self._cells.bucket.within(limit_seconds(body.length)).put_object(names[key], body)
+
+        with stage(Stage.SYNC):
+            for _ in self._putting.map(put, held):
+                pass
+
+    def open(self, key: str) -> RawIOBase:
+        """A file that is whole; of others, the store cannot read what it has of them."""
+        held = self._received.get(key)
+        return self._assembly.open(key) if held is None else held.spool.reader()
+
+    def open_complete(self, key: str, length: int) -> RawIOBase:
+        """A file that has all of its bytes, from its start: they are made one object first."""
+        held = self._received.get(key)
+        if held is not None:
+            return held.spool.reader()
+        self._assembly.assemble(key, length, is_published=False)
+        return self._assembly.open(key)
+
+    def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
+        """Forget a file that nobody on this node writes, and of which nothing is stored."""
+        with self._lock_file(key) as lock:
+            if try_lock(lock, WHOLE_FILE) and is_unused():
+                self._catalog.remove_unused(key)
+
+    def remove(self, key: str) -> None:
+        """Remove the file, unless it is published."""
+        self.delete(key, also_published=False)
+
+    def delete(self, key: str, *, also_published: bool) -> None:
+        """Forget the file, tell the writers of this node, and remove its bytes.
+
+        What the store does not remove now, it removes with the next sweep.
+        """
+        self.let_go(key)
+        garbage = self._catalog.remove(key, also_published=also_published)
+        with disk_errors():
+            self.locks.remove(key)
+        with suppress(UploadError):
+            self._assembly.collect(garbage)
+
+    def let_go(self, key: str) -> None:
+        """Free the spool of a file that arrived whole."""
+        with self._changing:
+            held = self._received.pop(key, None)
+        if held is not None:
+            held.spool.close()
+
+    def _hold(self, key: str, whole: ReceivedWhole) -> None:
+        self.let_go(key)
+        with self._changing:
+            self._received[key] = whole
+
+    def _arrived(self, cell: Cell, source: BodySource, limits: BodyLimits) -> tuple[Spool, int]:
+        """A spool with what has come for one cell, and where in the file it ends."""
+        spool = self._cells.spools.open(cell.span)
+        try:
+            copy = FileCopy(spool.descriptor, spool.place(cell.span), limits)
+            with disk_errors():
+                check_room = self._cells.spools.folder.room_check(spool.descriptor)
+                copy.run(source, lambda: check_room(copy.position))
+        except BaseException:
+            spool.close()
+            raise
+        return spool, cell.span.start + copy.position
+
+    def _keep_next(
+        self, file: StoredFile, cell: Cell, spool: Spool, end: int, *, has_ended: bool
+    ) -> None:
+        if end > cell.span.start:
+            known = replace(file, length=end if has_ended else None)
+            self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
+
+    def _require(self, key: str) -> StoredFile:
+        """A file; raises `BytesLost` if there is none."""
+        file = self._catalog.file(key)
+        if file is None:
+            raise BytesLost(key)
+        return file
+
+    def _open_file(self, key: str) -> StoredFile:
+        """A file to which bytes can be added; raises `BytesLost` if there is none."""
+        file = self._require(key)
+        if file.name is not None:
+            raise BytesLost(key)
+        return file
+
+    @contextmanager
+    def _locked(self, key: str, span: ByteRange) -> Iterator[int]:
+        with self._lock_file(key) as lock:
+            lock_range(lock, span)
+            yield lock
+
+    @contextmanager
+    def _lock_file(self, key: str) -> Iterator[int]:
+        with disk_errors():
+            lock = self.locks.open(key, os.O_RDWR | os.O_CREAT)
+            os.utime(lock)
+        try:
+            yield lock
+        finally:
+            os.close(lock)

@@ -1,0 +1,45 @@
+"""A store in a bucket that any number of nodes share.
+
+files/<key>.<token>    a whole file, also while it is a multipart upload
+pieces/<key>.<token>   less than a cell, until the rest of its cell is there
+<staging>/locks/<key>  locks of the writers of this node; the bytes themselves have no file
+
+Start with `range_writer.py`, then `cells.py`: the path of a chunk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.storage.local.folder import Folder
+from app.storage.s3.assembly import Assembly
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import Catalog
+from app.storage.s3.cells import CellStore
+from app.storage.s3.inspection import BucketInspection
+from app.storage.s3.library import BucketLibrary
+from app.storage.s3.range_writer import CHECKPOINT_SECONDS
+from app.storage.s3.spool import Spools
+from app.storage.s3.staging import BucketStaging
+
+
+class BucketStore:
+    """A `Store` in a bucket; `staging` is a folder of this node for at most `spool_bytes`."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        catalog: Catalog,
+        staging: Path,
+        *,
+        spool_bytes: int,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    ) -> None:
+        folder, locks = Folder(staging), Folder(staging / "locks")
+        self.cells = CellStore(bucket, catalog, Spools(folder, spool_bytes))
+        assembly = Assembly(self.cells)
+        self.staging = BucketStaging(
+            self.cells, assembly, locks, checkpoint_seconds=checkpoint_seconds
+        )
+        self.library = BucketLibrary(self.staging, assembly, catalog, bucket)
+        self.inspection = BucketInspection(assembly, catalog, bucket, spools=folder, locks=locks)
