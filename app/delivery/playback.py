@@ -17,12 +17,12 @@ from app.delivery.conditional import Validators
 from app.delivery.pieces import pieces_body
 from app.delivery.sendfile import span_body
 from app.domain.access import Action
+from app.domain.made_files import Made
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
-from app.media.film.folder import Made
 from app.media.playback.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
 from app.media.playback.playlists import Playlists
 from app.media.renditions.offers import Renditions

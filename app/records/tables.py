@@ -182,6 +182,32 @@ media_jobs = Table(
 )
 """The queue of the media worker. Jobs that are done cost its indexes nothing."""
 
+IS_KEPT = text("due_at IS NULL")
+IS_LEFT = text("due_at IS NOT NULL")
+
+made_files = Table(
+    "made_files",
+    metadata,
+    Column("version", String(32), primary_key=True),
+    Column("upload_id", String(32), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("folder", String(200), nullable=False),
+    Column("length", BigInteger, nullable=False),
+    Column("made_at", Instant, nullable=False),
+    Column("used_at", Instant, nullable=False),
+    Column("due_at", Instant),
+    Index(
+        "made_files_kept",
+        *("upload_id", "folder", "name"),
+        unique=True,
+        sqlite_where=IS_KEPT,
+        postgresql_where=IS_KEPT,
+    ),
+    Index("made_files_left", "due_at", sqlite_where=IS_LEFT, postgresql_where=IS_LEFT),
+)
+"""The objects in a bucket that were made from videos. `due_at` says when one is to be deleted that
+is not there for anybody: not yet, or not any more. The rows outlive their videos by that time."""
+
 nodes = Table(
     "nodes",
     metadata,

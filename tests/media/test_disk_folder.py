@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.made_files import Outdated
 from app.domain.upload import UploadId
 from app.media.film.disk_folder import MAKING, DiskFolder
-from app.media.film.folder import Outdated, writing
+from app.media.film.folder import writing
 
 VIDEO = UploadId("ab" * 16)
 

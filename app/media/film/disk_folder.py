@@ -19,8 +19,8 @@ from io import FileIO
 from pathlib import Path
 
 from app.domain.errors import UploadNotFound
+from app.domain.made_files import Bundle, Made, Outdated
 from app.domain.upload import UploadId, parse_upload_id
-from app.media.film.folder import Bundle, Made, Outdated
 from app.storage.local.folder import Folder, disk_errors, free_bytes, make_private_folder
 
 MAKING = ".making"

@@ -14,42 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from app.domain.made_files import Bundle, Made
 from app.domain.upload import UploadId
 from app.storage.local.folder import disk_errors
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A file as it was found. One that replaces it under its name has another `version`.
-
-    `length` in bytes. The version is the same on every machine, and good for an entity tag.
-    """
-
-    upload_id: UploadId
-    name: str
-    length: int
-    made_at: datetime
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Files that are discarded together; `used_at` in seconds since 1970, `size` in bytes."""
-
-    upload_id: UploadId
-    name: str
-    size: int
-    used_at: float
-
-
-class Outdated(Exception):
-    """The file beside which another one was to be kept has been discarded or replaced."""
 
 
 class MadeFiles(Protocol):
@@ -134,7 +105,7 @@ class MediaFolder(MadeFiles, Protocol):
         ...
 
     def locked(self, upload_id: UploadId) -> AbstractContextManager[None]:
-        """Keep other makers of the video on this machine out who lock it, too."""
+        """Keep other makers of the video out who lock it, too, where files are on this disk."""
         ...
 
     def remove_abandoned(self) -> None:
@@ -157,8 +128,3 @@ def read_whole(folder: MadeFiles, upload_id: UploadId, name: str) -> bytes:
     _, file = folder.fetch(upload_id, name)
     with closing(file):
         return file.readall()
-
-
-def bundle_of(name: str) -> str:
-    """The bundle that a file belongs to; one that is in no folder is its own."""
-    return "/".join(name.split("/")[:2])

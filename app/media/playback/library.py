@@ -11,11 +11,12 @@ from app.domain.access import Scope
 from app.domain.errors import NotMade, UploadNotFound
 from app.domain.jobs import REMUX, Job, JobState
 from app.domain.lifecycle import UploadState
+from app.domain.made_files import Made
 from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind
 from app.media.film.facts import Facts
-from app.media.film.folder import Made, MadeFiles
+from app.media.film.folder import MadeFiles
 from app.media.film.manifest import Stream
 from app.media.film.source import MediaSource
 from app.media.index.virtual_file import Piece, StoredVirtualFile

@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from app.domain.errors import NotMade
 from app.domain.lifecycle import UploadState
+from app.domain.made_files import Made
 from app.domain.upload import Upload, UploadId
-from app.media.film.folder import Made, MadeFiles, read_whole
+from app.media.film.folder import MadeFiles, read_whole
 from app.media.film.manifest import Manifest, Stream
 from app.media.index.playlists import (
     Alternative,

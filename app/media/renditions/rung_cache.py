@@ -11,8 +11,9 @@ from pathlib import Path, PurePath
 
 from app.domain.errors import NoRoom
 from app.domain.jobs import ENDED, Job
+from app.domain.made_files import Bundle
 from app.domain.upload import UploadId
-from app.media.film.folder import Bundle, MadeFiles
+from app.media.film.folder import MadeFiles
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.jobs.worker import Step
 from app.media.renditions.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder

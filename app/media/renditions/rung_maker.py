@@ -12,8 +12,9 @@ from threading import Event
 
 from app.domain.jobs import JobFailed
 from app.domain.lifecycle import UploadState
+from app.domain.made_files import Made, Outdated
 from app.domain.upload import Upload, UploadId
-from app.media.film.folder import Made, Outdated, read_whole
+from app.media.film.folder import read_whole
 from app.media.film.manifest import Manifest, Stream
 from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt

@@ -1,0 +1,217 @@
+"""What was made from videos, in a bucket that several machines share.
+
+PREFIX/media/<id>/<name>.<version>    each file, under a name that is never used again
+<media>/.copies/<version>             copies on this machine of what was asked for here
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime
+from io import FileIO, RawIOBase
+from pathlib import Path
+
+from app.domain.made_files import Bundle, Made
+from app.domain.ranges import ByteRange
+from app.domain.upload import UploadId
+from app.media.film.copies import Copies
+from app.media.film.disk_folder import DiskFolder
+from app.records.made_files import MadeFileRecords
+from app.storage.local.folder import disk_errors
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.contents import SpoolSlice, StoredObject
+
+COPIES = ".copies"
+
+OBJECTS = "media/"
+"""Where in the bucket they are."""
+
+VERSION_BYTES = 16
+
+PART_BYTES = 64 << 20
+"""A longer file is stored in parts, of which S3 takes 10 000."""
+
+MOST_COPIED_BYTES = 64 << 20
+"""A longer file is read where it is, a range at a time: whole films, mostly."""
+
+TRANSFER_SECONDS = 900.0
+"""For one part of a file, with all that is tried again."""
+
+BATCH = 500
+
+
+class BucketFolder:
+    """`MediaFolder` whose files are objects; `disk` is where this machine keeps its copies."""
+
+    def __init__(
+        self,
+        disk: DiskFolder,
+        records: MadeFileRecords,
+        bucket: Bucket,
+        *,
+        most_copied_bytes: int,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """`most_copied_bytes` is what all copies on this machine may take together."""
+        self._disk = disk
+        self._records = records
+        self._bucket = bucket.within(TRANSFER_SECONDS)
+        self._copies = Copies(
+            disk.root / COPIES,
+            most_bytes=most_copied_bytes,
+            kept=lambda versions: records.kept(list(versions)),
+        )
+        self._clock = clock
+
+    @property
+    def root(self) -> Path:
+        """The folder on this machine."""
+        return self._disk.root
+
+    def find(self, upload_id: UploadId, name: str) -> Made | None:
+        """What the table says."""
+        return self._records.find(upload_id, name)
+
+    def open(self, upload_id: UploadId, name: str) -> tuple[Made, RawIOBase]:
+        """A copy of a short file; a long one is read from the bucket."""
+        found = self._require(upload_id, name)
+        if found.length <= MOST_COPIED_BYTES:
+            return self.fetch(upload_id, name)
+        return found, self._bucket.open(object_name(found), ByteRange(0, 0), found.length)
+
+    def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
+        """A copy, which is made unless there is one."""
+        while True:
+            found = self._require(upload_id, name)
+            with suppress(FileNotFoundError):
+                return found, self._copies.open(found)
+            try:
+                return found, self._copy(found)
+            except FileNotFoundError:  # It was replaced, long enough ago to be deleted.
+                if self.find(upload_id, name) == found:
+                    raise
+
+    def keep(
+        self,
+        made: Path,
+        upload_id: UploadId,
+        name: str,
+        *,
+        beside: Made | None = None,
+        is_new: bool = False,
+    ) -> None:
+        """Store a finished file under a name of its own, then have the table name it."""
+        version = secrets.token_hex(VERSION_BYTES)
+        stored = Made(upload_id, name, made.stat().st_size, self._clock(), version)
+        self._records.begin(stored)
+        with made.open("rb", buffering=0) as file:
+            self._store(file, stored)
+        self._records.keep(stored, self._clock(), beside=beside, is_new=is_new)
+        if stored.length <= MOST_COPIED_BYTES:
+            self._copies.add(made, stored)
+        else:
+            made.unlink()
+
+    def discard(self, upload_id: UploadId, name: str) -> bool:
+        """Take it out of the table; `remove_abandoned` deletes the objects a little later."""
+        return self._records.discard(upload_id, name, self._clock()) > 0
+
+    def remove(self, upload_id: UploadId) -> None:
+        """Take all files of a video out of the table, and delete them."""
+        self._records.discard_all(upload_id, self._clock())
+        self._delete_due(upload_id)
+
+    def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
+        """The names of the files of each video that are in no folder."""
+        return self._records.top_names(upload_ids)
+
+    def videos(self) -> Iterator[UploadId]:
+        """The videos that have files in the bucket."""
+        yield from self._records.videos()
+
+    def bundles(self, folders: Collection[str]) -> Iterator[Bundle]:
+        """All bundles in these folders, in one query."""
+        return self._records.bundles(folders)
+
+    def note_use(self, upload_id: UploadId, name: str) -> None:
+        """The table says when a bundle was last used."""
+        self._records.note_use(upload_id, name, self._clock())
+
+    def lacking_bytes(self, _least_free: int) -> int:
+        """None: a bucket has no end."""
+        return 0
+
+    def scratch_folder(self, needed_bytes: int = 0) -> AbstractContextManager[Path]:
+        """A folder on this machine."""
+        return self._disk.scratch_folder(needed_bytes)
+
+    def require_room(self, needed_bytes: int = 0) -> None:
+        """On this machine's disk."""
+        self._disk.require_room(needed_bytes)
+
+    def locked(self, _upload_id: UploadId) -> AbstractContextManager[None]:
+        """Nobody is kept out, here or elsewhere: the table sees what was kept `beside` what."""
+        return nullcontext()
+
+    def remove_abandoned(self) -> None:
+        """Remove what is half-made here, needless copies, and what is due in the bucket."""
+        self._disk.remove_abandoned()
+        self._copies.trim()
+        self._delete_due()
+
+    def _require(self, upload_id: UploadId, name: str) -> Made:
+        found = self.find(upload_id, name)
+        if found is None:
+            raise FileNotFoundError(name)
+        return found
+
+    def _copy(self, found: Made) -> FileIO:
+        """Bring a file here; raises `FileNotFoundError`, and `NoRoom` if it does not fit."""
+        with self._disk.scratch_folder(found.length) as scratch:
+            copy = scratch / "copy"
+            with disk_errors(), copy.open("xb", buffering=0) as target:
+                self._receive(found, target.fileno())
+            file = FileIO(copy, "rb")  # Can be read though it makes room a moment later.
+            self._copies.add(copy, found)
+            return file
+
+    def _receive(self, found: Made, target: int) -> None:
+        span = ByteRange(0, found.length)
+        try:
+            if found.length:
+                self._bucket.copy_into(object_name(found), span, target, at=0)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            with disk_errors():
+                raise
+
+    def _store(self, file: FileIO, made: Made) -> None:
+        name, number = object_name(made), file.fileno()
+        if made.length <= PART_BYTES:
+            self._bucket.put_object(name, SpoolSlice(number, 0, made.length))
+            return
+        multipart_id = self._bucket.create_multipart(name)
+        parts: list[tuple[int, StoredObject]] = []
+        for start in range(0, made.length, PART_BYTES):
+            part = SpoolSlice(number, start, min(PART_BYTES, made.length - start))
+            stored = self._bucket.upload_part(name, multipart_id, len(parts) + 1, part)
+            parts.append((len(parts) + 1, stored))
+        self._bucket.complete_multipart(name, multipart_id, parts)
+
+    def _delete_due(self, only: UploadId | None = None) -> None:
+        while found := self._records.due(self._clock(), BATCH, only):
+            for made in found:
+                if made.length > PART_BYTES:  # Its maker may have been killed before the last one.
+                    for begun in self._bucket.list_multiparts(object_name(made)):
+                        self._bucket.abort_multipart(begun.name, begun.id)
+            self._bucket.delete(*map(object_name, found))
+            self._records.forget(found)
+            self._copies.remove(made.version for made in found)
+
+
+def object_name(made: Made) -> str:
+    """The name of the object that a file is."""
+    return f"{OBJECTS}{made.upload_id}/{made.name}.{made.version}"

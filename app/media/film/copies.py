@@ -1,0 +1,88 @@
+"""Copies on this machine of files that are kept elsewhere: those used longest ago make room."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+
+from app.domain.made_files import Made
+from app.storage.local.folder import disk_errors, make_private_folder
+
+USED_SECONDS = 600
+"""How exactly it is known when a copy was last used: noting it is a write."""
+
+GROWN_SHARE = 8
+"""A process looks at all copies when it has added this part of what they may take."""
+
+ASKED_AT_ONCE = 500
+
+
+class Copies:
+    """In one folder; the name of each is the version of the file."""
+
+    def __init__(
+        self, folder: Path, *, most_bytes: int, kept: Callable[[Collection[str]], set[str]]
+    ) -> None:
+        """`kept` says which versions are still those of files that are there."""
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._kept = kept
+        self._added_bytes = 0
+
+    def open(self, made: Made) -> FileIO:
+        """The copy of a file; raises `FileNotFoundError`."""
+        path = self._folder / made.version
+        file = FileIO(path, "rb")
+        if time.time() - os.fstat(file.fileno()).st_mtime > USED_SECONDS:
+            with suppress(FileNotFoundError):  # It has just been removed.
+                os.utime(path)
+        return file
+
+    def add(self, path: Path, made: Made) -> None:
+        """Move a whole copy, of the same disk, to its place."""
+        with disk_errors():
+            make_private_folder(self._folder)
+            with path.open("rb", buffering=0) as file:
+                os.fsync(file.fileno())  # Otherwise a power cut may leave an empty copy.
+            path.replace(self._folder / made.version)
+        self._added_bytes += made.length
+        if self._added_bytes * GROWN_SHARE > self._most_bytes:
+            self._added_bytes = 0
+            self._make_room()
+
+    def remove(self, versions: Iterable[str]) -> None:
+        """Remove the copies of some files."""
+        for version in versions:
+            with disk_errors():
+                (self._folder / version).unlink(missing_ok=True)
+
+    def trim(self) -> None:
+        """Remove the copies of files that are not there any more, and those beyond the limit."""
+        versions = [version for _, _, version in self._by_use()]
+        for start in range(0, len(versions), ASKED_AT_ONCE):
+            some = versions[start : start + ASKED_AT_ONCE]
+            self.remove(set(some) - self._kept(some))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        copies = self._by_use()
+        excess = sum(size for _, size, _ in copies) - self._most_bytes
+        for _, size, version in copies:
+            if excess <= 0:
+                return
+            self.remove([version])
+            excess -= size
+
+    def _by_use(self) -> list[tuple[float, int, str]]:
+        """When each was last used, its size, and its version; longest ago first."""
+        found = []
+        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # It has just been removed.
+                    facts = entry.stat()
+                    found.append((facts.st_mtime, facts.st_size, entry.name))
+        return sorted(found)

@@ -1,0 +1,153 @@
+"""What is made from films is in the bucket, and every machine has what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.domain.upload import UploadId
+from app.media.film.bucket_folder import COPIES, MOST_COPIED_BYTES, OBJECTS, BucketFolder
+from app.media.film.disk_folder import DiskFolder
+from app.media.film.folder import read_whole, writing
+from app.records.engine import Database
+from app.records.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.signing import AccessKey
+from tests.records.making import NOW, new_sqlite
+from tests.s3_servers import S3Server, new_prefix
+
+VIDEO = UploadId("ab" * 16)
+COPIED_BYTES = 1000
+
+
+@dataclass
+class Fleet:
+    """Machines that share a bucket and a database."""
+
+    folder: Path
+    database: Database
+    bucket: Bucket
+    now: datetime = NOW
+    nodes: list[BucketFolder] = field(default_factory=list)
+
+    def node(self) -> BucketFolder:
+        """A machine with an empty disk."""
+        node = BucketFolder(
+            DiskFolder(self.folder / f"node-{len(self.nodes)}"),
+            MadeFileRecords(self.database),
+            self.bucket,
+            most_copied_bytes=COPIED_BYTES,
+            clock=lambda: self.now,
+        )
+        self.nodes.append(node)
+        return node
+
+    def objects(self) -> set[str]:
+        """The names of the objects without their versions."""
+        return {each.name.rpartition(".")[0] for each in self.bucket.list_objects(OBJECTS)}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, s3_server: S3Server) -> Iterator[Fleet]:
+    access = s3_server.access
+    address = BucketAddress.of(
+        f"s3://{access.bucket}/{new_prefix()}", endpoint=access.endpoint, region=access.region
+    )
+    bucket = Bucket.at(address, key=lambda: AccessKey(access.key, access.secret))
+    with closing(new_sqlite(tmp_path / "records.db")) as database:
+        yield Fleet(tmp_path, database, bucket)
+
+
+def keep(node: BucketFolder, name: str, content: bytes) -> None:
+    with writing(node, VIDEO, name) as file:
+        file.write(content)
+
+
+def copies(node: BucketFolder) -> list[Path]:
+    return list((node.root / COPIES).glob("*"))
+
+
+def test_what_one_machine_makes_another_reads(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    assert other.find(VIDEO, "poster.jpg") is None
+    keep(maker, "poster.jpg", b"first")
+    keep(maker, "empty.vtt", b"")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"first"
+    assert read_whole(other, VIDEO, "empty.vtt") == b""
+    assert maker.find(VIDEO, "poster.jpg") == other.find(VIDEO, "poster.jpg")
+    assert other.made([VIDEO]) == {VIDEO: {"poster.jpg", "empty.vtt"}}
+
+
+def test_a_copy_of_what_was_replaced_or_discarded_is_never_read(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    keep(maker, "poster.jpg", b"first")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"first"
+    keep(maker, "poster.jpg", b"second")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"second"
+    assert maker.discard(VIDEO, "poster.jpg")
+    with pytest.raises(FileNotFoundError):
+        other.open(VIDEO, "poster.jpg")
+    assert len(copies(other)) == 2
+    other.remove_abandoned()
+    assert copies(other) == []
+
+
+def test_objects_that_nobody_needs_are_deleted_once_nobody_reads_them(fleet: Fleet) -> None:
+    node = fleet.node()
+    keep(node, "rungs/720/1.m4s", b"one")
+    keep(node, "rungs/720/2.m4s", b"two")
+    keep(node, "poster.jpg", b"poster")
+    assert node.discard(VIDEO, "rungs/720")
+    node.remove_abandoned()
+    assert len(fleet.objects()) == 3
+    fleet.now += READ_FOR
+    node.remove_abandoned()
+    assert fleet.objects() == {f"{OBJECTS}{VIDEO}/poster.jpg"}
+    node.remove(VIDEO)
+    assert (fleet.objects(), list(node.videos()), copies(node)) == (set(), [], [])
+
+
+def test_an_object_of_a_killed_maker_is_deleted_a_day_later(fleet: Fleet) -> None:
+    killed, other = fleet.node(), fleet.node()
+    records = MadeFileRecords(fleet.database)
+    keep(killed, "poster.jpg", b"whole")
+    found = killed.find(VIDEO, "poster.jpg")
+    assert found is not None
+    records.begin(type(found)(VIDEO, "sprite.jpg", 4, fleet.now, "f" * 32))
+    fleet.bucket.put_object(f"{OBJECTS}{VIDEO}/sprite.jpg.{'f' * 32}", b"half")
+    fleet.now += UNFINISHED_FOR - timedelta(seconds=1)
+    other.remove_abandoned()
+    assert len(fleet.objects()) == 2
+    fleet.now += timedelta(seconds=1)
+    other.remove_abandoned()
+    assert fleet.objects() == {f"{OBJECTS}{VIDEO}/poster.jpg"}
+
+
+def test_copies_make_room_for_each_other(fleet: Fleet) -> None:
+    node = fleet.node()
+    for number in range(8):
+        keep(node, f"rungs/720/{number}.m4s", bytes([number]) * 200)
+    node.remove_abandoned()
+    assert sum(copy.stat().st_size for copy in copies(node)) <= COPIED_BYTES
+    for number in range(8):
+        assert read_whole(node, VIDEO, f"rungs/720/{number}.m4s") == bytes([number]) * 200
+
+
+def test_a_long_file_is_stored_in_parts_and_read_where_it_is(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    with writing(maker, VIDEO, "source.mp4") as file:
+        file.truncate(MOST_COPIED_BYTES)
+        file.seek(MOST_COPIED_BYTES)
+        file.write(b"the end")
+    found, stored = other.open(VIDEO, "source.mp4")
+    with stored:
+        assert found.length == MOST_COPIED_BYTES + 7
+        stored.seek(-7, 2)
+        assert stored.read(100) == b"the end"
+    assert copies(maker) == copies(other) == []
