@@ -122,7 +122,7 @@ def build_services(
     counts = MinuteCounts(settings.data_dir / "minute-counts")
     outbox = Outbox(_now, _new_id)
     limits = _sender_limits(settings, counts)
-    observers = [links.observe, quotas.observe, limits.observe, outbox.on_upload]
+    observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
     records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
     store = _store(settings, database)
     completion = Completion(records, store, policy=settings.policy, clock=_now)

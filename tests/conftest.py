@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import insert, text
 
+from app.domain.access import FIRST_PROJECT
+from app.records.engine import Database
+from app.records.identity.tables import projects
+from app.records.transfer import UNFINISHED
 from tests.live_server import Server, running_server
 from tests.media.films import FilmStore
 from tests.media.shelf import Shelf
+from tests.postgresql import Postgresql, postgresql
+from tests.records.making import NOW, new_sqlite
 from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
 from tests.site import Site, new_site
 
@@ -123,3 +130,62 @@ def s3_server(request: pytest.FixtureRequest) -> S3Server:
     """Garage if it is there, otherwise versitygw: for tests to which it does not matter."""
     server: S3Server = request.getfixturevalue(find_any())
     return server
+
+
+# ---- databases: in a file, and on a server -------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[Postgresql]:
+    """A server for one process of the tests, with the database "empty", which is migrated."""
+    with postgresql() as server:
+        with closing(Database(server.create("empty"), synced=True)) as database:
+            database.migrate()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_url(postgresql_server: Postgresql) -> str:
+    """Of the database that `on_server` empties."""
+    return postgresql_server.create("shared", like="empty")
+
+
+@pytest.fixture
+def in_file(tmp_path: Path) -> Iterator[Database]:
+    """An empty database in a file."""
+    with closing(new_sqlite(tmp_path / "folder" / "sluice.db")) as database:
+        yield database
+
+
+@pytest.fixture
+def on_server(shared_url: str) -> Iterator[Database]:
+    """An empty database on a server."""
+    with closing(Database(shared_url, synced=True)) as database:
+        _empty(database)
+        yield database
+
+
+@pytest.fixture(params=["in_file", "on_server"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """Each of them in turn."""
+    found: Database = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module", params=["in_file", "on_server"])
+def database_url(request: pytest.FixtureRequest) -> str | None:
+    """Of a database for a module of tests, empty at first; None for that in the data folder."""
+    if request.param == "in_file":
+        return None
+    server: Postgresql = request.getfixturevalue("postgresql_server")
+    return server.create(f"of {request.module.__name__}", like="empty")
+
+
+def _empty(database: Database) -> None:
+    """As migrations leave it: the first project alone."""
+    tables = ", ".join(projects.metadata.tables)
+    first = {"id": FIRST_PROJECT, "name": "Videos", "created_at": NOW, "used_bytes": 0}
+    with database.write() as connection:
+        UNFINISHED.drop(connection, checkfirst=True)
+        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
+        connection.execute(insert(projects).values(first))

@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Insert,
     Select,
     Update,
     bindparam,
@@ -26,13 +25,12 @@ from sqlalchemy import (
     type_coerce,
     update,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
 
 from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import Position, VideoList, search_form, sort_form
+from app.records.concurrency import InsertUnlessKnown
 from app.records.driver import fetch, run
 from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
@@ -76,22 +74,7 @@ _VALUES: dict[str, Any] = {name: bindparam(name) for name in uploads.columns.key
 _INSERT = insert(uploads).values(_VALUES)
 
 
-class _InsertUnlessKnown(Insert):
-    """Unless the owner has an upload with that key.
-
-    SQLite and PostgreSQL agree on the words; SQLAlchemy has a class for each.
-    """
-
-    inherit_cache = True
-
-
-@compiles(_InsertUnlessKnown)
-def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> str:
-    words: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
-    return f"{words} ON CONFLICT (owner, client_key) DO NOTHING"
-
-
-_INSERT_UNLESS_KNOWN = _InsertUnlessKnown(uploads).values(_VALUES)
+_INSERT_UNLESS_KNOWN = InsertUnlessKnown(uploads).values(_VALUES)
 
 _RELEASE_KEY = (
     update(uploads)
@@ -123,6 +106,12 @@ def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False
     if upload is None:
         raise UploadNotFound("No upload has this id.")
     return upload
+
+
+def lock(connection: Connection, upload_ids: Sequence[UploadId]) -> None:
+    """Lock several uploads in one order, so that two who do this never wait for each other."""
+    ids = select(uploads.c.id).where(uploads.c.id.in_(upload_ids)).order_by(uploads.c.id)
+    connection.execute(ids.with_for_update())
 
 
 def first(

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from app.domain.ranges import RangeSet
+from app.records.concurrency import KNOWN_BY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -111,6 +112,7 @@ uploads = Table(
     _videos("uploads_by_name", "sort_name"),
     _videos("uploads_by_length", "length"),
     _videos("uploads_by_age", "active_at"),
+    info={KNOWN_BY: ("owner", "client_key")},
 )
 
 """`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`."""

@@ -274,6 +274,8 @@ class UploadRecords:
         Their times are a microsecond apart, so that lists by time keep their order.
         """
         with self._database.write() as connection:
+            if self._database.is_remote:
+                statements.lock(connection, upload_ids)
             moved = [
                 self._change(connection, upload_id, _moved_at(now + _TICK * number, target))
                 for number, upload_id in enumerate(upload_ids)

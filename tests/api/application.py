@@ -27,6 +27,7 @@ def application(
     renditions: str = "ondemand",
     access: str = "open",
     requests_per_minute: int | None = None,
+    database_url: str | None = None,
 ) -> Iterator[Flask]:
     """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
@@ -38,6 +39,7 @@ def application(
         renditions=renditions,
         access=access,
         requests_per_minute=requests_per_minute,
+        database_url=database_url or "",
     )
     services = build_services(settings, passwords=Passwords(CHEAP))
     with closing(services.database):

@@ -32,7 +32,7 @@ def database_server() -> Iterator[Postgresql]:
 @pytest.fixture
 def url(database_server: Postgresql) -> str:
     """Of an empty database."""
-    return database_server.create(f"records {next(_numbers)}").replace(" ", "%20")
+    return database_server.create(f"records {next(_numbers)}")
 
 
 @pytest.fixture

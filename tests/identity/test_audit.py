@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -34,14 +31,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'sluice.db'}", synced=False)
-    with closing(database):
-        database.migrate()
-        yield database
 
 
 @pytest.fixture
@@ -127,9 +116,10 @@ def test_what_strangers_send_is_kept_short_and_printable(log: AuditLog) -> None:
 
 
 def test_what_was_done_stays_done_if_the_log_cannot_be_written(
-    log: AuditLog, database: Database, caplog: pytest.LogCaptureFixture
+    in_file: Database, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with database.read() as connection:
+    log = AuditLog(AuditRecords(in_file), clock=clock, kept=30 * DAY)
+    with in_file.read() as connection:
         (pages,) = connection.execute(text("PRAGMA page_count")).one()
         connection.execute(text(f"PRAGMA max_page_count = {pages}"))
     with caplog.at_level(logging.ERROR):

@@ -72,9 +72,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, database_url: str | None) -> Iterator[World]:
     """One for all these tests: each has a person of its own."""
-    with new_world(folder) as world:
+    with new_world(folder, database_url) as world:
         yield world
 
 

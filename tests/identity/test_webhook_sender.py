@@ -8,7 +8,6 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -42,13 +41,10 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[WebhookWorld]:
-    database = Database(f"sqlite:///{tmp_path / 'sluice.db'}", synced=False)
-    with closing(database):
-        database.migrate()
-        world = WebhookWorld(database, may_be_private=True)
-        world.now = datetime.now(UTC)  # The library refuses old signatures.
-        yield world
+def world(database: Database) -> WebhookWorld:
+    world = WebhookWorld(database, may_be_private=True)
+    world.now = datetime.now(UTC)  # The library refuses old signatures.
+    return world
 
 
 @pytest.fixture
@@ -252,13 +248,13 @@ delivery.deliver_next(sys.argv[2])
 
 
 def test_what_a_killed_worker_was_sending_is_sent_again(
-    world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery, tmp_path: Path
+    world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
 ) -> None:
     webhook = made(world, receiver)
     world.video()
     killed = Event()
     receiver.behaviours = [answer_once(killed)]
-    url = f"sqlite:///{tmp_path / 'sluice.db'}"
+    url = world.database._engine.url.render_as_string(hide_password=False)
     command = [sys.executable, "-c", SEND_ONE, url, webhook.id, world.now.isoformat()]
     with subprocess.Popen(command, cwd=ROOT) as process:
         wait_until(lambda: receiver.received, "the event has arrived")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +30,8 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[WebhookWorld]:
-    database = Database(f"sqlite:///{tmp_path / 'sluice.db'}", synced=False)
-    with closing(database):
-        database.migrate()
-        yield WebhookWorld(database)
+def world(database: Database) -> WebhookWorld:
+    return WebhookWorld(database)
 
 
 def about(claim: Claim) -> dict[str, Any]:

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from argon2 import PasswordHasher
 
@@ -17,6 +15,7 @@ from app.domain.access import FIRST_PROJECT, Role
 from app.records.engine import Database
 from app.records.identity.people import PeopleRecords, Person
 from app.records.identity.projects import Project, ProjectRecords
+from tests.records.making import new_sqlite
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """The least work there is."""
@@ -77,22 +76,10 @@ class World:
 
 
 @contextmanager
-def new_world(folder: Path) -> Iterator[World]:
-    """A world over a database in `folder`."""
-    (folder / "sluice.db").write_bytes(migrated())
-    with closing(_database(folder)) as database:
+def new_world(folder: Path, database_url: str | None = None) -> Iterator[World]:
+    """A world over that database, or a new one in `folder`."""
+    database = (
+        Database(database_url, synced=True) if database_url else new_sqlite(folder / "sluice.db")
+    )
+    with closing(database):
         yield World(database)
-
-
-@cache
-def migrated() -> bytes:
-    """A new database, made once: the migrations take longer than most tests."""
-    with TemporaryDirectory() as name, closing(_database(Path(name))) as database:
-        database.migrate()
-        database.close()
-        database.checkpoint()
-        return (Path(name) / "sluice.db").read_bytes()
-
-
-def _database(folder: Path) -> Database:
-    return Database(f"sqlite:///{folder / 'sluice.db'}", synced=False)

@@ -14,8 +14,8 @@ from tests.links.link_requests import MakeLink, told
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
-    with application(tmp_path_factory.mktemp("app")) as app:
+def app(tmp_path_factory: pytest.TempPathFactory, database_url: str | None) -> Iterator[Flask]:
+    with application(tmp_path_factory.mktemp("app"), database_url=database_url) as app:
         yield app
 
 

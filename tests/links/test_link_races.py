@@ -12,6 +12,7 @@ import pytest
 from app.domain.access import FIRST_PROJECT, Reach, Scope
 from app.domain.errors import LinkFull
 from app.identity.upload_links import LinkTerms
+from app.records.engine import Database
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
@@ -22,9 +23,12 @@ LENGTH = 10
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[list[Services]]:
+def processes(tmp_path: Path, database: Database) -> Iterator[list[Services]]:
     """As many connections to one database as so many processes have."""
-    settings = Settings(staging_dir=tmp_path / "s", data_dir=tmp_path / "d", durability="none")
+    url = database._engine.url.render_as_string(hide_password=False) if database.is_remote else ""
+    settings = Settings(
+        staging_dir=tmp_path / "s", data_dir=tmp_path / "d", durability="none", database_url=url
+    )
     with ExitStack() as stack:
         found = [build_services(settings) for _ in range(PROCESSES)]
         for services in found:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 
+from app.records.concurrency import InsertUnlessKnown
 from app.records.engine import Database
 from app.records.identity.tables import attempts
 
@@ -30,6 +32,9 @@ class Patience:
         return max(last_at + pause - now, timedelta())
 
 
+_IS_UNUSED = attempts.c.failures == 0
+
+
 class AttemptRecords:
     """Every call is one transaction."""
 
@@ -42,32 +47,50 @@ class AttemptRecords:
         Counted before the password is checked: of many attempts at the same time none slips by.
         """
         with self._database.write() as connection:
-            query = select(attempts).where(attempts.c.subject.in_(list(subjects)))
             known = {
                 row.subject: row
-                for row in connection.execute(query)
+                for row in _locked(connection, sorted(subjects), now)
                 if now - row.last_at < FORGOTTEN_AFTER
             }
             waits = [
                 subjects[name].wait(row.failures, row.last_at, now) for name, row in known.items()
             ]
             if any(waits):
+                connection.execute(delete(attempts).where(_is_one_of(subjects), _IS_UNUSED))
                 return max(waits)
-            connection.execute(delete(attempts).where(attempts.c.subject.in_(list(subjects))))
             for name in subjects:
                 failures = known[name].failures + 1 if name in known else 1
-                values = {"subject": name, "failures": failures, "last_at": now}
-                connection.execute(insert(attempts).values(values))
+                change = update(attempts).where(attempts.c.subject == name)
+                connection.execute(change.values(failures=failures, last_at=now))
         return timedelta()
 
     def succeeded(self, *, forgiven: Collection[str], taken_back: Collection[str]) -> None:
         """Forget all failures of the former; of the latter only the last one was none."""
-        one_less = update(attempts).where(attempts.c.subject.in_(list(taken_back)))
+        one_less = update(attempts).where(_is_one_of(taken_back))
         with self._database.write() as connection:
-            connection.execute(delete(attempts).where(attempts.c.subject.in_(list(forgiven))))
+            connection.execute(delete(attempts).where(_is_one_of(forgiven)))
             connection.execute(one_less.values(failures=attempts.c.failures - 1))
 
     def remove_old(self, now: datetime) -> None:
         """Forget those that count no longer."""
         with self._database.write() as connection:
             connection.execute(delete(attempts).where(attempts.c.last_at <= now - FORGOTTEN_AFTER))
+
+
+def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequence[Row[Any]]:
+    """A row of each subject, with no failures if it is new, which others wait for.
+
+    `names` are in order, so that two transactions never wait for each other.
+    """
+    rows = select(attempts).where(_is_one_of(names)).order_by(attempts.c.subject)
+    while True:
+        for name in names:
+            values = {"subject": name, "failures": 0, "last_at": now}
+            connection.execute(InsertUnlessKnown(attempts).values(values))
+        found = connection.execute(rows.with_for_update()).all()
+        if len(found) == len(names):  # Otherwise one was forgotten in between.
+            return found
+
+
+def _is_one_of(subjects: Collection[str]) -> ColumnElement[bool]:
+    return attempts.c.subject.in_(list(subjects))

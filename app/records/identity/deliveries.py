@@ -56,7 +56,6 @@ _NEXT = (
     .join(webhook_events, webhook_events.c.number == _ours.c.event_number)
     .where(
         _ours.c.webhook_id == bindparam("webhook"),
-        webhooks.c.paused_at.is_(None),
         _ours.c.state == literal_column(f"'{DeliveryState.WAITING}'"),
         _ours.c.due_at <= bindparam("now"),
         not_(_IS_BUSY),
@@ -64,9 +63,16 @@ _NEXT = (
     )
     .order_by(_ours.c.due_at, _ours.c.event_number)
     .limit(1)
-    .with_for_update(of=webhooks)
 )
 """One state alone: an index then has them in this order, however many wait."""
+
+_LOCK = (
+    select(webhooks.c.id)
+    .where(webhooks.c.id == bindparam("webhook"), webhooks.c.paused_at.is_(None))
+    .with_for_update(skip_locked=True, key_share=True)
+)
+"""Statements after it see what the last claim of this webhook has changed: PostgreSQL looks again
+at a row that it had to wait for, and not at those that a subquery has found."""
 
 _LOST = (
     update(_ours)
@@ -110,12 +116,14 @@ class DeliveryQueue:
     def claim(
         self, webhook_id: str, now: datetime, *, token: str, lease: timedelta
     ) -> Claim | None:
-        """The webhook's next delivery; None if there is none to send now.
+        """The webhook's next delivery; None if there is none to send now, or another claims it.
 
         Also one whose sender died: its lease has ended.
         """
         with self._database.write() as connection:
             values = {"now": now, "webhook": webhook_id}
+            if connection.execute(_LOCK, values).first() is None:
+                return None
             connection.execute(_LOST, values)
             row = connection.execute(_NEXT, values).first()
             if row is None:

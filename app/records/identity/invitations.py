@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.domain.access import Role
 from app.domain.errors import InvalidField, LinkClosed
+from app.records.concurrency import lock_table
 from app.records.engine import Database
 from app.records.identity.makers import role_now
 from app.records.identity.people import Person, add_person, give_to_owner
@@ -67,6 +68,7 @@ class InvitationRecords:
         for column in ("person_id", "project_id", "email"):
             is_same &= invitations.c[column].is_not_distinct_from(values[column])
         with self._database.write() as connection:
+            lock_table(connection, invitations)  # Of two at once, the second sees the first.
             connection.execute(delete(invitations).where(is_same))
             connection.execute(insert(invitations).values(values))
 
@@ -156,9 +158,10 @@ class InvitationRecords:
         works = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
         change = update(invitations).where(invitations.c.digest == invitation.digest, works)
         with self._database.write() as connection:
+            is_backed = _is_backed(connection, invitation, is_kept=True)
             if connection.execute(change.values(used_at=now)).rowcount != 1:
                 raise LinkClosed("The link was used or has expired. Ask for a new one.")
-            if not _is_backed(connection, invitation, is_kept=True):
+            if not is_backed:
                 raise LinkClosed("Whoever made the link can let nobody in now. Ask for a new one.")
             yield connection
 
@@ -195,8 +198,8 @@ def _add_member(
 
 def _use_up_others(connection: Connection, email: str, now: datetime) -> list[Invitation]:
     is_meant = _waiting(now) & (invitations.c.email == email)
-    found = [_from_row(row) for row in connection.execute(select(invitations).where(is_meant))]
-    connection.execute(update(invitations).where(is_meant).values(used_at=now))
+    change = update(invitations).where(is_meant).values(used_at=now)
+    found = [_from_row(row) for row in connection.execute(change.returning(*invitations.columns))]
     return [each for each in found if _is_backed(connection, each, is_kept=True)]
 
 

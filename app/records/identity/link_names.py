@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, exists, insert, literal, not_, select, update
+from sqlalchemy import Connection, delete, exists, literal, not_, select, update
 
 from app.domain.access import CallerKind
+from app.records.concurrency import InsertUnlessKnown
 from app.records.identity.tables import link_senders
 from app.records.tables import HAS_SENDER, uploads
 
@@ -28,11 +29,11 @@ def keep_name(
     Of the visitors who have sent nothing, the link keeps the latest `max_idle` names.
     """
     same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
-    if connection.execute(update(link_senders).where(same).values(name=name)).rowcount:
-        return
     row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
-    connection.execute(insert(link_senders).values(row))
-    _forget_idle(connection, link_id, max_idle)
+    if connection.execute(InsertUnlessKnown(link_senders).values(row)).rowcount:
+        _forget_idle(connection, link_id, max_idle)
+    else:
+        connection.execute(update(link_senders).where(same).values(name=name))
 
 
 def name_of(connection: Connection, link_id: str, visitor: str) -> str | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from app.domain.access import Role
 from app.domain.errors import NotAllowed
-from app.records.identity.tables import api_keys, members, people
+from app.records.identity.tables import api_keys, members, people, projects
 
 BY_PERSON, BY_KEY = "person:", "key:"
 """How makers begin; see `Caller.sender`. All others stand for the operator of the server."""
@@ -23,15 +21,12 @@ def role_now(
     project. A key that was revoked may do nothing. With `is_kept`, the answer holds until the
     transaction ends.
     """
-    if maker.startswith(BY_KEY):
-        is_valid = (api_keys.c.id == maker.removeprefix(BY_KEY)) & api_keys.c.revoked_at.is_(None)
-        key = connection.execute(_read(select(api_keys.c.created_by).where(is_valid), is_kept))
-        if (found := key.scalar()) is None:
-            return None
-        maker = found
-    if not maker.startswith(BY_PERSON):
-        return Role.MANAGER
-    return _role_of(connection, maker.removeprefix(BY_PERSON), project_id, is_kept=is_kept)
+    if is_kept and not _keep(connection, maker, project_id):
+        return None
+    person = _person_behind(connection, maker)
+    if person is None or not person.startswith(BY_PERSON):
+        return None if person is None else Role.MANAGER
+    return _role_of(connection, person.removeprefix(BY_PERSON), project_id)
 
 
 def require_role(connection: Connection, maker: str, project_id: str) -> None:
@@ -44,21 +39,44 @@ def require_role(connection: Connection, maker: str, project_id: str) -> None:
         raise NotAllowed("You are no member of this project any more.")
 
 
-def _role_of(
-    connection: Connection, person_id: str, project_id: str | None, *, is_kept: bool
-) -> Role | None:
+def _person_behind(connection: Connection, maker: str) -> str | None:
+    """Who answers for a maker, who may be a key; None for a key that was revoked."""
+    if not maker.startswith(BY_KEY):
+        return maker
+    is_valid = (api_keys.c.id == maker.removeprefix(BY_KEY)) & api_keys.c.revoked_at.is_(None)
+    return connection.execute(select(api_keys.c.created_by).where(is_valid)).scalar()
+
+
+def _role_of(connection: Connection, person_id: str, project_id: str | None) -> Role | None:
     query = select(people.c.is_admin, people.c.is_blocked).where(people.c.id == person_id)
-    person = connection.execute(_read(query, is_kept)).first()
+    person = connection.execute(query).first()
     if person is None or person.is_blocked:
         return None
     if person.is_admin:
         return Role.MANAGER
-    is_membership = (members.c.person_id == person_id) & (members.c.project_id == project_id)
-    found = connection.execute(_read(select(members.c.role).where(is_membership), is_kept))
-    role = found.scalar()
+    role = connection.execute(
+        select(members.c.role).where(_is_membership(person_id, project_id))
+    ).scalar()
     return None if role is None else Role(role)
 
 
-def _read(query: Select[Any], is_kept: bool) -> Select[Any]:
-    """With a shared lock on the rows, if they must not change; SQLite locks all when it writes."""
-    return query.with_for_update(read=True) if is_kept else query
+def _is_membership(person_id: str, project_id: str | None) -> ColumnElement[bool]:
+    return (members.c.person_id == person_id) & (members.c.project_id == project_id)
+
+
+def _keep(connection: Connection, maker: str, project_id: str | None) -> bool:
+    """Lock all that the role of a maker depends on; whether the project is still there.
+
+    In the order that `app.records.concurrency` names. Later statements see what has changed until
+    then.
+    """
+    person_id = (_person_behind(connection, maker) or "").removeprefix(BY_PERSON)
+    project = select(projects.c.id).where(projects.c.id == project_id)
+    found = connection.execute(project.with_for_update(read=True, key_share=True)).first()
+    for column, is_meant in (
+        (people.c.id, people.c.id == person_id),
+        (members.c.person_id, _is_membership(person_id, project_id)),
+        (api_keys.c.id, api_keys.c.id == maker.removeprefix(BY_KEY)),
+    ):
+        connection.execute(select(column).where(is_meant).with_for_update(read=True))
+    return project_id is None or found is not None

@@ -22,10 +22,14 @@ from app.records import statements
 from app.records.driver import fetch
 from app.records.identity.tables import webhook_deliveries, webhook_events, webhooks
 
-_OF_PROJECT = select(webhooks.c.id, webhooks.c.events).where(
-    webhooks.c.project_id == bindparam("project")
+_OF_PROJECT = (
+    select(webhooks.c.id, webhooks.c.events)
+    .where(webhooks.c.project_id == bindparam("project"))
+    .order_by(webhooks.c.id)
+    .with_for_update(read=True, key_share=True)
 )
-"""Asked whenever an upload ends, which may be thousands of times in one transaction."""
+"""None is removed before its delivery is recorded. Asked whenever an upload ends, which may be
+thousands of times in one transaction."""
 
 _LAST_OF_PLAYBACK = (
     select(webhook_events.c.type)

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import InvalidRequest
+from app.records.concurrency import lock_row
 from app.records.engine import Database
-from app.records.identity.tables import passkeys
+from app.records.identity.tables import passkeys, people
 
 MAX_PASSKEYS = 20
 """As many passkeys one person can have; browsers get all their ids at registration."""
@@ -45,6 +46,7 @@ class PasskeyRecords:
         values = {column.name: getattr(passkey, column.name) for column in passkeys.columns}
         try:
             with self._database.write() as connection:
+                lock_row(connection, people.c.id, passkey.person_id)
                 _require_few(connection, passkey.person_id)
                 connection.execute(insert(passkeys).values(values))
         except IntegrityError:

@@ -187,6 +187,6 @@ def _unique_email() -> Iterator[None]:
 def _require_another_administrator(connection: Connection, person_id: str) -> None:
     """Administrators alone can let others in again: the last one must not lock everybody out."""
     # Locked, and in order: of two who do this at once, the second waits for the first.
-    administrators = _ADMINISTRATORS.order_by(people.c.id).with_for_update()
+    administrators = _ADMINISTRATORS.order_by(people.c.id).with_for_update(key_share=True)
     if {row.id for row in connection.execute(administrators)} == {person_id}:
         raise LastAdministrator("Nobody else administers this server.")

@@ -81,7 +81,7 @@ class ProjectRecords:
     def get(self, project_id: str) -> Project:
         """The project; raises `EntryNotFound`."""
         with self._database.read() as connection:
-            return _project(connection, select(projects).where(projects.c.id == project_id))
+            return _project(connection, _by_id(project_id))
 
     def find(self, ids: Collection[str] | None = None) -> list[Project]:
         """The projects with these ids, or all, by name."""
@@ -117,7 +117,8 @@ class ProjectRecords:
             uploads.c.owner == project_id, uploads.c.state.not_in(GONE)
         )
         with self._database.write() as connection:
-            project = _locked(connection, project_id)  # No upload begins now.
+            # No upload begins now, and nobody makes a link.
+            project = _project(connection, _by_id(project_id).with_for_update())
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")
             ended = _ending_with(connection, project_id)
@@ -134,7 +135,7 @@ class ProjectRecords:
     def add_member(self, project_id: str, person_id: str, role: Role, now: datetime) -> Member:
         """Let a person into a project; raises `InvalidField` for one who is a member."""
         with self._database.write() as connection:
-            _locked(connection, project_id)
+            _project(connection, _by_id(project_id).with_for_update(read=True, key_share=True))
             _add_member(connection, project_id, person_id, role, now)
             return _member(connection, project_id, person_id)
 
@@ -162,10 +163,8 @@ class ProjectRecords:
             return member, ended.get(project_id, Ended())
 
 
-def _locked(connection: Connection, project_id: str) -> Project:
-    """The project, which others can neither change nor remove until the transaction ends."""
-    query = select(projects).where(projects.c.id == project_id)
-    return _project(connection, query.with_for_update())
+def _by_id(project_id: str) -> Select[Any]:
+    return select(projects).where(projects.c.id == project_id)
 
 
 def _project(connection: Connection, query: Select[Any]) -> Project:
@@ -230,6 +229,6 @@ def _require_another_manager(connection: Connection, project_id: str, person_id:
         members.c.project_id == project_id, members.c.role == Role.MANAGER
     )
     # Locked, and in order: of two who do this at once, the second waits for the first.
-    locked = managers.order_by(members.c.person_id).with_for_update()
+    locked = managers.order_by(members.c.person_id).with_for_update(key_share=True)
     if [row.person_id for row in connection.execute(locked)] == [person_id]:
         raise LastManager("The project needs a manager: make somebody else one first.")

@@ -10,9 +10,10 @@ from typing import Any
 from sqlalchemy import Row, Select, delete, func, insert, literal, select, update
 
 from app.domain.webhooks import DeliveryState, EventType
+from app.records.concurrency import lock_row
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
-from app.records.identity.tables import webhook_deliveries, webhook_events, webhooks
+from app.records.identity.tables import projects, webhook_deliveries, webhook_events, webhooks
 from app.records.tables import Instant
 
 
@@ -67,6 +68,7 @@ class WebhookRecords:
         count = select(func.count()).select_from(webhooks).where(of_project)
         values = {column.name: getattr(webhook, column.name) for column in webhooks.columns}
         with self._database.write() as connection:
+            lock_row(connection, projects.c.id, webhook.project_id)  # The count stays true.
             if connection.execute(count).scalar_one() >= most:
                 return False
             connection.execute(insert(webhooks).values({**values, **_events(webhook.events)}))
