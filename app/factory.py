@@ -98,7 +98,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     commands.init_app(app)
     inner = LinkMiddleware(app.wsgi_app)
     proxies = services.settings.trusted_proxies
-    app.wsgi_app = ConnectionMiddleware(inner, proxies)  # type: ignore[method-assign]
+    app.wsgi_app = ConnectionMiddleware(inner, proxies, services.node)  # type: ignore[method-assign]
     return app
 
 

@@ -204,6 +204,12 @@ class Settings:
     graceful_seconds: float = _option(
         seconds, "30", "How long running requests may take to finish when the server stops."
     )
+    drain_seconds: float = _option(
+        rate,
+        "0",
+        "How long the server serves on after SIGTERM, with `/readyz` answering 503, so that load "
+        "balancers send it nothing more before it closes its port. A second signal ends that.",
+    )
     access: str = _option(
         one_of("auto", "open", "accounts"),
         "auto",

@@ -11,7 +11,8 @@ from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.http.context import current_services
-from app.ingest.gunicorn_socket.connection import drain_or_close
+from app.ingest.gunicorn_socket.connection import close_after_answer, drain_or_close
+from app.request.this_node import ThisNode
 from app.setting_values import IPNetwork
 
 if TYPE_CHECKING:
@@ -94,10 +95,13 @@ class ConnectionMiddleware:
     Unix socket has no address and is trusted too: permissions on the socket protect it.
     """
 
-    def __init__(self, app: WSGIApplication, proxies: tuple[IPNetwork, ...]) -> None:
+    def __init__(
+        self, app: WSGIApplication, proxies: tuple[IPNetwork, ...], node: ThisNode
+    ) -> None:
         self._app = app
         self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
         self._proxies = proxies
+        self._node = node
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the application; its views may leave a body unread."""
@@ -111,6 +115,8 @@ class ConnectionMiddleware:
             app = self._behind_proxy if is_trusted else app
         environ[_URL_KNOWN_KEY] = is_url_known
         answer = app(environ, start_response)
+        if self._node.is_leaving:  # The client's next request should go elsewhere.
+            close_after_answer(start_response)
         drain_or_close(environ, start_response)  # Nothing of the answer has been sent yet.
         return answer
 

@@ -39,8 +39,13 @@ def alive() -> Response:
 @health.get("/readyz")
 @requires(Action.VISIT, is_counted=False)
 def ready() -> tuple[Response, int]:
-    """Whether the server can take uploads, and what is wrong with its set-up."""
+    """Whether the server can take uploads, and what is wrong with its set-up.
+
+    A server that stops says so for as long as it is told to serve on.
+    """
     services = current_services()
+    if services.node.is_leaving:
+        return jsonify({"status": "leaving", "problems": []}), 503
     services.uploads.active(current_scope(), 1)
     problems = [*services.problems(), *Ffmpeg.find().problems()]
     is_ready = not any(problem.is_fatal for problem in problems)

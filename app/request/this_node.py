@@ -6,6 +6,7 @@ import mmap
 import os
 import secrets
 import socket
+from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -37,21 +38,29 @@ class ThisNode:
     @property
     def is_leaving(self) -> bool:
         """Whether it was told to stop, and takes requests only until others have noticed."""
-        return self._note[:] == self._digest
+        return bool(self.name) and self._note[:] == self._digest
 
     def leave(self) -> None:
-        """Tell all processes that it leaves."""
-        self._note[:] = self._digest
+        """Tell all processes that it leaves; on a full disk it leaves without that."""
+        # Not through `_note`: a full disk would kill a process that writes there first. And a
+        # file that is truncated would kill those that read it.
+        with suppress(OSError):
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
+            try:
+                os.pwrite(descriptor, self._digest, 0)
+            finally:
+                os.close(descriptor)
 
     @cached_property
     def _digest(self) -> bytes:
-        if not self.name:
-            return b""
         return blake2b(self.name.encode(), digest_size=_DIGEST_BYTES).digest()
 
     @cached_property
-    def _note(self) -> mmap.mmap:
-        return shared_table(self._file, _DIGEST_BYTES)
+    def _note(self) -> mmap.mmap | bytes:
+        try:
+            return shared_table(self._file, _DIGEST_BYTES)
+        except OSError:
+            return b""  # Where nothing can be noted.
 
 
 def this_node(data: Path) -> ThisNode:

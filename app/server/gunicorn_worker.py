@@ -22,10 +22,13 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import cached_property, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
+from app.ingest.gunicorn_socket.connection import break_off
+from app.ingest.source import SOURCE_KEY, BodySource
 from app.request.slots import SAFE_METHODS, Slots, holding
 from app.server.access_log import without_codes
 from app.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
@@ -50,6 +53,10 @@ are closed when the worker is full."""
 SILENT_STOP_SECONDS = 2.0
 """While a worker stops: how long a new connection has for its first byte (gunicorn's figure for
 kept ones), and how long a client that still sends is read from after its last answer."""
+
+CHECKPOINT_SECONDS = 5.0
+"""While a worker stops: how long before it must have ended it stops reading bodies, so that what
+has arrived of them is stored and recorded. At most half of `graceful_timeout`."""
 
 SWEEP_SECONDS = 0.25
 """How often deadlines are checked."""
@@ -82,6 +89,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._silent: dict[Any, float] = {}  # Deadlines; the oldest connection comes first.
         self._reading_headers: dict[Any, float] = {}
         self._swept_at = self._reported_at = float("-inf")
+        self._stores_at = float("inf")
 
     @cached_property
     def _lingering(self) -> Lingering:
@@ -226,9 +234,24 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._swept_at = now
         self._lingering.sweep(LINGER_SECONDS if self.alive else SILENT_STOP_SECONDS)
         self._close_silent_since(now)
+        self._store_what_arrived(now)
         for conn, deadline in list(self._reading_headers.items()):
             if now > deadline:
                 _stop_reading(conn)
+
+    def _store_what_arrived(self, now: float) -> None:
+        """End bodies that have not arrived by the time a stopping worker must store them.
+
+        Their clients see the connection break and go on elsewhere; a kill would lose what came
+        after the last checkpoint.
+        """
+        if self.alive:
+            return
+        if self._stores_at == float("inf"):
+            limit = self.cfg.graceful_timeout
+            self._stores_at = now + limit - min(CHECKPOINT_SECONDS, limit / 2)
+        if now >= self._stores_at:
+            self.wsgi.break_off_bodies()
 
     def _close_silent_since(self, now: float) -> None:
         hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
@@ -339,9 +362,27 @@ class SlotTaking:
         self._app = app
         self._reading = Slots(count)
         self._writing = Slots(count)
+        self._writes: dict[int, dict[str, Any]] = {}
+        self._ending = Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the request once a slot is free."""
-        is_read = environ["REQUEST_METHOD"] in SAFE_METHODS
-        with holding(self._reading if is_read else self._writing):
-            return self._app(environ, start_response)
+        if environ["REQUEST_METHOD"] in SAFE_METHODS:
+            with holding(self._reading):
+                return self._app(environ, start_response)
+        key = id(environ)
+        self._writes[key] = environ
+        try:
+            with holding(self._writing):
+                return self._app(environ, start_response)
+        finally:
+            with self._ending:
+                del self._writes[key]
+
+    def break_off_bodies(self) -> None:
+        """End the connections of requests whose bodies are still arriving."""
+        with self._ending:  # A connection may serve its next request afterwards.
+            for environ in list(self._writes.values()):
+                source: BodySource | None = environ.get(SOURCE_KEY)
+                if source is not None and source.remaining != 0:
+                    break_off(environ)

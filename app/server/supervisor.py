@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
@@ -20,7 +20,7 @@ from app.domain.errors import ServerBusy, UploadError
 from app.monitoring.folder import MetricsFolder
 from app.records.errors import driver_message
 from app.request.this_node import VARIABLE as NODE_VARIABLE
-from app.request.this_node import new_name
+from app.request.this_node import new_name, this_node
 from app.server.access_log import configure_logging
 from app.server.child_processes import (
     SUPERVISOR_VARIABLE,
@@ -63,7 +63,7 @@ class Supervisor:
         self._lock = lock
         self._web = web
         self._workers = workers
-        self._is_stopping = False
+        self._signals: list[int] = []
 
     def run(self) -> int:
         """Serve; the web server's exit status, 0 after a signal."""
@@ -78,21 +78,26 @@ class Supervisor:
         ]
         web = self._fork(self._web)
         try:
-            self._look_after(web, workers)
+            self._serve_until_told(web, workers)
         finally:
             # Whatever failed: our caller lets the next server in, and ours must have ended by then.
             _end(web, workers)
-        return 0 if self._is_stopping else web.exitcode or 0
+        return 0 if self._signals else web.exitcode or 0
 
-    def _look_after(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
-        while not self._is_stopping and web.exitcode is None:
-            for worker in workers:
-                worker.look_after()
-            time.sleep(POLL_SECONDS)
-        if self._is_stopping:
-            say_stopping(self._settings)
-        else:
+    def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
+        """After SIGTERM serve on for a while, not ready, until load balancers have noticed."""
+        _look_after(web, workers, lambda: not self._signals)
+        if not self._signals:
             log.error("the web server ended with %s", describe_status(web.exitcode or 0))
+            return
+        say_stopping(self._settings)
+        this_node(self._settings.data_dir).leave()
+        ends_at = time.monotonic() + self._settings.drain_seconds
+        _look_after(
+            web,
+            workers,
+            lambda: self._signals == [signal.SIGTERM] and time.monotonic() < ends_at,
+        )
 
     def _fork(self, work: Work) -> BaseProcess:
         """A process without our lock: one that outlives us must not keep out the next server."""
@@ -104,9 +109,19 @@ class Supervisor:
 
         return fork(begin)
 
-    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
         """Only notes it: the signal may have interrupted anything."""
-        self._is_stopping = True
+        self._signals.append(number)
+
+
+def _look_after(
+    web: BaseProcess, workers: Sequence[KeptRunning], is_wanted: Callable[[], bool]
+) -> None:
+    """Keep the workers running, as long as that is wanted and the web server runs."""
+    while is_wanted() and web.exitcode is None:
+        for worker in workers:
+            worker.look_after()
+        time.sleep(POLL_SECONDS)
 
 
 def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:

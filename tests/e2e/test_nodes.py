@@ -49,7 +49,7 @@ def wait_until_ready(server: Server, nodes: Collection[Server]) -> None:
 
 
 def test_every_node_shows_all_of_them_until_they_end(start_node: Callable[..., Server]) -> None:
-    one, two = start_node(), start_node()
+    one, two = start_node(), start_node(SLUICE_DRAIN_SECONDS="600")
     for server in (one, two):
         wait_until_ready(server, [one, two])
         status = server.get("/api/status").json()
@@ -60,6 +60,10 @@ def test_every_node_shows_all_of_them_until_they_end(start_node: Callable[..., S
         assert status["fleet"]["ready"] == 2
         assert "sluice_nodes 2.0" in server.get("/metrics").text
 
+    assert two.process is not None
+    two.process.terminate()
+    leaving = {str(one.port): "ready", str(two.port): "leaving"}
+    wait_until(lambda: states_of(one) == leaving, "it says that it leaves")
     two.stop()
     assert states_of(one) == {str(one.port): "ready"}
 

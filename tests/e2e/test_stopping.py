@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -10,15 +11,20 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Event, Thread
 
 import psutil
 import pytest
+import requests
 
+from app.domain.upload import UploadId
+from app.records.engine import Database
+from app.records.uploads import UploadRecords
 from app.server.connections import LINGER_SECONDS
 from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
-from tests.waiting import wait_until
+from tests.waiting import wait_until, wait_until_read
 
 pytestmark = pytest.mark.e2e
 
@@ -101,3 +107,47 @@ def test_a_client_that_keeps_sending_does_not_delay_the_stop(
     server.stop()
     client.join()
     assert is_cut_off.is_set()
+
+
+def test_a_server_that_drains_says_so_and_serves_on(start_server: Callable[..., Server]) -> None:
+    server = start_server(SLUICE_DRAIN_SECONDS="600")
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=60)) as kept:
+        assert _connection_after(kept) == "keep-alive"
+        assert server.process is not None
+        server.process.terminate()
+
+        wait_until(lambda: server.get("/readyz").status_code == 503, "balancers are told")
+        assert server.get("/readyz").json()["status"] == "leaving"
+        film = server.post("/upload", files={"file": ("film.mp4", b"film")}).json()
+        assert server.get(film["media"]).content == b"film"
+        assert _connection_after(kept) == "close"
+    server.stop()  # A second signal does not wait.
+    with pytest.raises(requests.ConnectionError):
+        server.get("/healthz")
+
+
+def _connection_after(connection: HTTPConnection) -> str | None:
+    """What an answer says of its connection."""
+    connection.request("GET", "/healthz")
+    answer = connection.getresponse()
+    assert answer.read() == b'{"status":"ok"}\n'
+    return answer.getheader("Connection")
+
+
+def test_what_arrived_of_a_body_is_kept_when_the_time_to_finish_is_over(
+    start_server: Callable[..., Server],
+) -> None:
+    """The request ends in order: a killed one has no line in the access log."""
+    server = start_server(SLUICE_GRACEFUL_SECONDS="4", SLUICE_LOG_FORMAT="json")
+    upload_id = server.post("/api/uploads", json={"name": "a.mp4", "size": 1000}).json()["id"]
+    head = f"PATCH /tus/{upload_id} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\n"
+    of_body = "Upload-Offset: 0\r\nContent-Type: application/offset+octet-stream\r\n"
+    with server.connect() as client:
+        client.sendall(f"{head}{of_body}Content-Length: 1000\r\n\r\n".encode() + bytes(600))
+        wait_until_read(client)
+        server.stop()
+        assert client.recv(1) == b""
+    with closing(Database(f"sqlite:///{server.database}", synced=True)) as database:
+        assert UploadRecords(database).get(UploadId(upload_id)).offset == 600
+    lines = [json.loads(line) for line in server.log.splitlines() if "/tus/" in line]
+    assert [line["received"] for line in lines if "received" in line] == [600]

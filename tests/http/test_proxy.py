@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from app.http.proxy import ConnectionMiddleware
+from app.request.this_node import ThisNode
 from app.settings import from_env
 from tests.conformance.tus_client import CHUNK_TYPE, Tus
 from tests.dropzone_client import random_bytes, read_response
@@ -263,7 +264,9 @@ def test_a_network_can_be_trusted(start_server: Callable[..., Server]) -> None:
         ("unknown", False),
     ],
 )
-def test_addresses_are_compared_as_addresses(address: str, is_believed: bool) -> None:
+def test_addresses_are_compared_as_addresses(
+    address: str, is_believed: bool, tmp_path: Path
+) -> None:
     settings = from_env({"SLUICE_TRUSTED_PROXIES": "10.0.0.0/8,2001:db8::/32"})
     seen: list[str] = []
 
@@ -276,7 +279,8 @@ def test_addresses_are_compared_as_addresses(address: str, is_believed: bool) ->
         "HTTP_X_FORWARDED_PROTO": "https",
         "wsgi.url_scheme": "http",
     }
-    ConnectionMiddleware(application, settings.trusted_proxies)(environ, lambda *_: print)
+    node = ThisNode(tmp_path / "leaving", "")
+    ConnectionMiddleware(application, settings.trusted_proxies, node)(environ, lambda *_: print)
     assert seen == ["https" if is_believed else "http"]
 
 

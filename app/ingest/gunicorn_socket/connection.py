@@ -168,6 +168,13 @@ def drain_or_close(environ: dict[str, Any], start_response: Any) -> None:
         response.force_close()
 
 
+def close_after_answer(start_response: Any) -> None:
+    """Make the answer say `Connection: close`; call this where `drain_or_close` may be called."""
+    response: Any = getattr(start_response, "__self__", None)
+    if type(response) is Response:
+        response.force_close()
+
+
 def _drain_elsewhere(environ: dict[str, Any]) -> None:
     """Werkzeug's server waits, before it closes a connection, for up to 10 MB of the body."""
     if environ.get("CONTENT_LENGTH", "").isdecimal():
