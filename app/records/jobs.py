@@ -125,6 +125,10 @@ class JobRecords:
                 rows.change(connection, is_job(key), failed)
         return None
 
+    def change_mark(self) -> Callable[[], object]:
+        """As `Database.change_mark`."""
+        return self._database.change_mark()
+
     def lanes_due(self, now: datetime) -> set[Lane]:
         """The lanes in which a job may be claimed."""
         moments = {"now": now, "beyond": now + rows.LONGEST_WAIT}

@@ -7,7 +7,7 @@ How safe a commit is, the operator says there: `synchronous_commit` is left alon
 from __future__ import annotations
 
 import select
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,10 @@ class PostgresqlServer:
         for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
             connection.execute(text(f"SET LOCAL {limit} = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+
+    def change_mark(self, _engine: Engine) -> Callable[[], object]:
+        """One that differs each time."""
+        return object
 
     def checkpoint(self) -> None:
         """Nothing to do: the server does that."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, delete, event
+from sqlalchemy.pool import PoolProxiedConnection
 
 from app.domain.errors import StorageFailed
-from app.records.errors import is_busy
+from app.records.errors import DATABASE_ERRORS, is_busy
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for another process's transaction; each takes a few milliseconds."""
@@ -78,6 +79,22 @@ class SqliteFile:
 
     def lock_for_migration(self, connection: Connection) -> None:
         """Nothing to do: whoever has begun to write is alone."""
+
+    def change_mark(self, engine: Engine) -> Callable[[], object]:
+        """SQLite's number of the version that a connection sees; see "PRAGMA data_version"."""
+        kept: list[PoolProxiedConnection] = []
+
+        def version() -> object:
+            try:
+                if not kept:
+                    kept.append(engine.raw_connection())
+                return kept[0].cursor().execute("PRAGMA data_version").fetchone()
+            except DATABASE_ERRORS:
+                while kept:
+                    kept.pop().invalidate()
+                return object()  # A look will say what is wrong.
+
+        return version
 
     def checkpoint(self) -> None:
         """Write the write-ahead log back to the database, once all processes have ended.

@@ -15,6 +15,7 @@ from functools import partial
 from app.domain.errors import UploadError
 from app.monitoring.instruments import Instruments
 from app.monitoring.node_counts import NodeCounts
+from app.records.changes import after_changes
 from app.server.child_processes import END_SIGNALS
 from app.server.node_presence import BEAT_SECONDS, NodePresence
 from app.server.worker_process import run_worker
@@ -23,14 +24,17 @@ from app.settings import Settings
 from app.storage.machine import COUNTED_GAP
 
 DIGEST_SECONDS = 0.25
-"""How often published files without a digest are looked for."""
+"""How often published files without a digest are looked for, if anything has changed."""
 
 FORGETTING_SECONDS = 3600.0
 """How often old entries of the audit log, old deliveries to webhooks, failed sign-ins and links are
 removed."""
 
 DELIVERY_SECONDS = 0.5
-"""How often events for webhooks are looked for."""
+"""How often events for webhooks are looked for, if anything has changed."""
+
+QUIET_SECONDS = 2.0
+"""How often both are looked for if nothing has changed: a delivery is repeated after a pause."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
 """Each sweep reads the clocks, and only a limited time counts between two readings: with longer
@@ -73,6 +77,10 @@ def sweep(services: Services) -> None:
     services.video_expiry.sweep(services.housekeeping.sweep())
 
 
+def _after_changes(services: Services, job: Callable[[], None]) -> Callable[[], None]:
+    return after_changes(job, services.database.change_mark(), longest_seconds=QUIET_SECONDS)
+
+
 def run(settings: Settings) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
     stop = threading.Event()
@@ -84,10 +92,10 @@ def run(settings: Settings) -> None:
     identity = services.identity
     jobs: list[tuple[Callable[[], None], float]] = [
         (partial(sweep, services), sweep_pause(settings.sweep_seconds)),
-        (housekeeping.digest, DIGEST_SECONDS),
+        (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),
         (identity.audit.remove_old, FORGETTING_SECONDS),
         (identity.webhooks.remove_old, FORGETTING_SECONDS),
-        (identity.webhook_delivery.deliver_due, DELIVERY_SECONDS),
+        (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
         (identity.sign_in.remove_old, FORGETTING_SECONDS),
         (identity.invitations.remove_old, FORGETTING_SECONDS),
     ]

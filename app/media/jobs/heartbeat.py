@@ -22,10 +22,10 @@ class Pace:
     """The worker's times, as they suit a server; tests have shorter ones.
 
     A job is taken over when its worker has not renewed its claim for `lease`. Whether it was
-    cancelled is a read, and asked every `look_seconds`, as is whether there is work; a renewal is
-    a write, and comes with each third of the lease and with visible progress. `postponed` is the
-    pause after a failure of the server, such as a full disk, which no attempt counts. A look at all
-    videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000.
+    cancelled is a read, and asked every `look_seconds`, as is whether anything has changed. A
+    renewal is a write, and comes with each third of the lease and with visible progress.
+    `postponed` is the pause after a failure of the server, such as a full disk, which no attempt
+    counts. A look at all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000.
     """
 
     lease: timedelta = timedelta(seconds=15)

@@ -16,6 +16,7 @@ from app.domain.playback import Problem
 from app.media.jobs.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
 from app.media.jobs.sweep import BATCH, MediaSweep
 from app.media.jobs.waking import WakeupSocket
+from app.records.changes import after_changes
 from app.records.jobs import JobRecords
 
 Step = Callable[[Job, Heartbeat], None]
@@ -30,6 +31,9 @@ Listener = Callable[[str, str, float], None]
 OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 
 CRASHED = "The server made a mistake with this file ({}); its log has the details."
+
+QUIET_LOOKS = 4
+"""While nothing is committed, so many looks become one: a job may be due again by itself."""
 
 SHORTEST_PAUSE = 0.05
 """Seconds between two batches of writes, at least: uploads wait for the same lock."""
@@ -69,6 +73,7 @@ class MediaWorker:
         self._pace = pace
         self._tell = tell
         self._keeper = LeaseKeeper(jobs, clock=clock, pace=pace)
+        self._sweep_at = 0.0
         self._stop = threading.Event()
         self._has_work = {lane: threading.Event() for lane in Lane}
         self._threads: list[threading.Thread] = []
@@ -118,23 +123,31 @@ class MediaWorker:
     def _look_for_work(self) -> None:
         self._sweep.remove_strays()
         self._sweep.plan_unmade()
-        sweep_at = 0.0
+        self._sweep_at = 0.0
+        pause = self._pace.look_seconds
+        mark = self._jobs.change_mark()
+        look = after_changes(self._look_once, mark, longest_seconds=QUIET_LOOKS * pause)
         while not self._stop.is_set():
-            self._look_at_arrivals()
-            began = time.monotonic()
-            most = self._look(is_recent=True)
-            if time.monotonic() >= sweep_at:
-                self._sweep.remove_abandoned()
-                self._make_room()
-                count = self._look(is_recent=False)
-                sweep_at = 0.0 if count >= BATCH else time.monotonic() + self._pace.sweep_seconds
-                most = max(most, count)
-            took = time.monotonic() - began
-            for lane in self._jobs.lanes_due(self._clock()):
-                self._has_work[lane].set()
-            if most:
-                self._stop.wait(max(took, SHORTEST_PAUSE))  # Nobody cuts this short by a wake-up.
-            self._wakeup.wait(0.0 if most >= BATCH else self._pace.look_seconds)
+            most = look() or 0
+            self._wakeup.wait(0.0 if most >= BATCH else pause)
+
+    def _look_once(self) -> int:
+        """Look at everything, and pause after what was found; as `_look`."""
+        self._look_at_arrivals()
+        began = time.monotonic()
+        most = self._look(is_recent=True)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep.remove_abandoned()
+            self._make_room()
+            count = self._look(is_recent=False)
+            self._sweep_at = 0.0 if count >= BATCH else time.monotonic() + self._pace.sweep_seconds
+            most = max(most, count)
+        took = time.monotonic() - began
+        for lane in self._jobs.lanes_due(self._clock()):
+            self._has_work[lane].set()
+        if most:
+            self._stop.wait(max(took, SHORTEST_PAUSE))  # Nobody cuts this short by a wake-up.
+        return most
 
     def _look(self, *, is_recent: bool) -> int:
         """The most videos that one kind of change was made to: with `BATCH` there may be more."""
