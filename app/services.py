@@ -41,10 +41,12 @@ from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.machine import IdleClock, after_restart_of_machine
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.direct import DirectCells
 from app.storage.s3.store import BucketStore
 from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
 from app.uploads.completion import Completion
+from app.uploads.direct import DirectUploads
 from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
@@ -68,6 +70,7 @@ class Services:
     settings: Settings
     uploads: UploadService
     chunks: Chunks
+    direct: DirectUploads | None
     client_uploads: ClientUploads
     whole_files: WholeFiles
     library: VideoLibrary
@@ -134,6 +137,7 @@ def build_services(
         settings=settings,
         uploads=uploads,
         chunks=chunks,
+        direct=_direct(settings, store, chunks),
         client_uploads=ClientUploads(uploads, chunks, library),
         whole_files=_whole_files(
             settings, records, store, completion=completion, quotas=quotas, links=links
@@ -224,6 +228,12 @@ def _chunks(
     )
 
 
+def _direct(settings: Settings, store: Store, chunks: Chunks) -> DirectUploads | None:
+    if not settings.direct_uploads or not isinstance(store, BucketStore):
+        return None
+    return DirectUploads(DirectCells(store.cells), chunks, origin=_address(settings).origin)
+
+
 def _whole_files(
     settings: Settings,
     records: UploadRecords,
@@ -267,15 +277,17 @@ def _store(settings: Settings, database: Database) -> LocalStore | BucketStore:
     if not settings.storage:
         durability = Durability(settings.durability)
         return LocalStore(settings.staging_dir, settings.library_dir, durability)
-    address = BucketAddress.of(
-        settings.storage, endpoint=settings.s3_endpoint, region=settings.s3_region
-    )
     return BucketStore(
-        Bucket.at(address),
+        Bucket.at(_address(settings)),
         BucketCatalog(database),
         settings.staging_dir,
         spool_bytes=settings.spool_bytes,
     )
+
+
+def _address(settings: Settings) -> BucketAddress:
+    endpoint, region = settings.s3_endpoint, settings.s3_region
+    return BucketAddress.of(settings.storage, endpoint=endpoint, region=region)
 
 
 def _durability(settings: Settings) -> Durability:

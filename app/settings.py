@@ -116,6 +116,11 @@ class Settings:
         "2147483648",
         "With a bucket, the most bytes in the staging folder that wait to be sent there.",
     )
+    direct_uploads: bool = _option(
+        switch,
+        "0",
+        "With a bucket, let the page and the client send straight to it what they can.",
+    )
     chunk_bytes: int = _option(positive, "20971520", "Largest chunk that the page sends.")
     max_upload_bytes: int = _option(file_bytes, "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
@@ -392,6 +397,8 @@ def from_env(environ: Mapping[str, str]) -> Settings:
             complaints.append(f"{variable}{shown}: {error}")
     if values.get("oidc_issuer") and not values.get("oidc_client_id"):
         complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")
+    if values.get("direct_uploads") and not values.get("storage"):
+        complaints.append(f"{PREFIX}STORAGE: must be set together with {PREFIX}DIRECT_UPLOADS")
     if complaints:
         raise SettingsError("These settings cannot be used:\n  " + "\n  ".join(complaints))
     return Settings(**values)

@@ -1,13 +1,18 @@
-"""/api/uploads: create, list, show, cancel."""
+"""/api/uploads: create, list, show, cancel, and cells that go straight to the bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
 from app.domain.access import Action
+from app.domain.cells import CellTarget, PromisedCell, check_crc32c
+from app.domain.errors import InvalidRequest, NotDirect
+from app.domain.moments import instant
+from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
@@ -15,12 +20,16 @@ from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import upload_document
 from app.http.proxy import location_of
+from app.uploads.direct import URL_SECONDS, DirectUploads
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
 
 LIST_LIMIT = 1000
 """Longest list of uploads in progress, newest first."""
+
+CELLS_AT_ONCE = 100
+"""Most cells that one request may name: 2 GB and more."""
 
 
 @blueprint.post("")
@@ -56,8 +65,7 @@ def index() -> Response:
 @requires(Action.FOLLOW)
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
-    upload = current_services().uploads.get(current_scope(), parse_upload_id(upload_id))
-    response = jsonify(_documents([note_upload(upload)])[0])
+    response = jsonify(_documents([_found(upload_id)])[0])
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -70,10 +78,75 @@ def cancel(upload_id: str) -> tuple[str, int]:
     return "", 204
 
 
+@blueprint.post("/<upload_id>/cells")
+@requires(Action.SEND)
+def offer_cells(upload_id: str) -> Response:
+    """Where to store cells of an upload, in the bucket itself."""
+    upload, cells = _found(upload_id), _promised_cells()
+    targets = _direct().targets(upload, cells)
+    expires = datetime.now(UTC) + timedelta(seconds=URL_SECONDS)
+    pairs = zip(cells, targets, strict=True)
+    return jsonify({"cells": [_target_document(cell, target, expires) for cell, target in pairs]})
+
+
+@blueprint.post("/<upload_id>/cells/stored")
+@requires(Action.SEND)
+def accept_cells(upload_id: str) -> Response:
+    """Count cells that were stored in the bucket."""
+    upload, cells = _found(upload_id), _promised_cells()
+    return jsonify(_documents([_direct().accept(upload, cells)])[0])
+
+
+def _found(upload_id: str) -> Upload:
+    uploads = current_services().uploads
+    return note_upload(uploads.get(current_scope(), parse_upload_id(upload_id)))
+
+
+def _direct() -> DirectUploads:
+    direct = current_services().direct
+    if direct is None:
+        raise NotDirect("This server takes all bytes itself.")
+    return direct
+
+
+def _promised_cells() -> list[PromisedCell]:
+    cells = member(json_object(), "cells", kind=list)
+    if not 0 < len(cells) <= CELLS_AT_ONCE:
+        raise InvalidRequest(f"The member cells must have 1 to {CELLS_AT_ONCE} entries.")
+    return [_promised_cell(each) for each in cells]
+
+
+def _promised_cell(entry: object) -> PromisedCell:
+    if not isinstance(entry, dict):
+        raise InvalidRequest("Each cell must be an object.")
+    start, length = member(entry, "start", kind=int), member(entry, "length", kind=int)
+    if start < 0 or length <= 0:
+        raise InvalidRequest("A cell must begin at 0 or later, and have a byte or more.")
+    crc32c = check_crc32c(member(entry, "crc32c", kind=str))
+    return PromisedCell(ByteRange(start, start + length), crc32c)
+
+
+def _target_document(
+    cell: PromisedCell, target: CellTarget | None, expires: datetime
+) -> dict[str, Any]:
+    place = {"start": cell.span.start, "length": cell.span.length, "stored": target is None}
+    if target is None:
+        return place
+    request = {"method": "PUT", "url": target.url, "headers": dict(target.headers)}
+    return {**place, **request, "expires": instant(expires)}
+
+
 def _documents(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
     services = current_services()
-    expiry = services.settings.expiry_seconds
+    expiry, direct = services.settings.expiry_seconds, services.direct
     views = services.media.library.playbacks(uploads)
-    return [
-        upload_document(upload, expiry, view) for upload, view in zip(uploads, views, strict=True)
-    ]
+    documents = []
+    for upload, view in zip(uploads, views, strict=True):
+        cell_bytes = direct.cell_bytes(upload) if direct else None
+        documents.append(
+            {
+                **upload_document(upload, expiry, view),
+                "direct": {"cell_bytes": cell_bytes} if cell_bytes else None,
+            }
+        )
+    return documents

@@ -7,9 +7,11 @@ becomes a *piece*, an object of its own, until the rest of its cell is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from app.domain.errors import InvalidRequest
 from app.domain.ranges import ByteRange, RangeSet
 
 MIB = 1024 * 1024
@@ -17,12 +19,14 @@ MIB = 1024 * 1024
 SMALLEST_CELL_BYTES = 20 * MIB
 """What the page sends as one chunk. A request to the store costs as much for less."""
 
-MOST_CELLS = 5000
-"""Half of the 10,000 parts that S3 allows: each cell has two part numbers."""
+MOST_CELLS = 3333
+"""A third of the 10,000 parts that S3 allows: each cell has three part numbers."""
 
-NUMBERS_PER_CELL = 2
+NUMBERS_PER_CELL = 3
 
-GROWING_CELLS = ((1000, 20 * MIB), (2000, 100 * MIB), (2000, 512 * MIB))
+CRC32C_BYTES = 4
+
+GROWING_CELLS = ((1000, 20 * MIB), (1333, 128 * MIB), (1000, 1024 * MIB))
 """How many cells of which size follow each other where the length is not known: 1.2 TiB in all."""
 
 
@@ -96,7 +100,15 @@ def part_number(cell: int, epoch: int) -> int:
     Two claims that follow each other have different ones: a process that was paused while it
     uploaded, and wakes late, does not overwrite the part of the next.
     """
-    return cell * NUMBERS_PER_CELL + 1 + epoch % NUMBERS_PER_CELL
+    return cell * NUMBERS_PER_CELL + 1 + epoch % (NUMBERS_PER_CELL - 1)
+
+
+def direct_part_number(cell: int) -> int:
+    """The number under which clients upload a cell to the bucket themselves.
+
+    No claim has it: whatever becomes of a URL that was handed out, it harms no part of ours.
+    """
+    return (cell + 1) * NUMBERS_PER_CELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +142,33 @@ class Part:
     length: int
     stamp: Stamp
     through: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedCell:
+    """A cell that a client is going to upload to the bucket itself; `crc32c` as in `Stamp`."""
+
+    span: ByteRange
+    crc32c: str
+
+
+def check_crc32c(text: str) -> str:
+    """A CRC32C as S3 writes it; raises `InvalidRequest` unless it is four bytes in base64."""
+    try:
+        is_one = len(b64decode(text, validate=True)) == CRC32C_BYTES
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise InvalidRequest("A CRC32C must be four bytes, the highest first, in base64.")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class CellTarget:
+    """The request with which a client uploads a cell; the bucket refuses any other bytes."""
+
+    url: str
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

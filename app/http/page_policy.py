@@ -1,10 +1,12 @@
-"""The Content-Security-Policy of our pages: nothing inline, nothing from other origins."""
+"""The Content-Security-Policy of our pages: nothing inline, and of other origins only a bucket."""
 
 from __future__ import annotations
 
 import secrets
 
 from flask import Response, g
+
+from app.http.context import current_services
 
 PAGE_POLICY = "; ".join(
     [
@@ -17,6 +19,7 @@ PAGE_POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
+"""What every answer has, unless its view says otherwise."""
 
 NONCE_BYTES = 16
 """As Content Security Policy Level 3 asks, section 7.1: at least 128 bits."""
@@ -32,9 +35,13 @@ def style_nonce() -> str:
     return nonce
 
 
-def allow_styles_with_nonce(response: Response) -> Response:
-    """Name the nonce in the policy, if the page has asked for one."""
+def widen_policy(response: Response) -> Response:
+    """Allow styles with the nonce, if the page has asked for one, and uploads to the bucket."""
+    more = []
     if nonce := g.get("style_nonce"):
-        policy = f"{PAGE_POLICY}; style-src 'self' 'nonce-{nonce}'"
-        response.headers["Content-Security-Policy"] = policy
+        more.append(f"style-src 'self' 'nonce-{nonce}'")
+    if direct := current_services().direct:
+        more.append(f"connect-src 'self' {direct.origin}")
+    if more:
+        response.headers["Content-Security-Policy"] = "; ".join([PAGE_POLICY, *more])
     return response

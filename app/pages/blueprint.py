@@ -9,7 +9,7 @@ from app.domain.upload import parse_upload_id
 from app.domain.video_list import VideoList, VideoOrder
 from app.http.access_rules import requires
 from app.http.context import current_caller, current_scope, current_services
-from app.http.page_policy import allow_styles_with_nonce, style_nonce
+from app.http.page_policy import style_nonce, widen_policy
 from app.pages.project import kept_project
 from app.pages.video_view import date_text, view_of
 
@@ -21,7 +21,7 @@ SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
 blueprint = Blueprint("pages", __name__)
 blueprint.context_processor(lambda: {"style_nonce": style_nonce, "may": may})
-blueprint.after_request(allow_styles_with_nonce)
+blueprint.after_request(widen_policy)
 blueprint.add_app_template_filter(date_text, "date")
 
 

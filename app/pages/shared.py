@@ -26,7 +26,7 @@ from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services, note_upload
 from app.http.documents import media_path, plays_original, video_document
-from app.http.page_policy import allow_styles_with_nonce, style_nonce
+from app.http.page_policy import style_nonce, widen_policy
 from app.http.problems import Problem, answer_json, prefers_html
 from app.http.signed_media import signed_media
 from app.identity.share_links import DOWNLOAD_TICKET_SECONDS, VISIT_TIME, ShareLinks, guest_of
@@ -42,7 +42,7 @@ AnyResponse = TypeVar("AnyResponse", bound=BaseResponse)
 
 blueprint = Blueprint("shared", __name__, url_prefix="/s/<code>")
 blueprint.context_processor(lambda: {"style_nonce": style_nonce})
-blueprint.after_request(allow_styles_with_nonce)
+blueprint.after_request(widen_policy)
 
 
 @blueprint.get("")

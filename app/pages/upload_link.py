@@ -22,6 +22,7 @@ from app.domain.errors import (
 from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services
+from app.http.page_policy import widen_policy
 from app.http.problems import Problem, answer_json, prefers_html
 from app.http.proxy import absolute_url
 from app.identity.link_visitors import (
@@ -36,6 +37,7 @@ from app.pages.video_view import date_text
 from app.records.identity.upload_links import UploadLink
 
 blueprint = Blueprint("upload_link", __name__)
+blueprint.after_request(widen_policy)
 
 
 @blueprint.get("/u/<code>")

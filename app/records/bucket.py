@@ -159,6 +159,17 @@ class BucketCatalog:
         with self._one_statement() as connection:
             connection.execute(statements.RELEASE, _of(claim))
 
+    def place(self, key: str, cell: int, number: int, length: int, stamp: Stamp) -> bool:
+        """Insert the cell with its part, or give it that part."""
+        place = {"of_key": key, "in_cell": cell, "now": self._clock()}
+        part = {"number": number, "bytes": length, "tag": stamp.etag, "checksum": stamp.crc32c}
+        try:
+            with self._one_statement() as connection:
+                placing = statements.PLACINGS[connection.dialect.name]
+                return connection.execute(placing, {**place, **part}).first() is not None
+        except IntegrityError:  # The file was removed as this ran.
+            return False
+
     def parts(self, key: str) -> list[Part]:
         """Cells with an ETag, in order."""
         with self._database.read() as connection:

@@ -111,6 +111,18 @@ SEAL = (
     )
 )
 
+_PLACED = select(
+    files.c.key,
+    bindparam("in_cell", type_=cells.c.cell.type),
+    literal_column("0"),
+    NOW,
+    bindparam("number", type_=cells.c.part_number.type),
+    bindparam("bytes", type_=cells.c.length.type),
+    bindparam("tag", type_=cells.c.etag.type),
+    bindparam("checksum", type_=cells.c.crc32c.type),
+    _LAST_PIECE.scalar_subquery(),
+).where(_IS_OPEN)
+
 RELEASE = update(cells).where(_OF_CLAIM).values(token=None)
 
 PARTS = select(cells).where(cells.c.key == _KEY, cells.c.etag.is_not(None)).order_by(cells.c.cell)
@@ -184,4 +196,18 @@ def _claim_of(dialect: Any) -> Any:
     return upsert.returning(cells.c.epoch, _LAST_PIECE.scalar_subquery())
 
 
+def _placing(dialect: Any) -> Any:
+    """The part of a cell, in place of what there was; a claim stays."""
+    part = ("part_number", "length", "etag", "crc32c", "through")
+    new = dialect.insert(cells).from_select(
+        ["key", "cell", "epoch", "leased_until", *part], _PLACED
+    )
+    upsert = new.on_conflict_do_update(
+        index_elements=[cells.c.key, cells.c.cell], set_={name: new.excluded[name] for name in part}
+    )
+    return upsert.returning(cells.c.cell)
+
+
 CLAIMS = {name: _claim_of(dialect) for name, dialect in DIALECTS.items()}
+
+PLACINGS = {name: _placing(dialect) for name, dialect in DIALECTS.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -139,6 +139,19 @@ class Chunks:
             self._enlarge(upload, chunk.end)
         with self._completing(upload):
             upload = self._receive(upload, arrival)
+        return self._completion.finish(upload)
+
+    def check(self, upload: Upload, span: ByteRange) -> None:
+        """Raise what `append` raises for such a chunk before it takes any of its bytes."""
+        check_chunk(self._chunk(upload, span.start, span.length), upload.length)
+
+    def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
+        """Record bytes that the store has got without us; returns the upload afterwards.
+
+        Whichever request records the last missing ones completes the upload.
+        """
+        for span in spans:
+            upload = self._records.add_received(upload, span, self._clock())
         return self._completion.finish(upload)
 
     def declare_length(self, upload: Upload, length: int) -> Upload:

@@ -16,6 +16,7 @@ from tests.dropzone_client import ChunkedFile, form_body, form_headers
 
 SESSION = "/api/session"
 UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"
+CELLS, CELLS_STORED = f"{UPLOAD}/cells", f"{UPLOAD}/cells/stored"
 VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 RENDITION = "/api/videos/{upload_id}/renditions/{height}"
 MEDIA = "/media/{upload_id}"
@@ -96,6 +97,7 @@ def hold_conversation(app: Flask) -> Conversation:
     _refuse_to_create(conversation)
     _send_chunks(conversation)
     _refuse_chunks(conversation)
+    _refuse_cells(conversation)
     _send_batches(conversation)
     _fetch(conversation)
     _fetch_archives(conversation)
@@ -178,6 +180,20 @@ def _refuse_chunks(conversation: Conversation) -> None:
     gone = conversation.ask("post", UPLOADS, json={"name": "a.mp4", "size": 1})["id"]
     conversation.ask("delete", UPLOAD, gone)
     conversation.send(ChunkedFile(b"x", 1, key=gone).body(0))
+
+
+def _refuse_cells(conversation: Conversation) -> None:
+    upload = conversation.ask("post", UPLOADS, json={"name": "a.mp4", "size": 1})["id"]
+    cells = {"cells": [{"start": 0, "length": 1, "crc32c": "AAAAAA=="}]}
+    for path in (CELLS, CELLS_STORED):
+        conversation.ask("post", path, upload, json=cells)
+        conversation.ask("post", path, upload, json={"cells": []})
+        conversation.ask("post", path, upload, json={**cells, "more": "x" * 70_000})
+        conversation.ask("post", path, upload, json=cells, headers=FOREIGN)
+        conversation.ask("post", path, UNKNOWN, json=cells)
+    conversation.ask("delete", UPLOAD, upload)
+    for path in (CELLS, CELLS_STORED):
+        conversation.ask("post", path, upload, json=cells)
 
 
 def _send_batches(conversation: Conversation) -> None:

@@ -65,9 +65,11 @@ ELSEWHERE = {
     ("post", "/batch", "413"),
     ("post", "/api/videos/{upload_id}/renditions/{height}", "409"),
     ("post", "/api/session", "429"),
+    ("post", "/api/uploads/{upload_id}/cells", "200"),
+    ("post", "/api/uploads/{upload_id}/cells/stored", "200"),
 }
 """Needs 20,001 files; needs a server with other settings: tests/delivery has it; needs many slow
-attempts: tests/pages has it."""
+attempts: tests/pages has it; need a bucket: test_direct.py has them."""
 
 REACHABLE = [
     (method, path, status)

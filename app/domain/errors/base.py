@@ -23,6 +23,8 @@
     |   |-- OffsetMismatch      409
     |   |-- WriterSuperseded    409  retryable
     |   |-- UploadComplete      409
+    |   |-- NotDirect           409
+    |   |-- CellNotStored       409
     |   `-- RenditionsOff       409
     |-- LastAdministrator       409
     |-- LastManager             409

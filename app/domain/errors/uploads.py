@@ -111,6 +111,20 @@ class UploadConflict(UploadError):
     status_hint = 409
 
 
+class NotDirect(UploadConflict):
+    """The bytes of this upload cannot go straight to the bucket: send them to the server."""
+
+    code = "not_direct"
+    title = "The upload takes its bytes through the server"
+
+
+class CellNotStored(UploadConflict):
+    """The bucket does not have a cell that its client says it has stored there."""
+
+    code = "cell_not_stored"
+    title = "The bucket does not have this cell"
+
+
 class OffsetMismatch(UploadConflict):
     """The bytes do not start at the upload's offset; both offsets in bytes."""
 

@@ -197,9 +197,16 @@ class Bucket:
         except (MultipartGone, FileNotFoundError):
             return
 
-    def list_parts(self, name: str, multipart_id: str) -> Iterator[ListedPart]:
-        """The parts that are stored, by number. Raises `MultipartGone`."""
-        query = {"uploadId": multipart_id, "max-parts": self._page_entries}
+    def list_parts(
+        self, name: str, multipart_id: str, *, first: int = 1, at_once: int | None = None
+    ) -> Iterator[ListedPart]:
+        """The parts that are stored, by number, from `first` on. Raises `MultipartGone`.
+
+        Each request asks for `at_once` of them.
+        """
+        query = {"uploadId": multipart_id, "max-parts": str(at_once or self._page_entries)}
+        if first > 1:
+            query["part-number-marker"] = str(first - 1)
         marker = "part-number-marker", "NextPartNumberMarker"
         for page in self._pages(query, marker, name=name):
             for entry in page.all("Part"):

@@ -70,6 +70,13 @@ class Catalog(Protocol):
         """Note that the cell is stored, and end the claim; False if it was lost meanwhile."""
         ...
 
+    def place(self, key: str, cell: int, number: int, length: int, stamp: Stamp) -> bool:
+        """Note a cell that is stored under a number which no claim has.
+
+        It has the bytes of all pieces so far. False if the file is gone, or is one object already.
+        """
+        ...
+
     def release(self, claim: Claim) -> None:
         """End a claim that was of no use; harmless if it has ended."""
         ...

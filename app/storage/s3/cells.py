@@ -125,7 +125,7 @@ class CellStore:
         if claim is None:
             return False
         try:
-            multipart = self._multipart(file)
+            multipart = self.multipart(file)
             part = upload(claim, multipart) if time.monotonic() + limit < lease_ends else None
         except MultipartGone as error:
             raise BytesLost(file.key) from error
@@ -148,8 +148,8 @@ class CellStore:
             # Its bytes are stored: whoever publishes the file tries again.
             log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
 
-    def _multipart(self, file: StoredFile) -> Multipart:
-        """The multipart upload of a file, begun here if there is none yet."""
+    def multipart(self, file: StoredFile) -> Multipart:
+        """The multipart upload of a file, begun here if there is none yet; raises `BytesLost`."""
         if file.multipart is not None:
             return file.multipart
         known = self.catalog.file(file.key)

@@ -1,0 +1,110 @@
+"""Cells that clients upload to the bucket themselves, with URLs that are signed here.
+
+A URL stores one part, of one length and one CRC32C, under a number that nothing of ours is ever
+stored under. What it has stored counts only once the bucket has said so. After the file is
+complete, or has ended, the URL stores nothing any more: its multipart upload is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from app.domain.cells import (
+    Cell,
+    CellTarget,
+    Multipart,
+    PromisedCell,
+    Stamp,
+    StoredFile,
+    direct_part_number,
+)
+from app.domain.errors import CellNotStored, ChunkMismatch
+from app.storage.base import BytesLost
+from app.storage.s3.answers import MultipartGone
+from app.storage.s3.cells import CellStore
+from app.storage.s3.contents import ListedPart, PromisedBytes
+
+URL_SECONDS = 15 * 60
+"""For how long a URL can be used. An upload that has begun by then may take longer."""
+
+LISTED_AT_ONCE = 1000
+"""What a store says of parts in one answer."""
+
+
+class DirectCells:
+    """Signs URLs for cells, and asks the bucket for what came of them."""
+
+    def __init__(self, cells: CellStore) -> None:
+        self._cells = cells
+
+    def targets(self, key: str, promised: Sequence[PromisedCell]) -> list[CellTarget]:
+        """Where to upload cells; they stay usable for `URL_SECONDS`.
+
+        Raises `ChunkMismatch` for what is no cell of the file, and `BytesLost`.
+        """
+        file = self._open_file(key)
+        places = [_cell_of(file, each) for each in promised]
+        multipart = self._cells.multipart(file)
+        return [
+            self._target(multipart, place, each)
+            for place, each in zip(places, promised, strict=True)
+        ]
+
+    def accept(self, key: str, promised: Sequence[PromisedCell]) -> None:
+        """Count cells as stored, if the bucket has them as they were promised.
+
+        Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
+        """
+        file = self._open_file(key)
+        places = [_cell_of(file, each) for each in promised]
+        stored = self._stored(file, places)
+        for place, each in zip(places, promised, strict=True):
+            part = stored.get(direct_part_number(place.number))
+            if part is None or (part.length, part.stored.crc32c) != (each.span.length, each.crc32c):
+                raise CellNotStored(f"The bucket does not have the cell at {each.span.start}.")
+            stamp = Stamp(part.stored.etag, part.stored.crc32c)
+            if not self._cells.catalog.place(key, place.number, part.number, part.length, stamp):
+                raise BytesLost(key)
+
+    def _target(self, multipart: Multipart, place: Cell, promised: PromisedCell) -> CellTarget:
+        bytes_ = PromisedBytes(promised.span.length, promised.crc32c)
+        number = direct_part_number(place.number)
+        url = self._cells.bucket.presign_part(
+            multipart.name, multipart.id, number, bytes_, URL_SECONDS
+        )
+        # Every client sends the length by itself, and browsers let no script set it.
+        headers = {name: text for name, text in bytes_.headers.items() if name != "content-length"}
+        return CellTarget(url, headers)
+
+    def _stored(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
+        """What the bucket has under the numbers of these cells, and of those between them."""
+        if file.multipart is None or not places:
+            return {}
+        numbers = [direct_part_number(place.number) for place in places]
+        first, last = min(numbers), max(numbers)
+        listed = self._cells.bucket.list_parts(
+            file.multipart.name,
+            file.multipart.id,
+            first=first,
+            at_once=min(LISTED_AT_ONCE, last - first + 1),
+        )
+        try:
+            return {part.number: part for part in takewhile(lambda it: it.number <= last, listed)}
+        except MultipartGone as error:
+            raise BytesLost(file.key) from error
+
+    def _open_file(self, key: str) -> StoredFile:
+        file = self._cells.catalog.file(key)
+        if file is None or file.name is not None or file.length is None:
+            raise BytesLost(key)
+        return file
+
+
+def _cell_of(file: StoredFile, promised: PromisedCell) -> Cell:
+    for cell in file.grid.cells(promised.span):
+        whole = file.cell(cell.number)
+        if whole.span == promised.span:
+            return whole
+        break
+    raise ChunkMismatch(f"The {promised.span.length} bytes at {promised.span.start} are no cell.")

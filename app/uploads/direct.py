@@ -1,0 +1,76 @@
+"""Uploads whose clients send cells straight to the bucket: the server signs, asks and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from app.domain.cells import CellTarget, Grid, PromisedCell
+from app.domain.errors import NotDirect
+from app.domain.lifecycle import UploadState
+from app.domain.upload import Upload, UploadKind
+from app.storage.base import BytesLost
+from app.storage.s3.direct import URL_SECONDS, DirectCells
+from app.uploads.chunks import Chunks
+
+SMALLEST_BYTES = 5 * 1024 * 1024
+"""Shorter files go through the server: four more requests would cost more than their bytes."""
+
+__all__ = ["SMALLEST_BYTES", "URL_SECONDS", "DirectUploads"]
+
+
+class DirectUploads:
+    """Cells of uploads that never pass through this machine. The rules are those of chunks.
+
+    `origin` is where browsers send them.
+    """
+
+    def __init__(self, cells: DirectCells, chunks: Chunks, *, origin: str) -> None:
+        self.origin = origin
+        self._cells = cells
+        self._chunks = chunks
+
+    def cell_bytes(self, upload: Upload) -> int | None:
+        """The size of the cells that may be sent to the bucket; None if none may."""
+        is_taking = upload.state is UploadState.RECEIVING
+        if not is_taking or upload.kind is UploadKind.CONCATENATION or upload.length is None:
+            return None
+        return Grid.of(upload.length).cell_bytes if upload.length >= SMALLEST_BYTES else None
+
+    def targets(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[CellTarget | None]:
+        """Where to upload cells, None for those that the server has.
+
+        Raises `NotDirect`, and what `Chunks.append` raises before it takes bytes.
+        """
+        missing = self._missing(upload, promised)
+        if missing and self.cell_bytes(upload) is None:
+            raise NotDirect("Send the bytes of this upload to the server.")
+        with _through_server():
+            found = iter(self._cells.targets(upload.id, missing) if missing else [])
+        return [next(found) if each in missing else None for each in promised]
+
+    def accept(self, upload: Upload, promised: Sequence[PromisedCell]) -> Upload:
+        """The upload once it has these cells; whichever request brings the last one completes it.
+
+        Raises `CellNotStored` if the bucket does not have them all: then none counts.
+        """
+        missing = self._missing(upload, promised)
+        if missing:
+            with _through_server():
+                self._cells.accept(upload.id, missing)
+        return self._chunks.note_stored(upload, [each.span for each in missing])
+
+    def _missing(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[PromisedCell]:
+        for each in promised:
+            self._chunks.check(upload, each.span)
+        is_taking = upload.require_present().state is UploadState.RECEIVING
+        return [each for each in promised if is_taking and not upload.received.covers(each.span)]
+
+
+@contextmanager
+def _through_server() -> Iterator[None]:
+    """What the store has lost, or has laid out otherwise, is for `Chunks` to find out."""
+    try:
+        yield
+    except BytesLost as error:
+        raise NotDirect("Send the bytes of this upload to the server.") from error

@@ -1,0 +1,206 @@
+"""Cells that clients store in the bucket themselves: the server signs, asks the bucket, records."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import requests
+from crc32c import crc32c
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from app.factory import create_app
+from app.services import build_services
+from app.settings import from_env
+from tests.dropzone_client import random_bytes
+from tests.s3_servers import S3Server, new_prefix
+
+MIB = 1024 * 1024
+CELL = 20 * MIB
+CONTENT = random_bytes(CELL + MIB)
+
+
+@pytest.fixture(scope="module", params=["garage", "versitygw"])
+def app(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flask]:
+    """A server that lets clients send to its bucket."""
+    store: S3Server = request.getfixturevalue(request.param)
+    folder = tmp_path_factory.mktemp("direct")
+    environment = store.access.settings(new_prefix())
+    settings = from_env(
+        environment
+        | {
+            "SLUICE_STAGING_DIR": str(folder / "staging"),
+            "SLUICE_DATA_DIR": str(folder / "data"),
+            "SLUICE_DIRECT_UPLOADS": "1",
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, environment[name])
+        services = build_services(settings)
+        with closing(services.database):
+            services.prepare()
+            yield create_app(services)
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+def create(client: FlaskClient, size: int) -> dict[str, Any]:
+    response = client.post("/api/uploads", json={"name": "a.bin", "size": size})
+    assert response.status_code == 201
+    return dict(response.json or {})
+
+
+def cell(content: bytes, start: int) -> dict[str, Any]:
+    """What a client promises of a cell."""
+    body = content[start : start + CELL]
+    checksum = base64.b64encode(crc32c(body).to_bytes(4, "big")).decode()
+    return {"start": start, "length": len(body), "crc32c": checksum}
+
+
+def offer(client: FlaskClient, upload: dict[str, Any], *cells: dict[str, Any]) -> TestResponse:
+    return client.post(f"/api/uploads/{upload['id']}/cells", json={"cells": cells})
+
+
+def accept(client: FlaskClient, upload: dict[str, Any], *cells: dict[str, Any]) -> TestResponse:
+    return client.post(f"/api/uploads/{upload['id']}/cells/stored", json={"cells": cells})
+
+
+def put(target: dict[str, Any], body: bytes) -> requests.Response:
+    """What a browser does with an offer."""
+    return requests.request(
+        target["method"], target["url"], data=body, headers=target["headers"], timeout=60
+    )
+
+
+def store(client: FlaskClient, upload: dict[str, Any], content: bytes, start: int) -> TestResponse:
+    """Send one cell, all the way."""
+    promised = cell(content, start)
+    (target,) = (offer(client, upload, promised).json or {})["cells"]
+    assert put(target, content[start : start + CELL]).status_code == 200
+    return accept(client, upload, promised)
+
+
+def missing(client: FlaskClient, upload: dict[str, Any]) -> list[list[int]]:
+    found: list[list[int]] = (client.get(f"/api/uploads/{upload['id']}").json or {})["missing"]
+    return found
+
+
+def test_a_file_arrives_through_the_bucket_alone(client: FlaskClient) -> None:
+    upload = create(client, len(CONTENT))
+    assert upload["direct"] == {"cell_bytes": CELL}
+    cells = [cell(CONTENT, 0), cell(CONTENT, CELL)]
+    targets = (offer(client, upload, *cells).json or {})["cells"]
+    for target in targets:
+        start = target["start"]
+        assert put(target, CONTENT[start : start + CELL]).status_code == 200
+    answer = accept(client, upload, *cells).json or {}
+    assert (answer["state"], answer["direct"]) == ("complete", None)
+    assert client.get(answer["media"]).data == CONTENT
+    assert put(targets[0], CONTENT[:CELL]).status_code == 404
+
+
+def test_a_file_of_one_cell_is_sent_likewise(client: FlaskClient) -> None:
+    content = CONTENT[: 5 * MIB]
+    upload = create(client, len(content))
+    answer = store(client, upload, content, 0).json or {}
+    assert answer["state"] == "complete"
+    assert client.get(answer["media"]).data == content
+
+
+def test_cells_from_the_bucket_and_chunks_from_the_server_make_one_file(
+    client: FlaskClient,
+) -> None:
+    upload = create(client, len(CONTENT))
+    assert store(client, upload, CONTENT, CELL).status_code == 200
+    assert missing(client, upload) == [[0, CELL]]
+    query = {"dzuuid": upload["id"], "dzchunkindex": 0, "dzchunksize": CELL}
+    totals = {"dztotalfilesize": len(CONTENT), "dztotalchunkcount": 2, "dzchunkbyteoffset": 0}
+    response = client.post("/upload", query_string=query | totals, data=CONTENT[:CELL])
+    assert (response.json or {})["complete"]
+    assert client.get(f"/media/{upload['id']}").data == CONTENT
+
+
+def test_the_bucket_refuses_other_bytes_than_were_promised(client: FlaskClient) -> None:
+    upload = create(client, len(CONTENT))
+    promised = cell(CONTENT, CELL)
+    (target,) = (offer(client, upload, promised).json or {})["cells"]
+    assert put(target, bytes(MIB)).status_code == 400
+    assert put(target, CONTENT[CELL:-1]).status_code in {400, 403}
+    assert accept(client, upload, promised).json["code"] == "cell_not_stored"  # type: ignore[index]
+    assert missing(client, upload) == [[0, len(CONTENT)]]
+
+
+def test_bytes_count_only_if_the_bucket_has_them(client: FlaskClient) -> None:
+    upload = create(client, len(CONTENT))
+    response = accept(client, upload, cell(CONTENT, 0))
+    assert (response.status_code, response.json["code"]) == (409, "cell_not_stored")  # type: ignore[index]
+    assert store(client, upload, CONTENT, CELL).status_code == 200
+    lie = cell(CONTENT, CELL) | {"start": 0, "length": CELL}
+    assert accept(client, upload, lie).status_code == 409
+    other = create(client, len(CONTENT))
+    assert accept(client, other, cell(CONTENT, CELL)).status_code == 409
+    assert missing(client, other) == [[0, len(CONTENT)]]
+
+
+def test_a_cell_that_is_there_gets_no_url_and_counts_once(client: FlaskClient) -> None:
+    upload = create(client, len(CONTENT))
+    store(client, upload, CONTENT, CELL)
+    (known,) = (offer(client, upload, cell(CONTENT, CELL)).json or {})["cells"]
+    assert known == {"start": CELL, "length": MIB, "stored": True}
+    assert accept(client, upload, cell(CONTENT, CELL)).status_code == 200
+
+
+def test_only_cells_of_the_grid_are_offered(client: FlaskClient) -> None:
+    upload = create(client, len(CONTENT))
+    for start, length in ((1, CELL), (0, MIB), (CELL, MIB - 1), (CELL, 2 * MIB), (9 * CELL, 5)):
+        response = offer(client, upload, cell(CONTENT, 0) | {"start": start, "length": length})
+        assert (response.status_code, response.json["code"]) == (400, "chunk_mismatch")  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        *([], [1], [{"start": 0, "length": 5}], "all"),
+        [{"start": -1, "length": 5, "crc32c": "AAAAAA=="}],
+        [{"start": 0, "length": 0, "crc32c": "AAAAAA=="}],
+        [{"start": 0, "length": 5, "crc32c": "AAAA"}],
+        [{"start": 0, "length": 5, "crc32c": "AAAAAA==\r\nX: y"}],
+    ],
+)
+def test_a_malformed_promise_is_refused(client: FlaskClient, cells: object) -> None:
+    upload = create(client, len(CONTENT))
+    for path in ("cells", "cells/stored"):
+        response = client.post(f"/api/uploads/{upload['id']}/{path}", json={"cells": cells})
+        assert response.status_code == 400
+
+
+def test_short_files_go_through_the_server(client: FlaskClient) -> None:
+    upload = create(client, MIB)
+    assert upload["direct"] is None
+    response = offer(client, upload, cell(CONTENT[:MIB], 0))
+    assert (response.status_code, response.json["code"]) == (409, "not_direct")  # type: ignore[index]
+
+
+def test_what_is_sent_for_a_cancelled_upload_is_gone(client: FlaskClient) -> None:
+    upload = create(client, len(CONTENT))
+    promised = cell(CONTENT, CELL)
+    (target,) = (offer(client, upload, promised).json or {})["cells"]
+    assert client.delete(f"/api/uploads/{upload['id']}").status_code == 204
+    assert put(target, CONTENT[CELL:]).status_code == 404
+    assert accept(client, upload, promised).status_code == 410
+
+
+def test_the_page_may_connect_to_the_bucket(app: Flask, client: FlaskClient) -> None:
+    policy = client.get("/").headers["Content-Security-Policy"]
+    assert f"connect-src 'self' {app.extensions['sluice'].settings.s3_endpoint}" in policy
