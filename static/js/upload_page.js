@@ -7,13 +7,15 @@ import "./elements/live_announcer.js";
 import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
 import { announceProgress } from "./helpers/announcements.js";
-import { isServerThere, SIGNED_OUT } from "./uploads/api.js";
-import { batchPost, chunkPost } from "./uploads/body_request.js";
+import { confirmCell, isServerThere, offerCell, SIGNED_OUT } from "./uploads/api.js";
+import { batchPost, chunkPost, putCell } from "./uploads/body_request.js";
 import { BundleSender } from "./uploads/bundle_sender.js";
+import { Checksums } from "./uploads/checksums.js";
 import { ChunkPace } from "./uploads/chunk_pace.js";
 import { ChunkSizes } from "./uploads/chunk_plan.js";
 import { ChunkSender } from "./uploads/chunk_sender.js";
 import { Connection } from "./uploads/connection.js";
+import { DirectCells } from "./uploads/direct_cells.js";
 import { DropzoneIntake } from "./uploads/dropzone_intake.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
 import { Slots } from "./uploads/slots.js";
@@ -64,12 +66,18 @@ function buildUploads(drop, { connection, isInterrupted }) {
   const slots = new Slots(REQUESTS_AT_ONCE);
   const sizes = new ChunkSizes(chunkBytes);
   const pace = new ChunkPace(sizes);
-  const chunks = new ChunkSender({ post: chunkPost({ url: uploadUrl }), slots, sizes, pace, connection });
+  const direct = directCells(connection);
+  const chunks = new ChunkSender({ post: chunkPost({ url: uploadUrl }), slots, sizes, pace, connection, direct });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots }), connection });
   const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
   return { queue, intake };
+}
+
+function directCells(connection) {
+  const checksums = new Checksums();
+  return new DirectCells({ checksums, offer: offerCell, confirm: confirmCell, put: putCell, isServerThere, connection });
 }
 
 function connectIntake(drop, interruptedPanel, intake) {

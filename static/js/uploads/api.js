@@ -64,6 +64,17 @@ export async function unfinishedUploads(signal) {
   return (await request(inProject("/api/uploads"), { signal })).uploads;
 }
 
+/** Asks where to store a cell `{ start, length, crc32c }` of an upload: `{ url, method, headers }`, or `{ stored: true }`. */
+export async function offerCell(id, cell, signal) {
+  const answer = await request(`${uploadPath(id)}/cells`, { method: "POST", json: { cells: [cell] }, signal });
+  return answer.cells[0];
+}
+
+/** Tells that a cell is stored where `offerCell` said; resolves to the state of the upload. */
+export function confirmCell(id, cell, signal) {
+  return request(`${uploadPath(id)}/cells/stored`, { method: "POST", json: { cells: [cell] }, signal });
+}
+
 /** Deletes an upload and its bytes; fine if it is gone, or has just become a video. */
 export async function cancelUpload(id, signal) {
   try {

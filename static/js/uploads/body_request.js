@@ -1,4 +1,4 @@
-/** The requests that carry bytes: one chunk of a file, or a bundle of small files. */
+/** The requests that carry bytes: one chunk of a file, a bundle of small files, or a cell for the bucket. */
 
 import { chunkFields } from "./chunk_plan.js";
 import { connectionLost, problemOfAnswer } from "./problem.js";
@@ -8,6 +8,10 @@ import { connectionLost, problemOfAnswer } from "./problem.js";
  * milliseconds. Longer than the server waits for an idle sender; covers its answer after the last byte, too.
  */
 const LONGEST_SILENCE = 90_000;
+/** The same for the bucket, in whose place the server can take the bytes. */
+const LONGEST_SILENCE_OF_BUCKET = 30_000;
+
+const JSON_WANTED = { Accept: "application/json" };
 
 /** The URL with more parameters. */
 export function withQuery(url, query) {
@@ -21,8 +25,15 @@ export function chunkPost({ url }) {
     const body = file.slice(chunk.start, chunk.end);
     const isAnswer = ({ received }) => Number.isFinite(received);
     // The bare chunk as the body: in a form it costs the browser a tenth more CPU time, see docs/performance.md.
-    return sendBody(withQuery(url, query), body, { type: "application/octet-stream", isAnswer, signal, onProgress });
+    const headers = { ...JSON_WANTED, "Content-Type": "application/octet-stream" };
+    return sendBody({ url: withQuery(url, query), headers }, body, { isAnswer, signal, onProgress });
   };
+}
+
+/** The `put` of DirectCells: `target` is what the server has offered, `{ url, method, headers }`. */
+export async function putCell(target, blob, { signal, onProgress }) {
+  const silence = LONGEST_SILENCE_OF_BUCKET;
+  await sendBody(target, blob, { isAnswer: null, silence, signal, onProgress });
 }
 
 /** Makes the `post` of a BundleSender; `slots` limits it together with the page's other requests. */
@@ -31,7 +42,8 @@ export function batchPost({ url, slots }) {
     const release = await slots.take(signal);
     try {
       const isAnswer = ({ files }) => Array.isArray(files);
-      return (await sendBody(url, formOf(parcels), { isAnswer, signal, onProgress })).files;
+      const target = { url, headers: JSON_WANTED };
+      return (await sendBody(target, formOf(parcels), { isAnswer, signal, onProgress })).files;
     } finally {
       release();
     }
@@ -49,10 +61,11 @@ function formOf(parcels) {
 }
 
 /**
- * Resolves to the answer's JSON; rejects with a Problem or the signal's reason. `onProgress(share)` reports how much of
- * the body has left, from 0 to 1: XMLHttpRequest, because fetch does not report it.
+ * Resolves to the answer's JSON, or to null without an `isAnswer` that recognizes it; rejects with a Problem or the
+ * signal's reason. `onProgress(share)` reports how much of the body has left, from 0 to 1: XMLHttpRequest, because
+ * fetch does not report it.
  */
-function sendBody(url, body, { type, isAnswer, signal, onProgress }) {
+function sendBody({ url, method = "POST", headers }, body, { isAnswer, silence, signal, onProgress }) {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted();
     const xhr = new XMLHttpRequest();
@@ -67,19 +80,18 @@ function sendBody(url, body, { type, isAnswer, signal, onProgress }) {
     xhr.addEventListener("load", () => settle(xhr, isAnswer, resolve, reject));
     xhr.addEventListener("error", () => reject(connectionLost()));
     xhr.upload.addEventListener("progress", ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0));
-    callWhenSilent(xhr, () => stop(connectionLost()));
-    xhr.open("POST", url);
-    xhr.setRequestHeader("Accept", "application/json");
-    if (type) xhr.setRequestHeader("Content-Type", type);
+    callWhenSilent(xhr, silence ?? LONGEST_SILENCE, () => stop(connectionLost()));
+    xhr.open(method, url);
+    for (const [name, value] of Object.entries(headers)) xhr.setRequestHeader(name, value);
     xhr.send(body);
   });
 }
 
-function callWhenSilent(xhr, onSilence) {
-  let timer = setTimeout(onSilence, LONGEST_SILENCE);
+function callWhenSilent(xhr, milliseconds, onSilence) {
+  let timer = setTimeout(onSilence, milliseconds);
   const restart = () => {
     clearTimeout(timer);
-    timer = setTimeout(onSilence, LONGEST_SILENCE);
+    timer = setTimeout(onSilence, milliseconds);
   };
   xhr.upload.addEventListener("progress", restart);
   xhr.addEventListener("loadend", () => clearTimeout(timer));
@@ -90,6 +102,7 @@ function settle(xhr, isAnswer, resolve, reject) {
   if (status < 200 || status >= 300) {
     return reject(problemOfAnswer(status, responseText, xhr.getResponseHeader("Retry-After")));
   }
+  if (!isAnswer) return resolve(null);
   const answer = parsed(responseText);
   // Anything else is not from our server, such as the login page of some network in between.
   return answer && isAnswer(answer) ? resolve(answer) : reject(connectionLost());

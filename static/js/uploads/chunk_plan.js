@@ -51,16 +51,18 @@ export class ChunkPlan {
   #sizes;
   #size;
   #first;
+  #cellBytes;
   #missing;
 
   /**
    * A file of `size` bytes of which the server lacks the `missing` ranges. Those of them that lie in the ranges `first`
-   * are taken before the others, in the order of `first`.
+   * are taken before the others, in the order of `first`. `cellBytes` is the size of the cells of a bucket, 0 without one.
    */
-  constructor({ sizes, size, missing, first = [] }) {
+  constructor({ sizes, size, missing, first = [], cellBytes = 0 }) {
     this.#sizes = sizes;
     this.#size = size;
     this.#first = first;
+    this.#cellBytes = cellBytes;
     this.#missing = size === 0 ? [[0, 0]] : joined(missing);
   }
 
@@ -82,6 +84,30 @@ export class ChunkPlan {
     const missing = this.#missing.map((range) => overlap(range, [start, end])).filter(Boolean);
     this.#missing = this.#missing.flatMap((range) => without(range, [start, end]));
     return { start, end, chunkBytes, missing };
+  }
+
+  /** Whether there is a cell of which every byte is missing. */
+  get hasCell() {
+    return this.#nextCell() !== null;
+  }
+
+  /** Takes the next such cell, as `take` takes a chunk; null if there is none. */
+  takeCell() {
+    const cell = this.#nextCell();
+    if (!cell) return null;
+    const [start, end] = cell;
+    this.#missing = this.#missing.flatMap((range) => without(range, cell));
+    return { start, end, chunkBytes: this.#cellBytes, missing: [cell], isCell: true };
+  }
+
+  /** `[start, end]` of the missing cell that is wanted most, or null. */
+  #nextCell() {
+    if (!this.#cellBytes) return null;
+    const wanted = this.#first.map(([start]) => start - (start % this.#cellBytes));
+    const others = this.#missing.map(([start]) => Math.ceil(start / this.#cellBytes) * this.#cellBytes);
+    const cells = [...wanted, ...others].map((start) => [start, Math.min(start + this.#cellBytes, this.#size)]);
+    const isMissing = (cell) => this.#missing.some((gap) => gap[0] <= cell[0] && cell[0] < cell[1] && cell[1] <= gap[1]);
+    return cells.find(isMissing) ?? null;
   }
 
   /** Makes the bytes of a chunk missing again. */

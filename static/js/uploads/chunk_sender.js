@@ -1,6 +1,7 @@
 /** Sends the missing bytes of a file in chunks, several at once, until the server has acknowledged them all. */
 
 import { ChunkPlan, coveredBytes } from "./chunk_plan.js";
+import { NOT_TAKEN } from "./direct_cells.js";
 import { checkReadable } from "./local_file.js";
 import { neededFirst } from "./play_order.js";
 import { Problem } from "./problem.js";
@@ -12,25 +13,26 @@ export const CHUNKS_AT_ONCE = 3;
 /**
  * `post(chunk, { file, id, signal, onProgress })` sends one chunk and resolves to the server's answer; `slots` bounds
  * the requests of the whole page, `pace` says how large a chunk is, `connection` when the server can be reached.
+ * `direct`, a DirectCells, posts chunks that are whole cells of a bucket.
  */
 export class ChunkSender {
   #tools;
 
-  constructor({ post, slots, sizes, pace, connection, random = Math.random }) {
-    this.#tools = { post, slots, sizes, pace, connection, random };
+  constructor({ post, slots, sizes, pace, connection, direct = null, random = Math.random }) {
+    this.#tools = { post, slots, sizes, pace, connection, direct, random };
   }
 
   /**
    * Sends the `missing` ranges of an upload `{ id, file, size, received }`, of a film those first without which none of
    * it can be played. Resolves to the answer that tells of the finished file, or to the first one; rejects with a
-   * Problem, or with the signal's reason.
+   * Problem, or with the signal's reason. With `cellBytes`, missing cells of that size go straight to the bucket.
    *
    * `onProgress({ received, inFlight })` gets bytes that are safe, and bytes that have left without an answer yet;
    * `onWait(problem)` tells that nothing moves, `onProceed()` that something does again.
    */
-  async send(upload, { missing, signal, onProgress, onWait, onProceed }) {
+  async send(upload, { missing, cellBytes = 0, signal, onProgress, onWait, onProceed }) {
     const first = await neededFirst(upload.file);
-    const plan = new ChunkPlan({ sizes: this.#tools.sizes, size: upload.size, missing, first });
+    const plan = new ChunkPlan({ sizes: this.#tools.sizes, size: upload.size, missing, first, cellBytes });
     return new Transfer(upload, plan, this.#tools, { onProgress, onWait, onProceed }).run(signal);
   }
 }
@@ -84,14 +86,20 @@ class Transfer {
   }
 
   async #sendNext(signal) {
+    if (this.#isDirect) return this.#sendInSlot(signal);
     const leave = await this.#tools.pace.enter(signal);
     return this.#sendInSlot(signal).finally(leave);
+  }
+
+  /** Whether the next chunk may go straight to the bucket. */
+  get #isDirect() {
+    return this.#plan.hasCell && Boolean(this.#tools.direct?.isUsable);
   }
 
   /** Cuts the chunk when it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
   async #sendInSlot(signal) {
     const release = await this.#tools.slots.take(signal);
-    const chunk = this.#plan.take(this.#tools.pace.chunkBytes);
+    const chunk = this.#isDirect ? this.#plan.takeCell() : this.#plan.take(this.#tools.pace.chunkBytes);
     try {
       if (chunk) await this.#deliver(chunk, signal);
       return null;
@@ -112,15 +120,20 @@ class Transfer {
     this.#view.onProceed();
     this.#inFlight.set(chunk, 0);
     try {
-      const answer = await this.#tools.post(chunk, { file, id, signal, onProgress });
+      const answer = await this.#post(chunk, { file, id, signal, onProgress });
       this.#received += bytes;
       this.#stored = Math.max(this.#stored, answer.received ?? 0);
       if (!this.#answer.media) this.#answer = answer;
     } finally {
       this.#show(chunk, null);
     }
-    this.#tools.pace.sent(chunk, performance.now() - began);
+    if (!chunk.isCell) this.#tools.pace.sent(chunk, performance.now() - began);
     if (this.#answer.media || (this.#plan.isEmpty && this.#inFlight.size === 0)) this.#allAcknowledged();
+  }
+
+  #post(chunk, options) {
+    const { post, direct } = this.#tools;
+    return chunk.isCell ? direct.post(chunk, options) : post(chunk, options);
   }
 
   /** `inFlight` is null for a chunk that is no longer in flight. */
@@ -132,13 +145,14 @@ class Transfer {
     this.#view.onProgress({ received, inFlight: Math.min(Math.floor(sum), this.#upload.size - received) });
   }
 
-  /** Resolves to the problem if waiting may help, to null if smaller chunks do; throws what ends the upload. */
+  /** Resolves to the problem if waiting may help, to null if other chunks do; throws what ends the upload. */
   async #judge(error, chunk) {
     const { pace } = this.#tools;
     if (!(error instanceof Problem)) throw error;
+    if (error.code === NOT_TAKEN) return null;
     if (error.status === 413 && pace.wasTooLarge(chunk)) return null;
     if (error.isConnectionLost) {
-      pace.failed(chunk);
+      if (!chunk.isCell) pace.failed(chunk);
       await checkReadable(this.#upload.file.slice(chunk.start, chunk.end));
     }
     if (this.#inFlight.size === 0) this.#view.onWait(error);

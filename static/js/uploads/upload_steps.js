@@ -100,9 +100,10 @@ export class UploadSteps {
     withRetries(() => deleteVideo(id), { connection: this.#connection }).catch(() => {});
   }
 
-  #sendChunks(upload, { missing }, signal) {
+  #sendChunks(upload, { missing, direct }, signal) {
     const onProgress = (progress) => upload.progress(progress);
-    return this.#chunks.send(upload, { missing, signal, onProgress, ...this.#waitingSteps(upload) });
+    const plan = { missing, cellBytes: direct?.cell_bytes };
+    return this.#chunks.send(upload, { ...plan, signal, onProgress, ...this.#waitingSteps(upload) });
   }
 
   /** Waits until the server has checked all bytes. */

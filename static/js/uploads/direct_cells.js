@@ -1,0 +1,92 @@
+/** Sends cells of files straight to the bucket of the server, at URLs that the server signs for them. */
+
+import { coveredBytes } from "./chunk_plan.js";
+import { Problem } from "./problem.js";
+import { withRetries } from "./retry.js";
+
+/** Code of the problem of a cell that the bucket did not take: it is sent again, some other way. */
+export const NOT_TAKEN = "bucket_failed";
+
+/** Cells in a row that the bucket does not take, before everything goes through the server until the page is left. */
+const FAILURES_IN_A_ROW = 2;
+
+export class DirectCells {
+  #tools;
+  #failures = 0;
+
+  /**
+   * `checksums.of(blob)` resolves to a CRC32C; `offer(id, cell, signal)` and `confirm(id, cell, signal)` ask the server
+   * for a URL, and to count what is stored there; `put(target, blob, { signal, onProgress })` sends a cell;
+   * `isServerThere(signal)` tells whether the server itself can be reached, and `connection` waits until it can.
+   */
+  constructor({ checksums, offer, confirm, put, isServerThere, connection }) {
+    this.#tools = { checksums, offer, confirm, put, isServerThere, connection };
+  }
+
+  /** Whether the bucket seems to be within reach of this browser. */
+  get isUsable() {
+    return this.#failures < FAILURES_IN_A_ROW;
+  }
+
+  /**
+   * Sends a cell `{ start, end }`; resolves to the server's answer: bytes `received`, and `media` once the file is
+   * complete. Rejects with a Problem, NOT_TAKEN if only the bucket has failed, or with the signal's reason.
+   */
+  async post({ start, end }, { file, id, signal, onProgress }) {
+    const blob = file.slice(start, end);
+    const cell = { start, length: end - start, crc32c: await this.#checksum(blob) };
+    signal.throwIfAborted();
+    const target = await this.#offered(id, cell, signal);
+    if (!target.stored) await this.#put(target, blob, { signal, onProgress });
+    const answer = await this.#confirmed(id, cell, signal);
+    this.#failures = 0;
+    return { ...answer, received: coveredBytes(answer.received) };
+  }
+
+  async #checksum(blob) {
+    try {
+      return await this.#tools.checksums.of(blob);
+    } catch (error) {
+      if (error instanceof Problem) throw error;
+      throw this.#giveUp();
+    }
+  }
+
+  async #offered(id, cell, signal) {
+    try {
+      return await this.#tools.offer(id, cell, signal);
+    } catch (error) {
+      throw error.code === "not_direct" ? this.#giveUp() : error;
+    }
+  }
+
+  async #put(target, blob, { signal, onProgress }) {
+    try {
+      await this.#tools.put(target, blob, { signal, onProgress });
+    } catch (error) {
+      signal.throwIfAborted();
+      // Without any network the bucket is not to blame.
+      if (error.isConnectionLost && !(await this.#tools.isServerThere(signal))) throw error;
+      throw this.#failed();
+    }
+  }
+
+  async #confirmed(id, cell, signal) {
+    const ask = () => this.#tools.confirm(id, cell, signal);
+    try {
+      return await withRetries(ask, { connection: this.#tools.connection, signal });
+    } catch (error) {
+      throw error.code === "cell_not_stored" ? this.#failed() : error;
+    }
+  }
+
+  #failed() {
+    this.#failures += 1;
+    return new Problem({ code: NOT_TAKEN, retryable: true });
+  }
+
+  #giveUp() {
+    this.#failures = FAILURES_IN_A_ROW;
+    return this.#failed();
+  }
+}
