@@ -76,6 +76,8 @@ class Services:
     library: VideoLibrary
     housekeeping: Housekeeping
     inspection: Inspection
+    bucket: Bucket | None
+    """Where the bytes are; None where they are in folders."""
     media: MediaServices
     identity: IdentityServices
     video_expiry: VideoExpiry
@@ -127,7 +129,8 @@ def build_services(
     limits = _sender_limits(settings, counts)
     observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
     records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
-    store = _store(settings, database)
+    bucket = _bucket(settings)
+    store = _store(settings, database, bucket)
     completion = Completion(records, store, policy=settings.policy, clock=_now)
     uploads = _uploads(settings, records, store, completion=completion, links=links)
     chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
@@ -145,6 +148,7 @@ def build_services(
         library=library,
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
+        bucket=bucket,
         media=_media(settings, database, records, store, outbox),
         identity=identity,
         video_expiry=VideoExpiry(ProjectRecords(database), records, library, identity.audit),
@@ -273,12 +277,18 @@ def _database(settings: Settings) -> Database:
     return Database(settings.records_url, synced=synced, connections=settings.threads)
 
 
-def _store(settings: Settings, database: Database) -> LocalStore | BucketStore:
-    if not settings.storage:
+def _bucket(settings: Settings) -> Bucket | None:
+    return Bucket.at(_address(settings)) if settings.storage else None
+
+
+def _store(
+    settings: Settings, database: Database, bucket: Bucket | None
+) -> LocalStore | BucketStore:
+    if bucket is None:
         durability = Durability(settings.durability)
         return LocalStore(settings.staging_dir, settings.library_dir, durability)
     return BucketStore(
-        Bucket.at(_address(settings)),
+        bucket,
         BucketCatalog(database),
         settings.staging_dir,
         spool_bytes=settings.spool_bytes,

@@ -21,6 +21,7 @@ from app.admin.job_commands import jobs
 from app.admin.people_commands import OPERATOR, users
 from app.admin.printing import as_json, explained, limited, print_one, print_rows
 from app.admin.project_commands import keys, projects
+from app.admin.storage_commands import storage
 from app.admin.verify import Verification
 from app.domain.access import EVERYTHING
 from app.domain.audit import AuditAction
@@ -35,7 +36,7 @@ videos = AppGroup("videos", help="Finished files.")
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
     people = (users, projects, keys)
-    upkeep = (verify, backup, sweep, database, disk_bench)
+    upkeep = (verify, backup, sweep, database, storage, disk_bench)
     for command in (uploads, videos, jobs, *people, *upkeep):
         app.cli.add_command(command)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
+from secrets import token_hex
 from types import FrameType
 
 from app.domain.errors import ServerBusy, UploadError
@@ -39,9 +40,15 @@ from app.server.start_checks import (
 from app.server.terminal import say_goodbye, say_stopping
 from app.services import Services, build_services
 from app.settings import PREFIX, Settings, SettingsError, from_env
+from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.check import Grade, check_quickly
 
 POLL_SECONDS = 0.2
+
+BUCKET_SECONDS = 10.0
+"""How long the start waits for each answer of the object store."""
 
 WEB = ["gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
 WORKERS = {
@@ -219,12 +226,23 @@ def _invite_first_administrator(services: Services) -> None:
 
 def _report_problems(settings: Settings) -> None:
     """Report at the start what would make uploads fail later, or lets everybody in."""
-    problems = build_services(settings).problems()
+    services = build_services(settings)
+    problems = services.problems()
+    if services.bucket is not None and not any(problem.is_fatal for problem in problems):
+        problems += _bucket_problems(services.bucket)
     for problem in problems:
         severity = "error" if problem.is_fatal else "warning"
         sys.stderr.write(f"{severity}: {problem.detail}\n")
     if problems:
         sys.stderr.write(f"staging: {settings.staging_dir}, library: {settings.library_dir}\n")
+
+
+def _bucket_problems(bucket: Bucket) -> list[Problem]:
+    finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
+    if finding.grade is Grade.FINE:
+        return []
+    is_fatal = finding.grade is Grade.FATAL
+    return [Problem("bucket", f"the bucket: {finding.detail}", is_fatal=is_fatal)]
 
 
 if __name__ == "__main__":

@@ -109,6 +109,10 @@ class Document:
         """The texts of each child of the root with that name, by the names of its own children."""
         return (_texts(child) for child in self._root if _name(child) == name)
 
+    def everywhere(self, name: str) -> list[str]:
+        """The texts of all elements with that name, however deep."""
+        return [(found.text or "").strip() for found in self._root.iter() if _name(found) == name]
+
 
 def _texts(element: ElementTree.Element) -> dict[str, str]:
     return {_name(child): (child.text or "").strip() for child in element}

@@ -56,11 +56,12 @@ class Bucket:
 
     Nothing is opened before the first call. Threads and forked processes may share it. Every call
     raises `ServerBusy` if the store does not answer in time, `StorageFailed` if it refuses, and
-    `NoRoom`; every call may have been carried out although it raised `ServerBusy`.
+    `NoRoom`; every call may have been carried out although it raised `ServerBusy`. `caller` is for
+    calls that have no method here.
     """
 
     def __init__(self, caller: Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
-        self._caller = caller
+        self.caller = caller
         self._page_entries = str(page_entries)
 
     @classmethod
@@ -79,7 +80,15 @@ class Bucket:
 
     def within(self, seconds: float) -> Bucket:
         """The same bucket, over the same connections, with another time limit for each call."""
-        return Bucket(self._caller.within(seconds), page_entries=int(self._page_entries))
+        return Bucket(self.caller.within(seconds), page_entries=int(self._page_entries))
+
+    def probe(self) -> None:
+        """Ask for one name: raises what any call would if the bucket cannot be used.
+
+        HEAD would not tell a missing bucket from a missing object.
+        """
+        query = {"list-type": "2", "max-keys": "1", "prefix": self._key("")}
+        self.caller.call(Call("GET", None, query))
 
     # ---- Objects ---------------------------------------------------------------------------------
 
@@ -93,7 +102,7 @@ class Bucket:
     def head(self, name: str) -> ObjectFacts | None:
         """What the store knows of an object; None if there is none."""
         try:
-            headers = self._caller.call(Call("HEAD", name)).headers
+            headers = self.caller.call(Call("HEAD", name)).headers
         except FileNotFoundError:
             return None
         return ObjectFacts(_whole_number(headers.get("content-length")), _etag(headers))
@@ -122,7 +131,7 @@ class Bucket:
         """Remove objects; those that do not exist do not matter."""
         if len(names) == 1:
             try:
-                self._caller.call(Call("DELETE", names[0]))
+                self.caller.call(Call("DELETE", names[0]))
             except FileNotFoundError:
                 return
         for start in range(0, len(names) if len(names) > 1 else 0, DELETED_AT_ONCE):
@@ -143,7 +152,7 @@ class Bucket:
     ) -> str:
         """Begin an object of parts; returns the id of the multipart upload."""
         headers = {**_described(content_type, disposition), "x-amz-checksum-algorithm": "CRC32C"}
-        document = self._caller.call(Call("POST", name, {"uploads": ""}, headers)).document
+        document = self.caller.call(Call("POST", name, {"uploads": ""}, headers)).document
         return _required(document.text("UploadId"))
 
     def upload_part(
@@ -157,15 +166,16 @@ class Bucket:
     ) -> StoredObject:
         """Make a part of bytes of another object, within the store. Raises `MultipartGone`.
 
-        `crc32c` is empty where the store does not tell.
+        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty where the store does not
+        tell.
         """
-        source = f"/{self._caller.address.bucket}/{self._key(source_name)}"
+        source = f"/{self.caller.address.bucket}/{self._key(source_name)}"
         headers = {
             "x-amz-copy-source": quote(source, safe=UNRESERVED),
             "x-amz-copy-source-range": f"bytes={span.start}-{span.end - 1}",
         }
         call = Call("PUT", name, _part(multipart_id, number), headers, is_slow=True)
-        document = self._caller.call(call).document
+        document = self.caller.call(call).document
         etag = _required(document.text("ETag").strip('"'))
         return StoredObject(etag, document.text("ChecksumCRC32C"))
 
@@ -188,12 +198,12 @@ class Bucket:
             f"<CompleteMultipartUpload>{body}</CompleteMultipartUpload>".encode(),
             is_slow=True,
         )
-        return _required(self._caller.call(call).document.text("ETag").strip('"'))
+        return _required(self.caller.call(call).document.text("ETag").strip('"'))
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Drop a multipart upload and its parts. Repeatable."""
         try:
-            self._caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
+            self.caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
         except (MultipartGone, FileNotFoundError):
             return
 
@@ -239,7 +249,7 @@ class Bucket:
             "response-content-disposition": disposition,
         }
         query = {field: text for field, text in overrides.items() if text}
-        return self._caller.url(Call("GET", name, query), seconds)
+        return self.caller.url(Call("GET", name, query), seconds)
 
     def presign_put(
         self, name: str, promised: PromisedBytes, seconds: int, *, content_type: str = OCTETS
@@ -249,7 +259,7 @@ class Bucket:
         Whoever uses it sends the headers `Content-Type` and `x-amz-checksum-crc32c` as given here.
         """
         headers = {"content-type": content_type, **promised.headers}
-        return self._caller.url(Call("PUT", name, headers=headers), seconds)
+        return self.caller.url(Call("PUT", name, headers=headers), seconds)
 
     def presign_part(
         self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
@@ -259,20 +269,20 @@ class Bucket:
         Whoever uses it sends the header `x-amz-checksum-crc32c` as given here.
         """
         call = Call("PUT", name, _part(multipart_id, number), promised.headers)
-        return self._caller.url(call, seconds)
+        return self.caller.url(call, seconds)
 
     # ---- How calls are made ----------------------------------------------------------------------
 
     def _put(self, call: Call) -> StoredObject:
         checksum = crc32c_of(call.body)
         headers = {**call.headers, "x-amz-checksum-crc32c": checksum}
-        reply = self._caller.call(replace(call, headers=headers))
+        reply = self.caller.call(replace(call, headers=headers))
         return StoredObject(_required(_etag(reply.headers)), checksum)
 
     def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
         """The answer with exactly this span of an object, of that length if it is known."""
         last = span.end - 1
-        answer = self._caller.stream(
+        answer = self.caller.stream(
             Call("GET", name, headers={"range": f"bytes={span.start}-{last}"})
         )
         sent, _, total = answer.header("content-range").partition("/")
@@ -290,7 +300,7 @@ class Bucket:
             "content-type": "application/xml",
             "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
         }
-        reply = self._caller.call(Call("POST", None, {"delete": ""}, headers, body))
+        reply = self.caller.call(Call("POST", None, {"delete": ""}, headers, body))
         for error in reply.document.all("Error"):
             failure = Failure(200, error.get("Code", ""))
             if failure.kind is not Kind.MISSING:
@@ -302,7 +312,7 @@ class Bucket:
         """Each page of a list; `marker` is our word for where the next begins, and the store's."""
         asked = dict(query)
         while True:
-            page = self._caller.call(Call("GET", name, asked)).document
+            page = self.caller.call(Call("GET", name, asked)).document
             yield page
             following = page.text(marker[1])
             if page.text("IsTruncated") != "true":
@@ -312,10 +322,10 @@ class Bucket:
             asked[marker[0]] = following
 
     def _key(self, name: str) -> str:
-        return self._caller.address.prefix + name
+        return self.caller.address.prefix + name
 
     def _name(self, entry: Mapping[str, str]) -> str:
-        return entry.get("Key", "").removeprefix(self._caller.address.prefix)
+        return entry.get("Key", "").removeprefix(self.caller.address.prefix)
 
 
 def _described(content_type: str, disposition: str) -> dict[str, str]:

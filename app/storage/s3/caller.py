@@ -59,16 +59,32 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer that is no error."""
+    """A whole answer."""
 
+    status: int
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
 
     @property
+    def failure(self) -> Failure:
+        """What it says went wrong."""
+        return failure_of(self.status, self.body, self.headers.get("x-amz-request-id", ""))
+
+    @property
     def document(self) -> Document:
         """The body as XML; raises `StorageFailed` if it is none."""
         return Document(self.body)
+
+
+def read_whole(answer: Answer) -> Reply:
+    """The rest of an answer, which is closed; raises `StoreUnreachable`."""
+    try:
+        body = answer.read(MAX_ANSWER_BYTES)
+    finally:
+        answer.close()
+    headers = {name.lower(): text for name, text in answer.response.headers.items()}
+    return Reply(answer.status, headers, body)
 
 
 class _Refused(Exception):
@@ -125,30 +141,22 @@ class Caller:
         raise busy()
 
     def _reply(self, call: Call, deadline: float) -> Reply:
-        answer = self._answer(call, deadline)
-        try:
-            body = answer.read(MAX_ANSWER_BYTES)
-        finally:
-            answer.close()
+        reply = read_whole(self._answer(call, deadline))
         if call.is_slow:  # Copying and completing may fail after the status was sent.
-            if not body.strip():
+            if not reply.body.strip():
                 raise StoreUnreachable("no result")
-            if Document(body).is_error:
-                raise _Refused(failure_of(answer.status, body, answer.request_id))
-        headers = {name.lower(): text for name, text in answer.response.headers.items()}
-        return Reply(headers, body)
+            if reply.document.is_error:
+                raise _Refused(reply.failure)
+        return reply
 
     def _answer(self, call: Call, deadline: float) -> Answer:
-        answer = self.connections.ask(self._request(call), deadline)
-        if answer.status < 300:
-            return answer
-        try:
-            body = answer.read(MAX_ANSWER_BYTES)
-        finally:
-            answer.close()
-        raise _Refused(failure_of(answer.status, body, answer.request_id))
+        answer = self.connections.ask(self.request(call), deadline)
+        if answer.status >= 300:
+            raise _Refused(read_whole(answer).failure)
+        return answer
 
-    def _request(self, call: Call) -> Request:
+    def request(self, call: Call) -> Request:
+        """The signed request of a call."""
         target = self._target(call)
         if isinstance(call.body, bytes):
             length, payload = len(call.body), hashlib.sha256(call.body).hexdigest()

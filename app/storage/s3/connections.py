@@ -75,11 +75,6 @@ class Answer:
         """The HTTP status."""
         return self.response.status
 
-    @property
-    def request_id(self) -> str:
-        """What the store calls the request in its own logs."""
-        return self.header("x-amz-request-id")
-
     def header(self, name: str) -> str:
         """A header of the answer; empty if it is not there."""
         return self.response.headers.get(name, "")

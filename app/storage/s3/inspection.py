@@ -69,7 +69,7 @@ class BucketInspection:
 
     def _probe(self) -> Iterator[Problem]:
         try:
-            self._bucket.within(PROBE_SECONDS).head("probe")
+            self._bucket.within(PROBE_SECONDS).probe()
         except StorageFailed as error:
             yield Problem("bucket_refuses", f"the bucket cannot be used: {error}", is_fatal=True)
         except UploadError:

@@ -59,7 +59,7 @@ class Signer:
     ) -> None:
         self._region = region
         self._key = key
-        self._clock = clock
+        self.now = clock
 
     def headers(
         self, method: str, target: Target, headers: Mapping[str, str], payload: str
@@ -68,7 +68,7 @@ class Signer:
 
         Names are lower case. `payload` is the body's SHA-256 in hex, or `UNSIGNED_PAYLOAD`.
         """
-        key, moment = self._key(), f"{self._clock():%Y%m%dT%H%M%SZ}"
+        key, moment = self._key(), f"{self.now():%Y%m%dT%H%M%SZ}"
         signed = {
             **headers,
             "host": target.host,
@@ -93,7 +93,7 @@ class Signer:
 
         They must send the same `headers`. Temporary keys may end the time early.
         """
-        key, moment = self._key(), f"{self._clock():%Y%m%dT%H%M%SZ}"
+        key, moment = self._key(), f"{self.now():%Y%m%dT%H%M%SZ}"
         signed = {**headers, "host": target.host}
         scope = self._scope(moment)
         query = {

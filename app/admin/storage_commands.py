@@ -1,0 +1,48 @@
+"""`flask --app wsgi storage`: the bucket that the bytes are in."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from secrets import token_hex
+
+import click
+from flask.cli import AppGroup, with_appcontext
+
+from app.admin.printing import as_json
+from app.http.context import current_services
+from app.settings import PREFIX
+from app.storage.s3.check import Grade, check_all
+
+CHECK_SECONDS = 30.0
+"""How long a call of the check may take, with all that is tried again."""
+
+storage = AppGroup("storage", help="The bucket of an object store.")
+
+
+@storage.command("check")
+@click.option(
+    "--origin",
+    help="Origin of the pages that send straight to the bucket, as in https://films.example; by "
+    "default that of this server on this machine.",
+)
+@as_json
+@with_appcontext
+def check(origin: str | None, is_json: bool) -> None:
+    """Try whether the bucket does what the server relies on; changes nothing that is in it.
+
+    Sends about 20 MB and removes them again. The exit status is 1 if a finding is fatal.
+    """
+    services = current_services()
+    if services.bucket is None:
+        raise click.ClickException(f"The bytes are in folders of this machine: set {PREFIX}STORAGE")
+    bucket = services.bucket.within(CHECK_SECONDS)
+    findings = []
+    for found in check_all(bucket, token_hex(8), origin=origin or services.settings.own_url):
+        findings.append(found)
+        if not is_json:
+            click.echo(f"{found.grade:<9} {found.topic:<15} {found.detail}")
+    if is_json:
+        click.echo(json.dumps([asdict(found) for found in findings], indent=2))
+    sys.exit(1 if any(found.grade is Grade.FATAL for found in findings) else 0)

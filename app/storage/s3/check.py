@@ -1,0 +1,318 @@
+"""Tries whether a bucket does what the server relies on, and says what differs.
+
+Each probe uses names of its own below `checks/`, which are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from tempfile import TemporaryFile
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from app.domain.errors import UploadError
+from app.domain.ranges import ByteRange
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import Call, Reply, read_whole
+from app.storage.s3.connections import IDLE_SECONDS, Request, StoreUnreachable
+from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
+
+FOLDER = "checks"
+
+PART_BYTES = 5 * 1024 * 1024
+"""The least that S3 takes for a part that is not the last one."""
+
+CUT_SECONDS = 0.5
+"""How long the other half of a body does not come, and how long the store gets to react."""
+
+ALLOWED_CLOCK_DIFFERENCE = timedelta(minutes=5)
+"""S3 refuses signatures that are 15 minutes off; URLs signed for a minute fail earlier."""
+
+SIGNED_SECONDS = 300
+
+
+class Grade(StrEnum):
+    """How bad a finding is."""
+
+    FINE = "fine"
+    DEGRADED = "degraded"
+    """The server works; something is slower, or missing."""
+    FATAL = "fatal"
+    """Uploads would fail, or could be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one probe; `detail` is a sentence for the operator."""
+
+    topic: str
+    grade: Grade
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where probes store things; `name` is the beginning of their names."""
+
+    bucket: Bucket
+    name: str
+    origin: str
+
+
+Result = tuple[Grade, str]
+Probe = Callable[[Place], Result]
+
+
+def check_quickly(bucket: Bucket, token: str) -> Finding:
+    """Whether the bucket can be reached, written, read and emptied, with a handful of requests."""
+    return run_probe("objects", Place(bucket, f"{FOLDER}/{token}", ""))
+
+
+def check_all(bucket: Bucket, token: str, *, origin: str) -> Iterator[Finding]:
+    """What all probes find, one after the other; only the first if the bucket is of no use at all.
+
+    `token` is in the names of no other check. `origin` is that of the pages whose direct uploads
+    the bucket should allow, as in `https://films.example`.
+    """
+    place = Place(bucket, f"{FOLDER}/{token}", origin)
+    for topic in PROBES:
+        finding = run_probe(topic, place)
+        yield finding
+        if topic == "objects" and finding.grade is Grade.FATAL:
+            return
+
+
+def run_probe(topic: str, place: Place) -> Finding:
+    """What one probe finds; an error is a finding, too."""
+    probe, grade_of_failure = PROBES[topic]
+    try:
+        grade, detail = probe(place)
+    except FileNotFoundError:
+        grade, detail = Grade.FATAL, "What was just stored cannot be found."
+    except (UploadError, StoreUnreachable) as error:
+        grade, detail = grade_of_failure, str(error) or "The object store cut the connection."
+    with suppress(UploadError):
+        place.bucket.delete(*(found.name for found in place.bucket.list_objects(place.name)))
+    return Finding(topic, grade, detail)
+
+
+def _objects(place: Place) -> Result:
+    bucket, name, sent = place.bucket, f"{place.name}/object", b"0123456789"
+    bucket.put_object(name, sent)
+    with bucket.open(name, ByteRange(2, 7), len(sent)) as file:
+        has_read = file.read(5) == sent[2:7]
+    is_listed = [found.name for found in bucket.list_objects(name)] == [name]
+    bucket.delete(name)
+    if not has_read or bucket.head(name) is not None:
+        return Grade.FATAL, "An object is read with other bytes, or is still there once deleted."
+    if not is_listed:
+        return Grade.DEGRADED, "An object that was just stored is not listed."
+    return Grade.FINE, "Objects can be stored, read by range, listed and deleted."
+
+
+def _parts(place: Place) -> Result:
+    bucket, name = place.bucket, f"{place.name}/parts"
+    with _multipart(place, name) as upload, _zeros() as descriptor:
+        bucket.upload_part(name, upload, 1, SpoolSlice(descriptor, 0, 10))
+        first = bucket.upload_part(name, upload, 1, SpoolSlice(descriptor, 0, PART_BYTES))
+        last = bucket.upload_part(name, upload, 4, SpoolSlice(descriptor, 0, 1))
+        bucket.complete_multipart(name, upload, [(1, first), (4, last)])
+        facts = bucket.head(name)
+    if facts is None or facts.length != PART_BYTES + 1:
+        return Grade.FATAL, "An object made of parts does not have all their bytes."
+    return Grade.FINE, "Parts can be stored, replaced, left out and completed to an object."
+
+
+def _copying(place: Place) -> Result:
+    bucket, name, source = place.bucket, f"{place.name}/copy", f"{place.name}/source"
+    with _multipart(place, name) as upload, _zeros() as descriptor:
+        bucket.put_object(source, SpoolSlice(descriptor, 0, PART_BYTES + 1))
+        copied = bucket.copy_part(name, upload, 1, source, ByteRange(2, 7))
+        bucket.complete_multipart(name, upload, [(1, copied)])
+        with bucket.open(name, ByteRange(0, 5), 5) as file:
+            is_equal = file.read(5) == b"\0\0\0\0\0"
+    if not is_equal:
+        return Grade.FATAL, "A part that was copied has other bytes."
+    return Grade.FINE, "Parts can be copied from other objects: joining files sends no bytes."
+
+
+def _checksums(place: Place) -> Result:
+    name = f"{place.name}/damaged"
+    headers = {"x-amz-checksum-crc32c": crc32c_of(b"other bytes")}
+    with _multipart(place, name) as upload:
+        part = {"partNumber": "1", "uploadId": upload}
+        for query in ({}, part):
+            reply = _ask(place, Call("PUT", name, query, headers, b"damaged"))
+            if reply.status < 300:
+                return Grade.FATAL, (
+                    "The object store accepts bytes that do not match their checksum (CRC32C): it "
+                    "would keep what was damaged on its way."
+                )
+    return Grade.FINE, "Bytes that do not match their checksum (CRC32C) are refused."
+
+
+def _cut(place: Place) -> Result:
+    bucket, name = place.bucket, f"{place.name}/cut"
+    with _multipart(place, name) as upload, _zeros() as descriptor:
+        whole = SpoolSlice(descriptor, 0, PART_BYTES)
+        headers = {"x-amz-checksum-crc32c": crc32c_of(whole)}
+        for query in ({}, {"partNumber": "1", "uploadId": upload}):
+            call = Call("PUT", name, query, headers, whole)
+            half = replace(whole, length=PART_BYTES // 2)
+            request = replace(bucket.caller.request(call), body=half, idle_seconds=CUT_SECONDS)
+            with suppress(StoreUnreachable):
+                bucket.caller.connections.ask(request, _soon()).close()
+        time.sleep(CUT_SECONDS)
+        kept = bucket.head(name) is not None or any(bucket.list_parts(name, upload))
+    if kept:
+        return Grade.FATAL, "A request that is cut in the middle leaves an object or a part."
+    return Grade.FINE, "A request that is cut in the middle leaves nothing."
+
+
+def _conditions(place: Place) -> Result:
+    name = f"{place.name}/condition"
+    place.bucket.put_object(name, b"first")
+    reply = _ask(place, Call("PUT", name, {}, {"if-none-match": "*"}, b"second"))
+    what = "honours" if reply.status == 412 else "ignores"
+    return Grade.FINE, f"The object store {what} If-None-Match, which the server does without."
+
+
+def _overrides(place: Place) -> Result:
+    bucket, name = place.bucket, f"{place.name}/type"
+    bucket.put_object(name, b"0123456789", content_type="text/html")
+    url = bucket.presign_get(
+        name, SIGNED_SECONDS, content_type="video/mp4", disposition="attachment"
+    )
+    missing = []
+    for what, extra in (("whole files", {}), ("ranges", {"range": "bytes=2-6"})):
+        reply = _unsigned(place, "GET", url, extra)
+        wanted = {"content-type": "video/mp4", "content-disposition": "attachment"}
+        if reply.status >= 300 or not wanted.items() <= reply.headers.items():
+            missing.append(what)
+    if missing:
+        return Grade.DEGRADED, (
+            f"URLs of the bucket cannot change the type and name of {' and '.join(missing)}: a "
+            "browser gets those with which the file was stored."
+        )
+    return Grade.FINE, "URLs of the bucket can say type and name of what they return."
+
+
+def _direct_uploads(place: Place) -> Result:
+    promised = PromisedBytes(1, crc32c_of(b"x"))
+    url = place.bucket.presign_part(f"{place.name}/direct", "none", 1, promised, SIGNED_SECONDS)
+    asked = {
+        "origin": place.origin,
+        "access-control-request-method": "PUT",
+        "access-control-request-headers": "x-amz-checksum-crc32c",
+    }
+    reply = _unsigned(place, "OPTIONS", url, asked)
+    allowed = reply.headers.get("access-control-allow-origin") in {"*", place.origin}
+    if reply.status >= 300 or not allowed:
+        return Grade.DEGRADED, (
+            f"The bucket's CORS rules do not let pages of {place.origin} send parts: direct "
+            "uploads from browsers will go through the server."
+        )
+    return Grade.FINE, f"The bucket's CORS rules let pages of {place.origin} send parts."
+
+
+def _clock(place: Place) -> Result:
+    reply = _ask(place, Call("GET", None, {"list-type": "2", "max-keys": "1"}))
+    try:
+        theirs = parsedate_to_datetime(reply.headers.get("date", ""))
+    except ValueError:
+        return Grade.DEGRADED, "The object store does not tell the time."
+    difference = abs(theirs - place.bucket.caller.signer.now())
+    if difference > ALLOWED_CLOCK_DIFFERENCE:
+        return Grade.DEGRADED, (
+            f"The clocks of this server and of the object store are {difference.seconds // 60} "
+            "minutes apart; beyond 15, the store refuses everything."
+        )
+    return Grade.FINE, "The clocks of this server and of the object store agree."
+
+
+def _lifecycle(place: Place) -> Result:
+    reply = _ask(place, Call("GET", None, {"lifecycle": ""}))
+    if reply.status >= 300:
+        return Grade.FINE, (
+            "No lifecycle rules can be read. The server aborts abandoned multipart uploads itself; "
+            "a rule that does it too, after 14 days, is a good second line."
+        )
+    rules = reply.document
+    if rules.everywhere("Expiration"):
+        return Grade.DEGRADED, (
+            "A lifecycle rule deletes objects by their age: make sure that it leaves out those of "
+            "this server."
+        )
+    days = [text for text in rules.everywhere("DaysAfterInitiation") if text.isdecimal()]
+    if not days:
+        return Grade.FINE, "No lifecycle rule aborts abandoned multipart uploads; the server does."
+    return Grade.FINE, f"A lifecycle rule aborts multipart uploads after {min(days, key=int)} days."
+
+
+def _versions(place: Place) -> Result:
+    reply = _ask(place, Call("GET", None, {"versioning": ""}))
+    if reply.status < 300 and reply.document.text("Status") == "Enabled":
+        return Grade.DEGRADED, (
+            "The bucket keeps old versions: what the server deletes goes on costing room, unless a "
+            "lifecycle rule removes it."
+        )
+    return Grade.FINE, "The bucket keeps no old versions of objects."
+
+
+PROBES: Mapping[str, tuple[Probe, Grade]] = MappingProxyType(
+    {
+        "objects": (_objects, Grade.FATAL),
+        "parts": (_parts, Grade.FATAL),
+        "checksums": (_checksums, Grade.FATAL),
+        "cut requests": (_cut, Grade.FATAL),
+        "copying": (_copying, Grade.FATAL),
+        "conditions": (_conditions, Grade.FINE),
+        "overrides": (_overrides, Grade.DEGRADED),
+        "direct uploads": (_direct_uploads, Grade.DEGRADED),
+        "clock": (_clock, Grade.DEGRADED),
+        "lifecycle": (_lifecycle, Grade.FINE),
+        "versions": (_versions, Grade.FINE),
+    }
+)
+"""Each probe by its topic, and how bad it is if it fails."""
+
+
+@contextmanager
+def _multipart(place: Place, name: str) -> Iterator[str]:
+    upload = place.bucket.create_multipart(name)
+    try:
+        yield upload
+    finally:
+        with suppress(UploadError):  # It hides no error of the probe.
+            place.bucket.abort_multipart(name, upload)
+
+
+@contextmanager
+def _zeros() -> Iterator[int]:
+    with TemporaryFile() as file:
+        os.ftruncate(file.fileno(), PART_BYTES + 1)
+        yield file.fileno()
+
+
+def _ask(place: Place, call: Call) -> Reply:
+    """The answer to a call, whatever it says, without another try."""
+    caller = place.bucket.caller
+    return read_whole(caller.connections.ask(caller.request(call), _soon()))
+
+
+def _unsigned(place: Place, method: str, url: str, headers: Mapping[str, str]) -> Reply:
+    """The answer to one who has only a URL."""
+    parts = urlsplit(url)
+    request = Request(method, f"{parts.path}?{parts.query}", {"host": parts.netloc, **headers})
+    return read_whole(place.bucket.caller.connections.ask(request, _soon()))
+
+
+def _soon() -> float:
+    return time.monotonic() + IDLE_SECONDS

@@ -1,0 +1,119 @@
+"""The check of a bucket: what real servers do, and what must not go unnoticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from app.admin.storage_commands import storage
+from app.factory import create_app
+from app.services import build_services
+from app.settings import from_env
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.check import PROBES, Grade, Place, check_all, check_quickly, run_probe
+from tests.s3_servers import S3Server, new_prefix
+from tests.storage.s3.hostile_store import HostileStore, Step, error, reply
+
+ORIGIN = "https://films.example"
+
+YES = Step(
+    reply(
+        200,
+        b"<Result><UploadId>u</UploadId><ETag>e</ETag></Result>",
+        'ETag: "e"',
+        f"Access-Control-Allow-Origin: {ORIGIN}",
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+    )
+)
+"""Agrees to everything, in the year 1994."""
+
+RULES = (
+    "<LifecycleConfiguration><Rule>{}<AbortIncompleteMultipartUpload><DaysAfterInitiation>3"
+    "</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule></LifecycleConfiguration>"
+)
+
+
+def test_real_servers_are_fit_and_left_as_they_were(bucket: Bucket) -> None:
+    findings = {found.topic: found for found in check_all(bucket, "token", origin=ORIGIN)}
+    assert findings.keys() == PROBES.keys()
+    degraded = {topic for topic, found in findings.items() if found.grade is not Grade.FINE}
+    assert degraded <= {"overrides", "direct uploads"}, "Garage's ranges ignore overrides"
+    assert not any(found.grade is Grade.FATAL for found in findings.values())
+    assert check_quickly(bucket, "token").grade is Grade.FINE
+    assert list(bucket.list_objects()) == []
+    assert list(bucket.list_multiparts()) == []
+
+
+def test_a_bucket_that_cannot_be_used_gets_one_finding() -> None:
+    with HostileStore([Step(error(403, "AccessDenied"))]) as store:
+        findings = list(check_all(store.bucket(5), "token", origin=ORIGIN))
+    assert [(found.topic, found.grade) for found in findings] == [("objects", Grade.FATAL)]
+    assert "may not do this" in findings[0].detail
+
+
+@pytest.mark.parametrize(
+    ("topic", "grade", "words"),
+    [
+        ("checksums", Grade.FATAL, "do not match their checksum"),
+        ("cut requests", Grade.FATAL, "leaves an object"),
+        ("direct uploads", Grade.FINE, "let pages of"),
+        ("clock", Grade.DEGRADED, "minutes apart"),
+    ],
+)
+def test_a_store_that_agrees_to_everything(topic: str, grade: Grade, words: str) -> None:
+    with HostileStore([YES]) as store:
+        found = run_probe(topic, Place(store.bucket(5), "checks/token", ORIGIN))
+    assert found.grade is grade
+    assert words in found.detail
+
+
+@pytest.mark.parametrize(
+    ("topic", "answer", "grade", "words"),
+    [
+        ("lifecycle", RULES.format(""), Grade.FINE, "after 3 days"),
+        ("lifecycle", RULES.format("<Expiration/>"), Grade.DEGRADED, "by their age"),
+        ("versions", "<V><Status>Enabled</Status></V>", Grade.DEGRADED, "old versions"),
+    ],
+)
+def test_rules_of_the_bucket_are_read(topic: str, answer: str, grade: Grade, words: str) -> None:
+    with HostileStore([Step(reply(200, answer.encode()))]) as store:
+        found = run_probe(topic, Place(store.bucket(5), "checks/token", ORIGIN))
+    assert found.grade is grade
+    assert words in found.detail
+
+
+def test_the_command_prints_its_findings(
+    versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_with(versitygw.access.settings(new_prefix()), tmp_path, monkeypatch)
+    result = app.test_cli_runner().invoke(storage, ["check", "--json", "--origin", ORIGIN])
+    assert result.exit_code == 0
+    assert [found["topic"] for found in json.loads(result.stdout)] == list(PROBES)
+
+
+def test_the_command_fails_where_the_bucket_is_missing(
+    versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**versitygw.access.settings(), "SLUICE_STORAGE": "s3://missing"}
+    app = app_with(settings, tmp_path, monkeypatch)
+    result = app.test_cli_runner().invoke(storage, ["check"])
+    assert result.exit_code == 1
+    assert "does not exist (NoSuchBucket)" in result.stdout
+
+
+def test_the_command_needs_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = app_with({}, tmp_path, monkeypatch).test_cli_runner().invoke(storage, ["check"])
+    assert result.exit_code == 1
+    assert "SLUICE_STORAGE" in result.output
+
+
+def app_with(environ: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Flask:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, environ.get(name, ""))
+    folders = {"SLUICE_STAGING_DIR": f"{folder}/staging", "SLUICE_DATA_DIR": f"{folder}/data"}
+    services = build_services(from_env({**environ, **folders}))
+    services.prepare()
+    return create_app(services)
