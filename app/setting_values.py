@@ -1,7 +1,11 @@
-"""Parses the values of settings; raises `ValueError` for those that cannot be used."""
+"""Parses the values of settings, and finds the defaults that depend on the machine.
+
+Parsers raise `ValueError` for values that cannot be used.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -11,6 +15,11 @@ from urllib.parse import urlsplit
 from app.domain.ranges import MAX_BYTES
 
 IPNetwork = IPv4Network | IPv6Network
+
+STAGING = Path("/tmp/sluice")
+
+LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
+"""What a browser on this machine calls it; [::1] counts as localhost."""
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years, so that subtracting it always gives a valid date."""
@@ -27,6 +36,20 @@ _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]*[A-
 _REGION = re.compile("[a-z0-9-]{1,64}")
 
 _POSTGRESQL = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
+
+
+def default_staging(path: Path = STAGING) -> Path:
+    """The folder in /tmp, with our user number if another user has it already."""
+    try:
+        is_others = path.lstat().st_uid != os.geteuid()
+    except OSError:
+        is_others = False
+    return path.with_name(f"{path.name}-{os.geteuid()}") if is_others else path
+
+
+def default_workers() -> int:
+    """As many as there are cores, and two at least."""
+    return max(2, len(os.sched_getaffinity(0)))
 
 
 def positive(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,10 +10,14 @@ from typing import Any
 from app.domain.access import MEMBERS
 from app.domain.policy import RenditionPolicy, UploadPolicy
 from app.setting_values import (
+    LOCAL_NAMES,
+    STAGING,
     IPNetwork,
     bucket_url,
     count,
     database_server,
+    default_staging,
+    default_workers,
     domains,
     extensions,
     file_bytes,
@@ -43,12 +46,6 @@ from app.setting_values import (
 
 PREFIX = "SLUICE_"
 
-STAGING = Path("/tmp/sluice")
-
-LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
-"""What a browser on this machine calls it; [::1] counts as localhost."""
-
-
 _SECRET = frozenset(
     {"database_url", "smtp_url", "oidc_client_secret", "secure_link_secret", "s3_endpoint"}
 )
@@ -64,19 +61,6 @@ def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
         default_factory=lambda: parse(default),
         metadata={"parse": parse, "default": default, "help": text},
     )
-
-
-def default_staging(path: Path = STAGING) -> Path:
-    """The folder in /tmp, with our user number if another user has it already."""
-    try:
-        is_others = path.lstat().st_uid != os.geteuid()
-    except OSError:
-        is_others = False
-    return path.with_name(f"{path.name}-{os.geteuid()}") if is_others else path
-
-
-def _cores() -> str:
-    return str(max(2, len(os.sched_getaffinity(0))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +111,7 @@ class Settings:
         extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
     )
     workers: int = field(
-        default_factory=lambda: int(_cores()),
+        default_factory=default_workers,
         metadata={
             "parse": positive,
             "default": "cores, at least 2",

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.ranges import RangeSet
-from app.settings import Settings, SettingsError, default_staging, from_env
+from app.setting_values import default_staging
+from app.settings import Settings, SettingsError, from_env
 
 GOOD = {
     "SLUICE_HOST": "::1",
