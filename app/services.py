@@ -149,7 +149,7 @@ def build_services(
         housekeeping=_housekeeping(settings, records, store, completion),
         inspection=store.inspection,
         bucket=bucket,
-        media=_media(settings, database, records, store, outbox),
+        media=_media(settings, database, records, store, outbox=outbox, bucket=bucket),
         identity=identity,
         video_expiry=VideoExpiry(ProjectRecords(database), records, library, identity.audit),
         quotas=quotas,
@@ -347,7 +347,13 @@ def _openid_client(settings: Settings) -> OpenIdClient | None:
 
 
 def _media(
-    settings: Settings, database: Database, records: UploadRecords, store: Store, outbox: Outbox
+    settings: Settings,
+    database: Database,
+    records: UploadRecords,
+    store: Store,
+    *,
+    outbox: Outbox,
+    bucket: Bucket | None,
 ) -> MediaServices:
     return MediaServices.build(
         settings.data_dir,
@@ -358,6 +364,8 @@ def _media(
         threads=settings.threads,
         policy=settings.rendition_policy,
         observer=outbox.on_playback,
+        bucket=bucket,
+        spool_bytes=settings.spool_bytes,
     )
 
 

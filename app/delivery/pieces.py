@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from io import RawIOBase
+from io import FileIO, RawIOBase
 from typing import Any
 
 from app.delivery.sendfile import IDLE_SECONDS, SENT_FILE_KEY
 from app.domain.ranges import ByteRange
 from app.http.context import SENDING_KEY, Sending
 from app.ingest.gunicorn_socket.connection import KernelSender, bound_sending, kernel_sender
+from app.media.film.blocks import read_fully
 from app.media.index.virtual_file import Piece
 
 BLOCK_BYTES = 256 * 1024
@@ -81,8 +82,7 @@ class PiecesBody:
         """Append short spans that are close to each other to `held`, with one read for all."""
         start = spans[0].start
         count = spans[-1].end - start
-        self._source.seek(start)
-        data = memoryview(self._source.read(count) or b"")
+        data = memoryview(read_fully(self._source, start, count))
         if len(data) < count:
             raise _too_short()
         for span in spans:
@@ -138,7 +138,8 @@ def pieces_body(
 ) -> PiecesBody:
     """The pieces as a body; `source` must be among the `resources`, which are closed afterwards."""
     bound_sending(environ, IDLE_SECONDS)
-    kernel, sending = kernel_sender(environ), environ.get(SENDING_KEY)
+    kernel = kernel_sender(environ) if isinstance(source, FileIO) else None
+    sending = environ.get(SENDING_KEY)
     body = PiecesBody(pieces, source, resources, kernel=kernel, sending=sending)
     environ[SENT_FILE_KEY] = body
     return body

@@ -12,6 +12,7 @@ from app.domain.jobs import INDEX, REMUX, SOUND, Lane
 from app.domain.policy import RenditionPolicy
 from app.domain.upload import UploadId
 from app.media.ffmpeg.program import Ffmpeg
+from app.media.film.bucket_folder import BucketFolder
 from app.media.film.disk_folder import DiskFolder
 from app.media.film.folder import MediaFolder
 from app.media.film.source import MediaSource
@@ -38,12 +39,17 @@ from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM, Waveform
 from app.records.engine import Database
 from app.records.jobs import JobRecords
+from app.records.made_files import MadeFileRecords
 from app.records.media import MediaRecords, PlaybackObserver
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
+from app.storage.s3.bucket import Bucket
 
 FOLDER = "media"
 """Where in the data folder the files made from videos are."""
+
+COPIES_SHARE = 4
+"""With a bucket, the part of the room for spools that copies of made files may take besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,7 @@ class MediaServices:
     wakeup: WakeupSocket
     policy: RenditionPolicy
     clock: Callable[[], datetime]
+    has_bucket: bool
 
     @classmethod
     def build(  # noqa: PLR0913 - called by the composition root alone, with names
@@ -75,12 +82,29 @@ class MediaServices:
         threads: int,
         policy: RenditionPolicy,
         observer: PlaybackObserver,
+        bucket: Bucket | None = None,
+        spool_bytes: int = 0,
     ) -> MediaServices:
-        """All of them, for files below `data_dir`, in a process with so many threads."""
-        folder: MediaFolder = DiskFolder(data_dir / FOLDER)
+        """All of them, for files below `data_dir`, in a process with so many threads.
+
+        With a bucket, that has the files, and films that programs read take `spool_bytes` of this
+        disk at most.
+        """
+        disk = DiskFolder(data_dir / FOLDER)
+        folder = (
+            disk
+            if bucket is None
+            else BucketFolder(
+                disk,
+                MadeFileRecords(database),
+                bucket,
+                most_copied_bytes=spool_bytes // COPIES_SHARE,
+                clock=clock,
+            )
+        )
         playlists = Playlists(folder)
         jobs = JobRecords(database, Waker(data_dir).wake)
-        source = MediaSource(store, folder)
+        source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
         return cls(
             library=MediaLibrary(
@@ -105,6 +129,7 @@ class MediaServices:
             wakeup=WakeupSocket(data_dir),
             policy=policy,
             clock=clock,
+            has_bucket=bucket is not None,
         )
 
     def worker(self, *, name: str, tell: Listener) -> MediaWorker:
@@ -136,7 +161,8 @@ class MediaServices:
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
                 when_ready=self._make_all_qualities if self.policy.is_eager else lambda _: None,
             ),
-            look_at_arrivals=Arrivals(tools).look,
+            # What has arrived of a film in a bucket cannot be read before all of it has.
+            look_at_arrivals=(lambda: None) if self.has_bucket else Arrivals(tools).look,
             make_room=cache.trim,
             wakeup=self.wakeup,
             name=name,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from io import RawIOBase
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,9 @@ from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
-from app.media.film.folder import MadeFiles
+from app.media.film.blocks import Blocks, read_fully
+from app.media.film.film_copies import FilmCopies
+from app.media.film.folder import MediaFolder
 from app.media.index.boxes import ReadAt
 from app.media.index.virtual_file import Piece
 from app.storage.base import BytesLost, Store
@@ -25,11 +28,15 @@ BLOCK_BYTES = 1 << 20
 
 
 class MediaSource:
-    """Opens the file, wherever it is."""
+    """Opens the file, wherever it is.
 
-    def __init__(self, store: Store, folder: MadeFiles) -> None:
+    Where it is in a bucket, programs get copies that take `most_copied_bytes` at a time.
+    """
+
+    def __init__(self, store: Store, folder: MediaFolder, *, most_copied_bytes: int = 0) -> None:
         self._store = store
         self._folder = folder
+        self._copies = FilmCopies(folder, most_copied_bytes)
 
     def open(self, video: Upload) -> RawIOBase:
         """The remuxed film if there is one, else the original; raises `UploadGone`.
@@ -47,19 +54,33 @@ class MediaSource:
         except FileNotFoundError as error:
             raise UploadGone("The file of this video is no longer there.") from error
 
+    @contextmanager
+    def on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+        """Where another program finds an open file, on a disk of this machine.
 
-def reader(file: RawIOBase) -> Callable[[int, int], bytes]:
+        Raises as `FilmCopies.whole` does.
+        """
+        if isinstance(file, FileIO):
+            yield _path_of(file)
+        else:
+            with self._copies.whole(file, tell) as path:
+                yield path
+
+    @contextmanager
+    def ends_on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+        """The same, of which perhaps only the beginning and the end can be read."""
+        if isinstance(file, FileIO):
+            yield _path_of(file)
+        else:
+            with self._copies.ends(file, tell) as path:
+                yield path
+
+
+def reader(file: RawIOBase) -> ReadAt:
     """Reads from an offset so many bytes of an open file; fewer at its end."""
-
-    def read_at(offset: int, count: int) -> bytes:
-        file.seek(offset)
-        blocks = []
-        while count > 0 and (block := file.read(count)):
-            blocks.append(block)
-            count -= len(block)
-        return b"".join(blocks)
-
-    return read_at
+    if isinstance(file, FileIO):
+        return partial(read_fully, file)
+    return Blocks(file).read_at
 
 
 def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> None:
@@ -77,6 +98,5 @@ def length_of(file: RawIOBase) -> int:
     return file.seek(0, os.SEEK_END)
 
 
-def path_of(file: RawIOBase) -> Path:
-    """Where another program finds an open file, which is on a disk of this machine."""
+def _path_of(file: FileIO) -> Path:
     return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))

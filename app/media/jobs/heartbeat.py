@@ -56,6 +56,10 @@ class Heartbeat:
     def __call__(self, progress: float) -> None:
         """Costs nothing: a thread of its own writes to the database."""
         self.progress = min(max(progress, 0.0), 1.0)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """The same where there is nothing to tell."""
         if self.stop.is_set():
             raise JobCancelled(str(self.job))
 

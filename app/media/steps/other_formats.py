@@ -11,7 +11,7 @@ from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissi
 from app.media.film.browsers import plays_without_index
 from app.media.film.facts import Facts
 from app.media.film.probe import HEAD_BYTES, Contents, contents_of, is_archive
-from app.media.film.source import path_of, reader
+from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.steps.job_errors import NO_FFMPEG
@@ -53,7 +53,8 @@ class OtherFormats:
             self._describe(video, NO_FILM)
             return
         try:
-            answer = self._tools.ffmpeg.probe(path_of(source), stop=beat.stop)
+            with self._tools.source.ends_on_disk(source, beat.go_on) as path:
+                answer = self._tools.ffmpeg.probe(path, stop=beat.stop)
         except FfmpegStopped as stopped:
             raise JobCancelled(str(stopped)) from stopped
         except FfmpegMissing:

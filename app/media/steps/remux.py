@@ -20,7 +20,7 @@ from app.domain.upload import UploadId
 from app.media.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
 from app.media.ffmpeg.program import Conversion
 from app.media.film.probe import Contents, ProbedTrack, contents_of
-from app.media.film.source import REMUXED, length_of, path_of, reader
+from app.media.film.source import REMUXED, length_of, reader
 from app.media.index.errors import NotIndexable
 from app.media.index.movie import read_movie
 from app.media.jobs.heartbeat import Heartbeat
@@ -102,11 +102,14 @@ class Remux:
         self._tools.jobs.enqueue(video.id, INDEX, lane=lane, priority=0, now=now, renew=True)
 
     def _make(self, video_id: UploadId, source: RawIOBase, beat: Heartbeat) -> None:
-        path = path_of(source)
-        contents = contents_of(self._tools.ffmpeg.probe(path, stop=beat.stop))
-        with self._tools.folder.scratch_folder(length_of(source)) as scratch:
+        length = length_of(source)
+        with (
+            self._tools.source.on_disk(source, beat.go_on) as path,
+            self._tools.folder.scratch_folder(length) as scratch,
+        ):
+            contents = contents_of(self._tools.ffmpeg.probe(path, stop=beat.stop))
             run = _Run(self._tools, contents, path, scratch, beat)
-            self._tools.folder.keep(run.best(length_of(source)), video_id, REMUXED)
+            self._tools.folder.keep(run.best(length), video_id, REMUXED)
 
 
 class _Run:

@@ -14,7 +14,6 @@ from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.ffmpeg.errors import FfmpegFailed
 from app.media.ffmpeg.program import Conversion
-from app.media.film.source import path_of
 from app.media.index.movie import Movie
 from app.media.index.tracks import Track
 from app.media.jobs.heartbeat import Heartbeat
@@ -82,7 +81,7 @@ class Sound:
             )
 
     def _make(self, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat) -> None:
-        tracks, path = sounds_to_encode(movie), path_of(source)
+        tracks = sounds_to_encode(movie)
         seconds = max(float(movie.duration), 1.0)
         room = int(seconds * len(tracks) * MOST_BITS / 8)
 
@@ -90,7 +89,10 @@ class Sound:
             self._tools.folder.require_room()  # Before uploads miss it.
             beat(reached / seconds)
 
-        with self._tools.folder.scratch_folder(room) as scratch:
+        with (
+            self._tools.source.on_disk(source, beat.go_on) as path,
+            self._tools.folder.scratch_folder(room) as scratch,
+        ):
             conversion = Conversion(
                 # The times of the file stay: others would count from its first track.
                 ["-copyts", "-i", str(path), *_options(tracks), "-f", "mp4", SOUND_FILE],

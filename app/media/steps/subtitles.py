@@ -51,7 +51,7 @@ def _with_beat(read_at: ReadAt, beat: Heartbeat) -> ReadAt:
     """A reader that stops when the job is lost: a track has up to 100 000 samples."""
 
     def reading(offset: int, count: int) -> bytes:
-        beat(beat.progress)
+        beat.go_on()
         return read_at(offset, count)
 
     return reading

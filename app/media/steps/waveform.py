@@ -12,7 +12,7 @@ from app.domain.upload import Upload
 from app.media.ffmpeg.errors import FfmpegFailed
 from app.media.ffmpeg.program import Conversion
 from app.media.film.folder import writing
-from app.media.film.source import length_of, path_of
+from app.media.film.source import length_of
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
 from app.media.steps.job_errors import as_job_errors
@@ -54,8 +54,10 @@ class Waveform:
 
     def _peaks(self, video: Upload, beat: Heartbeat) -> Peaks:
         peaks = Peaks()
-        with closing(self._tools.source.open(video)) as source:
-            path = path_of(source)
+        with (
+            closing(self._tools.source.open(video)) as source,
+            self._tools.source.on_disk(source, beat.go_on) as path,
+        ):
             conversion = Conversion(
                 ["-threads", "1", "-i", str(path), "-map", "0:a:0", *_MONO, "-"],
                 readable=[path],
