@@ -36,7 +36,7 @@ videos = AppGroup("videos", help="Finished files.")
 def init_app(app: Flask) -> None:
     """Add the commands to Flask's own."""
     people = (users, projects, keys)
-    upkeep = (verify, backup, sweep, database, storage, disk_bench)
+    upkeep = (verify, backup, sweep, database, storage, renew_secret, disk_bench)
     for command in (uploads, videos, jobs, *people, *upkeep):
         app.cli.add_command(command)
 
@@ -159,6 +159,17 @@ def sweep() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     current_services().housekeeping.sweep()
     click.echo("swept")
+
+
+@click.command("renew-secret")
+@with_appcontext
+def renew_secret() -> None:
+    """End all visits and tickets of links, once the server has been restarted.
+
+    On several servers, once all of them were stopped.
+    """
+    current_services().identity.signing.renew()
+    click.echo("renewed; restart the server")
 
 
 def _row(upload: Upload) -> dict[str, Any]:

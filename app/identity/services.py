@@ -30,6 +30,7 @@ from app.identity.webhook_delivery import WebhookDelivery
 from app.identity.webhook_sender import WebhookSender
 from app.identity.webhooks import Webhooks
 from app.records.engine import Database
+from app.records.facts import Facts
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.audit import AuditRecords
 from app.records.identity.deliveries import DeliveryQueue
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
     from app.identity.openid_provider import OpenIdProvider
     from app.identity.passkeys import Passkeys
 
-SECRET = "link-secret"
-"""The file in the data folder with what the cookies and tickets of links are signed with."""
+OLD_SECRET = "link-secret"
+"""The file in the data folder in which earlier versions kept what they signed with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class IdentityServices:
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
-        signing = Signing(data_dir / SECRET)
+        signing = Signing(Facts(database), data_dir / OLD_SECRET)
         link_passwords = LinkPasswords(passwords, AttemptRecords(database), clock=clock)
         shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
         share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)

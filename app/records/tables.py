@@ -224,6 +224,22 @@ nodes = Table(
 )
 """The servers that share a database server; empty in a file."""
 
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""What all servers that share the records agree on, such as the secret they sign with."""
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("work", String(64), primary_key=True),
+    Column("due_at", Instant, nullable=False),
+)
+"""When work that one of several servers does is due again; empty in a file."""
+
 IS_UNPUBLISHED = text("is_published = false")
 IS_INTENT = text("etag IS NULL")
 

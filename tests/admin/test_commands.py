@@ -17,7 +17,9 @@ from app.domain.audit import AuditFilter
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.factory import create_app
+from app.identity.signing import Signing
 from app.ingest.source import StreamSource
+from app.records.facts import Facts
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
@@ -250,3 +252,9 @@ def test_disk_bench_checks_for_space_first(operator: Operator) -> None:
 @pytest.mark.parametrize("option", [("--seconds", "0"), ("--bytes", "1"), ("--folder", "/nowhere")])
 def test_disk_bench_refuses_impossible_options(operator: Operator, option: tuple[str, str]) -> None:
     assert operator.run("disk-bench", *option).exit_code == 2
+
+
+def test_a_renewed_secret_is_another_one(operator: Operator) -> None:
+    before = operator.services.identity.signing.secret
+    assert operator.run("renew-secret").exit_code == 0
+    assert Signing(Facts(operator.services.database)).secret != before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
@@ -14,6 +13,7 @@ from app.identity.openid import OpenIdClient, ProviderIdentity
 from app.identity.openid_provider import OpenIdProvider
 from app.identity.signing import Signing
 from app.identity.single_use import SingleUse
+from app.records.facts import Facts
 from app.records.identity.spent_tokens import SpentTokens
 from tests.identity.openid_server import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.identity.world import World, new_world
@@ -43,13 +43,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture
-def ours(provider: Provider, world: World, tmp_path: Path) -> OpenIdProvider:
+def ours(provider: Provider, world: World) -> OpenIdProvider:
     """Our side of it, which knows nothing of the provider yet."""
-    return new_client(provider.issuer, world, tmp_path)
+    return new_client(provider.issuer, world)
 
 
-def new_client(issuer: str, world: World, folder: Path) -> OpenIdProvider:
-    tokens = SingleUse(SpentTokens(world.database), Signing(folder / "secret"), clock=world.clock)
+def new_client(issuer: str, world: World) -> OpenIdProvider:
+    tokens = SingleUse(
+        SpentTokens(world.database), Signing(Facts(world.database)), clock=world.clock
+    )
     client = OpenIdClient(
         issuer=issuer,
         client_id=CLIENT_ID,
@@ -223,13 +225,13 @@ def test_a_provider_that_fails_halfway_is_out_of_reach(
 
 
 def test_a_provider_that_calls_itself_otherwise_is_not_used(
-    provider: Provider, world: World, tmp_path: Path
+    provider: Provider, world: World
 ) -> None:
     issuer = provider.issuer.replace("127.0.0.1", "localhost")
     with pytest.raises(ProviderUnreachable):
-        new_client(issuer, world, tmp_path).begin(BACK, next_path="/")
+        new_client(issuer, world).begin(BACK, next_path="/")
 
 
-def test_nobody_listens_where_the_provider_should_be(world: World, tmp_path: Path) -> None:
+def test_nobody_listens_where_the_provider_should_be(world: World) -> None:
     with pytest.raises(ProviderUnreachable):
-        new_client("http://127.0.0.1:9", world, tmp_path).begin(BACK, next_path="/")
+        new_client("http://127.0.0.1:9", world).begin(BACK, next_path="/")

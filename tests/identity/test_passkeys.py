@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from app.domain.errors import InvalidRequest, SignInRefused
 from app.identity.passkeys import Passkeys
 from app.identity.signing import Signing
 from app.identity.single_use import LIFETIME, Browser, SingleUse
+from app.records.facts import Facts
 from app.records.identity.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
 from app.records.identity.people import Person
 from app.records.identity.spent_tokens import SpentTokens
@@ -46,10 +46,10 @@ class Desk:
         return self.passkeys.sign_in(HERE, *self.answer())
 
 
-def new_passkeys(world: World, folder: Path, lifetime: timedelta = LIFETIME) -> Passkeys:
+def new_passkeys(world: World, lifetime: timedelta = LIFETIME) -> Passkeys:
     tokens = SingleUse(
         SpentTokens(world.database),
-        Signing(folder / "secret"),
+        Signing(Facts(world.database)),
         clock=world.clock,
         lifetime=lifetime,
     )
@@ -67,21 +67,16 @@ def new_device() -> Authenticator:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("passkeys")
-
-
-@pytest.fixture(scope="module")
-def world(folder: Path, database_url: str | None) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, database_url: str | None) -> Iterator[World]:
     """One for all these tests: each has a person of its own."""
-    with new_world(folder, database_url) as world:
+    with new_world(tmp_path_factory.mktemp("passkeys"), database_url) as world:
         yield world
 
 
 @pytest.fixture
-def desk(world: World, folder: Path) -> Desk:
+def desk(world: World) -> Desk:
     person = world.person(f"{world.new_id()}@example.org")
-    return Desk(new_passkeys(world, folder), person, new_device())
+    return Desk(new_passkeys(world), person, new_device())
 
 
 def test_a_registered_passkey_signs_its_person_in_again_and_again(desk: Desk) -> None:
@@ -153,9 +148,9 @@ def test_an_answer_from_another_browser_is_refused(desk: Desk) -> None:
             desk.passkeys.sign_in(other, *desk.answer())
 
 
-def test_an_answer_that_comes_too_late_is_refused(desk: Desk, world: World, folder: Path) -> None:
+def test_an_answer_that_comes_too_late_is_refused(desk: Desk, world: World) -> None:
     desk.register()
-    late = replace(desk, passkeys=new_passkeys(world, folder, timedelta(seconds=-1)))
+    late = replace(desk, passkeys=new_passkeys(world, timedelta(seconds=-1)))
     with pytest.raises(SignInRefused, match="too long"):
         late.sign_in()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from app.identity.recent import RECENT_SECONDS
 from app.identity.share_links import MAX_VIEWS, TICKET_SECONDS, VISIT_TIME, ShareLinks, ShareTerms
 from app.identity.signing import Signing
 from app.identity.tickets import Tickets
+from app.records.facts import Facts
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.share_links import ShareLink, ShareLinkRecords
 from app.records.uploads import UploadRecords
@@ -40,16 +40,16 @@ Share = Callable[..., ShareLink]
 
 
 @pytest.fixture
-def links(world: World, tmp_path: Path) -> ShareLinks:
-    return links_over(world, tmp_path)
+def links(world: World) -> ShareLinks:
+    return links_over(world)
 
 
-def links_over(world: World, folder: Path) -> ShareLinks:
+def links_over(world: World) -> ShareLinks:
     """What one process of a server has."""
     attempts = AttemptRecords(world.database)
     return ShareLinks(
         ShareLinkRecords(world.database),
-        Signing(folder / "secret"),
+        Signing(Facts(world.database)),
         LinkPasswords(Passwords(CHEAP), attempts, clock=world.clock),
         clock=world.clock,
         new_id=world.new_id,
@@ -254,24 +254,23 @@ def test_a_ticket_does_not_outlive_its_link(world: World, links: ShareLinks, sha
 
 
 def test_the_ticket_of_a_revoked_link_is_worth_nothing(
-    world: World, links: ShareLinks, share: Share, tmp_path: Path
+    world: World, links: ShareLinks, share: Share
 ) -> None:
     link = share()
     ticket = links.ticket(link, 0)
     assert links.guest(ticket).id == link.id
-    links_over(world, tmp_path).revoke(FIRST_PROJECT, link.id)  # By another process.
+    links_over(world).revoke(FIRST_PROJECT, link.id)  # By another process.
     assert RECENT_SECONDS < 5
-    fresh = links_over(world, tmp_path)
+    fresh = links_over(world)
     assert_raises(LinkNotFound, lambda: fresh.guest(ticket))
 
 
-def test_forged_tickets_are_worth_nothing(
-    world: World, links: ShareLinks, share: Share, tmp_path: Path
-) -> None:
+def test_forged_tickets_are_worth_nothing(world: World, links: ShareLinks, share: Share) -> None:
     link = share()
     ticket = links.ticket(link, 0)
     visit = links.visit(link, "", address=ADDRESS)
-    elsewhere = links_over(world, make_folder(tmp_path / "elsewhere")).ticket(link, 0)
+    Signing(Facts(world.database)).renew()
+    elsewhere = links_over(world).ticket(link, 0)
     unsigned = ticket.rpartition(".")[0]
     forged = [ticket[:-1], ticket[1:], ticket + "A", unsigned, f"{unsigned}.", "", ".", visit]
     for each in (*forged, elsewhere, "A" * 1000, ticket.swapcase()):
@@ -279,13 +278,8 @@ def test_forged_tickets_are_worth_nothing(
     assert not links.is_visited(link, ticket)
 
 
-def make_folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
-def test_a_ticket_is_fit_for_a_url_and_names_any_subject(world: World, tmp_path: Path) -> None:
-    tickets = Tickets(Signing(tmp_path / "secret"), "test", clock=world.clock)
+def test_a_ticket_is_fit_for_a_url_and_names_any_subject(world: World) -> None:
+    tickets = Tickets(Signing(Facts(world.database)), "test", clock=world.clock)
     expires = world.clock.now + timedelta(hours=1)
     for subject in ("a", "f" * 32, "x" * 200):
         ticket = tickets.make(subject, expires)

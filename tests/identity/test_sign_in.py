@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
@@ -19,6 +18,7 @@ from app.domain.errors import (
 from app.identity.passwords import Passwords
 from app.identity.sign_in import OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, SignIn, in_words
 from app.identity.signing import Signing
+from app.records.facts import Facts
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.people import Person
 from tests.identity.world import CHEAP, GOOD_PASSWORD, World
@@ -50,12 +50,12 @@ class Door:
             assert isinstance(answer, WrongCredentials), answer
 
 
-def new_door(world: World, folder: Path, *, has_passwords: bool = True) -> Door:
+def new_door(world: World, *, has_passwords: bool = True) -> Door:
     rule = SignIn(
         world.people,
         AttemptRecords(world.database),
         Passwords(CHEAP),
-        signing=Signing(folder / "secret"),
+        signing=Signing(Facts(world.database)),
         clock=world.clock,
         has_passwords=has_passwords,
     )
@@ -63,8 +63,8 @@ def new_door(world: World, folder: Path, *, has_passwords: bool = True) -> Door:
 
 
 @pytest.fixture
-def door(world: World, tmp_path: Path) -> Door:
-    return new_door(world, tmp_path)
+def door(world: World) -> Door:
+    return new_door(world)
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def test_who_is_blocked_learns_so_only_with_the_right_password(
     assert isinstance(door.try_("wrong"), WrongCredentials)
 
 
-def test_passwords_can_be_turned_off(world: World, ann: Person, tmp_path: Path) -> None:
-    door = new_door(world, tmp_path, has_passwords=False)
+def test_passwords_can_be_turned_off(world: World, ann: Person) -> None:
+    door = new_door(world, has_passwords=False)
     assert isinstance(door.try_(GOOD_PASSWORD), NotAllowed)
 
 

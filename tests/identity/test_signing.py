@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from itsdangerous import BadSignature
 
-from app.identity.signing import Signing
+from app.identity.signing import SECRET_BYTES, Signing
+from app.records.engine import Database
+from app.records.facts import Facts
 
 
 @pytest.fixture
-def signing(tmp_path: Path) -> Signing:
-    return Signing(tmp_path / "secret")
+def signing(database: Database) -> Signing:
+    return Signing(Facts(database))
 
 
-def test_a_signed_text_passes_in_every_process(signing: Signing, tmp_path: Path) -> None:
+def test_a_signed_text_passes_in_every_process(signing: Signing, database: Database) -> None:
     signed = signing.signer("tickets").dumps("film")
-    assert Signing(tmp_path / "secret").signer("tickets").loads(signed) == "film"
+    assert Signing(Facts(database)).signer("tickets").loads(signed) == "film"
 
 
 def test_what_was_signed_for_one_purpose_does_not_pass_for_another(signing: Signing) -> None:
@@ -34,14 +35,26 @@ def test_a_changed_or_shortened_text_does_not_pass(signing: Signing) -> None:
             signing.signer("tickets").loads(forged)
 
 
-def test_processes_that_start_together_agree_on_the_secret(tmp_path: Path) -> None:
-    processes = [Signing(tmp_path / "secret") for _ in range(16)]
+def test_nodes_that_start_together_agree_on_the_secret(database: Database) -> None:
+    nodes = [Signing(Facts(database)) for _ in range(16)]
     with ThreadPoolExecutor(16) as threads:
-        found = set(threads.map(lambda process: process.secret, processes))
-    assert len(found) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+        (secret,) = set(threads.map(lambda node: node.secret, nodes))
+    assert len(secret) == SECRET_BYTES
 
 
-def test_only_the_server_can_read_the_secret(signing: Signing, tmp_path: Path) -> None:
-    assert len(signing.secret) == 32
-    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+def test_the_secret_of_an_earlier_version_is_taken_over_once(
+    database: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "link-secret"
+    file.write_bytes(b"earlier" * 4)
+    assert Signing(Facts(database), file).secret == b"earlier" * 4
+    assert not file.exists()
+    file.write_bytes(b"another node's" * 2)
+    assert Signing(Facts(database), file).secret == b"earlier" * 4
+
+
+def test_a_renewed_secret_ends_what_was_signed(signing: Signing, database: Database) -> None:
+    signed = signing.signer("tickets").dumps("film")
+    signing.renew()
+    with pytest.raises(BadSignature):
+        Signing(Facts(database)).signer("tickets").loads(signed)

@@ -1,0 +1,41 @@
+"""What all servers that share the records must agree on: a few short texts by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import delete, insert, select
+
+from app.records.concurrency import InsertUnlessKnown
+from app.records.engine import Database
+from app.records.tables import facts
+
+
+class Facts:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, name: str) -> str | None:
+        """The text of that name."""
+        with self._database.read() as connection:
+            query = select(facts.c.value).where(facts.c.name == name)
+            return connection.execute(query).scalar()
+
+    def agree(self, name: str, propose: Callable[[], str]) -> str:
+        """The text of that name, or else what is proposed; of several proposals the first."""
+        known = self.get(name)
+        if known is not None:
+            return known
+        row = {"name": name, "value": propose()}
+        with self._database.write() as connection:
+            connection.execute(InsertUnlessKnown(facts).values(row))
+        found = self.get(name)
+        return row["value"] if found is None else found
+
+    def put(self, name: str, value: str) -> None:
+        """Replace the text of that name."""
+        with self._database.write() as connection:
+            connection.execute(delete(facts).where(facts.c.name == name))
+            connection.execute(insert(facts).values(name=name, value=value))
