@@ -81,6 +81,7 @@ def failure_of(status: int, body: bytes, request_id: str) -> Failure:
         code = Document(body).text("Code") if body else ""
     except StorageFailed:
         code = ""  # Of a proxy, in HTML.
+    code = code or _CODES_OF_STATUSES.get(status, "")  # An answer to HEAD has no body.
     return Failure(status, code if _CODE.fullmatch(code) else "", request_id)
 
 
@@ -153,6 +154,8 @@ _KINDS_OF_STATUSES = MappingProxyType(
     dict.fromkeys((408, 429, 500, 502, 503, 504), Kind.RETRY) | {404: Kind.MISSING, 507: Kind.FULL}
 )
 """For codes that are not listed, and for answers without a code, such as those of a proxy."""
+
+_CODES_OF_STATUSES = MappingProxyType({301: "PermanentRedirect", 403: "AccessDenied"})
 
 _UNKNOWN = "The object store refused a request ({})."
 

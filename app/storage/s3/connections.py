@@ -68,6 +68,8 @@ class Answer:
     response: HTTPResponse
     _connection: HTTPConnection
     _pool: Connections
+    _is_reusable: bool
+    """False where the store answered before it had the whole request."""
     _is_open: bool = field(default=True)
 
     @property
@@ -104,7 +106,8 @@ class Answer:
         if not self._is_open:
             return
         self._is_open = False
-        if self.response.isclosed() and not self.response.will_close:
+        has_ended = self.response.isclosed() and not self.response.will_close
+        if has_ended and self._is_reusable:
             self._pool.keep(self._connection)
         else:
             self.response.close()
@@ -150,26 +153,28 @@ class Connections:
         with suppress(IndexError):
             while True:
                 kept = self._kept.pop()
-                is_alive = not select.select([kept.connection.sock], [], [], 0)[0]
-                if is_alive and time.monotonic() < kept.until:
+                # A server that has something to say to an idle connection has closed it.
+                is_quiet = not _events(kept.connection.sock, select.POLLIN, 0)
+                if is_quiet and time.monotonic() < kept.until:
                     return kept.connection
                 kept.connection.close()
         return None
 
     def _new(self) -> HTTPConnection:
         if self._scheme == "http":
-            return HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+            return HTTPConnection(self._host, self._port)
         if self._tls is None:
             self._tls = ssl.create_default_context()
-        return HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls)
+        return HTTPSConnection(self._host, self._port, context=self._tls)
 
     def _ask(self, connection: HTTPConnection, request: Request, deadline: float) -> Answer:
         try:
             if connection.sock is None:
+                connection.timeout = _remaining(deadline, CONNECT_SECONDS)
                 connection.connect()
-            _send(connection, request, deadline)
+            is_sent = _send(connection, request, deadline)
             connection.sock.settimeout(_remaining(deadline, request.idle_seconds))
-            answer = Answer(connection.getresponse(), connection, self)
+            answer = Answer(connection.getresponse(), connection, self, is_sent)
             if connection.sock is not None:  # None: the answer says that it is the last one.
                 connection.sock.settimeout(IDLE_SECONDS)
         except ssl.SSLCertVerificationError as error:
@@ -203,8 +208,8 @@ def _remaining(deadline: float, most: float) -> float:
     return min(seconds, most)
 
 
-def _send(connection: HTTPConnection, request: Request, deadline: float) -> None:
-    """Send all of the request, or less if the store answers before it has the body."""
+def _send(connection: HTTPConnection, request: Request, deadline: float) -> bool:
+    """Send a request; False if the store answered, or closed, before it had all of the body."""
     body = request.body
     connection.sock.settimeout(_remaining(deadline, IDLE_SECONDS))
     connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
@@ -212,18 +217,17 @@ def _send(connection: HTTPConnection, request: Request, deadline: float) -> None
         connection.putheader(name, text)
     if isinstance(body, bytes):
         connection.endheaders(body or None)
-        return
+        return True
     connection.endheaders()
     try:
         if isinstance(connection.sock, ssl.SSLSocket):
-            _copy(connection.sock, body, deadline)
-        else:
-            _sendfile(connection.sock, body, deadline)
+            return _copy(connection.sock, body, deadline)
+        return _sendfile(connection.sock, body, deadline)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # Before it closed, it may have said why: the answer is read all the same.
+        return False  # Before it closed, it may have said why: the answer is read all the same.
 
 
-def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> None:
+def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> bool:
     position, end = body.start, body.start + body.length
     sock.setblocking(False)
     while position < end:
@@ -231,26 +235,29 @@ def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> None:
         try:
             sent = os.sendfile(sock.fileno(), body.descriptor, position, count)
         except BlockingIOError:
-            if _has_answered(sock, deadline):
-                return
+            seconds = _remaining(deadline, IDLE_SECONDS)
+            events = _events(sock, select.POLLIN | select.POLLOUT, seconds)
+            if not events:
+                raise TimeoutError("the store takes no more bytes") from None
+            if events & ~select.POLLOUT:
+                return False
             continue
         if sent == 0:
             raise SpoolTooShort
         position += sent
+    return True
 
 
-def _has_answered(sock: socket.socket, deadline: float) -> bool:
-    """Wait until the socket takes more bytes; whether it has an answer already."""
-    seconds = _remaining(deadline, IDLE_SECONDS)
-    poll = select.poll()
-    poll.register(sock, select.POLLIN | select.POLLOUT)
-    found = poll.poll(seconds * 1000)
-    if not found:
-        raise TimeoutError("the store takes no more bytes")
-    return bool(found[0][1] & ~select.POLLOUT)
-
-
-def _copy(sock: ssl.SSLSocket, body: SpoolSlice, deadline: float) -> None:
+def _copy(sock: ssl.SSLSocket, body: SpoolSlice, deadline: float) -> bool:
     for block in blocks_of(body):
         sock.settimeout(_remaining(deadline, IDLE_SECONDS))
         sock.sendall(block)
+    return True
+
+
+def _events(sock: socket.socket, wanted: int, seconds: float) -> int:
+    """What of the events of poll(2) happens within this time; 0 for nothing."""
+    poll = select.poll()
+    poll.register(sock, wanted)
+    found = poll.poll(seconds * 1000)
+    return found[0][1] if found else 0

@@ -217,6 +217,20 @@ def test_a_refusal_before_the_body_was_sent_is_heard(spool: int) -> None:
         store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 64 * MIB))
 
 
+def test_a_connection_on_which_the_body_was_not_sent_whole_is_not_used_again(spool: int) -> None:
+    """The store would take the next request for the rest of the body."""
+    os.ftruncate(spool, 64 * MIB)
+    with HostileStore([Step(error(503, "SlowDown"), reads_body=False), STORED]) as store:
+        store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 64 * MIB))
+        assert store.connections == 2
+
+
+def test_a_head_without_a_body_is_explained_by_its_status() -> None:
+    answer = Step(b"HTTP/1.1 403 Text\r\nContent-Length: 0\r\n\r\n")
+    with HostileStore([answer]) as store, pytest.raises(StorageFailed, match="may not do this"):
+        store.bucket(LONG).head("a")
+
+
 def test_a_slice_beyond_its_file_is_a_mistake_of_the_caller(spool: int) -> None:
     with HostileStore([STORED]) as store, pytest.raises(SpoolTooShort):
         store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 5))
