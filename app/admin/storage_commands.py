@@ -10,9 +10,10 @@ from secrets import token_hex
 import click
 from flask.cli import AppGroup, with_appcontext
 
-from app.admin.printing import as_json
+from app.admin.printing import as_json, explained
 from app.http.context import current_services
 from app.settings import PREFIX
+from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
 
 CHECK_SECONDS = 30.0
@@ -34,15 +35,32 @@ def check(origin: str | None, is_json: bool) -> None:
 
     Sends about 20 MB and removes them again. The exit status is 1 if a finding is fatal.
     """
-    services = current_services()
-    if services.bucket is None:
-        raise click.ClickException(f"The bytes are in folders of this machine: set {PREFIX}STORAGE")
-    bucket = services.bucket.within(CHECK_SECONDS)
+    bucket, own_url = _bucket(), current_services().settings.own_url
     findings = []
-    for found in check_all(bucket, token_hex(8), origin=origin or services.settings.own_url):
+    for found in check_all(bucket, token_hex(8), origin=origin or own_url):
         findings.append(found)
         if not is_json:
             click.echo(f"{found.grade:<9} {found.topic:<15} {found.detail}")
     if is_json:
         click.echo(json.dumps([asdict(found) for found in findings], indent=2))
     sys.exit(1 if any(found.grade is Grade.FATAL for found in findings) else 0)
+
+
+@storage.command("cors")
+@click.argument("origins", metavar="ORIGIN...", nargs=-1, required=True)
+@with_appcontext
+@explained
+def cors(origins: tuple[str, ...]) -> None:
+    """Let pages of these origins, as in https://films.example, send straight to the bucket.
+
+    Replaces the CORS rules of the bucket.
+    """
+    _bucket().let_pages_store(*origins)
+    click.echo("The bucket has new CORS rules; browsers may remember old answers for an hour.")
+
+
+def _bucket() -> Bucket:
+    bucket = current_services().bucket
+    if bucket is None:
+        raise click.ClickException(f"The bytes are in folders of this machine: set {PREFIX}STORAGE")
+    return bucket.within(CHECK_SECONDS)

@@ -16,7 +16,7 @@ from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange
 from app.storage.s3.address import UNRESERVED, BucketAddress
 from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
-from app.storage.s3.caller import Call, Caller
+from app.storage.s3.caller import Call, Caller, Reply
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     BLOCK_BYTES,
@@ -271,6 +271,16 @@ class Bucket:
         call = Call("PUT", name, _part(multipart_id, number), promised.headers)
         return self.caller.url(call, seconds)
 
+    def let_pages_store(self, *origins: str) -> None:
+        """Let browsers store parts for pages of these origins; replaces the bucket's CORS rules."""
+        allowed = "".join(f"<AllowedOrigin>{escape(origin)}</AllowedOrigin>" for origin in origins)
+        rule = (
+            f"{allowed}<AllowedMethod>PUT</AllowedMethod>"
+            f"<AllowedHeader>x-amz-checksum-crc32c</AllowedHeader><MaxAgeSeconds>3600</MaxAgeSeconds>"
+        )
+        body = f"<CORSConfiguration><CORSRule>{rule}</CORSRule></CORSConfiguration>".encode()
+        self._send_document("PUT", {"cors": ""}, body)
+
     # ---- How calls are made ----------------------------------------------------------------------
 
     def _put(self, call: Call) -> StoredObject:
@@ -296,15 +306,19 @@ class Bucket:
         keys = (escape(self._key(name)) for name in names)
         entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
         body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
-        headers = {
-            "content-type": "application/xml",
-            "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
-        }
-        reply = self.caller.call(Call("POST", None, {"delete": ""}, headers, body))
+        reply = self._send_document("POST", {"delete": ""}, body)
         for error in reply.document.all("Error"):
             failure = Failure(200, error.get("Code", ""))
             if failure.kind is not Kind.MISSING:
                 raise failure.error("DELETE of several objects")
+
+    def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
+        """Send XML to the bucket itself; S3 wants its MD5."""
+        headers = {
+            "content-type": "application/xml",
+            "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
+        }
+        return self.caller.call(Call(method, None, query, headers, body))
 
     def _pages(
         self, query: Mapping[str, str], marker: tuple[str, str], *, name: str | None = None

@@ -100,7 +100,9 @@ function callWhenSilent(xhr, milliseconds, onSilence) {
 function settle(xhr, isAnswer, resolve, reject) {
   const { status, responseText } = xhr;
   if (status < 200 || status >= 300) {
-    return reject(problemOfAnswer(status, responseText, xhr.getResponseHeader("Retry-After")));
+    // A bucket shows this header to no script, and the browser complains about the question.
+    const retryAfter = isAnswer ? xhr.getResponseHeader("Retry-After") : null;
+    return reject(problemOfAnswer(status, responseText, retryAfter));
   }
   if (!isAnswer) return resolve(null);
   const answer = parsed(responseText);

@@ -94,6 +94,16 @@ def test_the_command_prints_its_findings(
     assert [found["topic"] for found in json.loads(result.stdout)] == list(PROBES)
 
 
+def test_a_command_lets_pages_send_to_the_bucket(
+    garage: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_with(garage.access.settings(new_prefix()), tmp_path, monkeypatch)
+    result = app.test_cli_runner().invoke(storage, ["cors", "https://other.example", ORIGIN])
+    assert result.exit_code == 0
+    place = Place(app.extensions["sluice"].bucket, "checks/token", ORIGIN)
+    assert run_probe("direct uploads", place).grade is Grade.FINE
+
+
 def test_the_command_fails_where_the_bucket_is_missing(
     versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,146 @@
+"""The page sends cells straight to the bucket, and to the server what the bucket does not take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Request, Route, expect
+
+from app.domain.cells import NUMBERS_PER_CELL
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.signing import AccessKey
+from tests.browser.complaints import Complaints
+from tests.browser.films import sha256_of
+from tests.browser.stored import digests_of
+from tests.browser.upload_page import MIB, UploadPage
+from tests.dropzone_client import random_bytes
+from tests.live_server import Server, running_server
+from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
+
+pytestmark = pytest.mark.browser
+
+CELL = 20 * MIB
+CELLS = 3
+
+OpenPage = Callable[..., UploadPage]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[S3Server]:
+    """An object store whose bucket takes parts from any page."""
+    makers = {"garage": find_garage, "versitygw": find_versitygw}
+    with running(makers[find_any()]()) as server:
+        access = server.access
+        address = BucketAddress.of(
+            f"s3://{access.bucket}", endpoint=access.endpoint, region=access.region
+        )
+        Bucket.at(address, key=lambda: AccessKey(access.key, access.secret)).let_pages_store("*")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def direct_server(store: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = store.access.settings("films") | {"SLUICE_DIRECT_UPLOADS": "1"}
+    with running_server(tmp_path_factory.mktemp("direct"), **options) as running_one:
+        yield running_one
+
+
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of three cells, the last one short: it is there first."""
+    path = tmp_path_factory.mktemp("files") / "large.bin"
+    path.write_bytes(random_bytes((CELLS - 1) * CELL + MIB))
+    return path
+
+
+@pytest.fixture(scope="module")
+def short_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one cell."""
+    path = tmp_path_factory.mktemp("files") / "short.bin"
+    path.write_bytes(random_bytes(6 * MIB))
+    return path
+
+
+@pytest.fixture
+def site(direct_server: Server) -> Server:
+    """The server, without uploads and videos."""
+    direct_server.empty()
+    return direct_server
+
+
+class BucketTraffic:
+    """Which cells a page begins to send to the bucket."""
+
+    def __init__(self, page: UploadPage, store: S3Server) -> None:
+        self.begun: list[int] = []
+        self._endpoint = store.access.endpoint
+        page.page.on("request", self._note)
+
+    def _note(self, request: Request) -> None:
+        number = re.search(r"[?&]partNumber=(\d+)", request.url)
+        if request.method == "PUT" and request.url.startswith(self._endpoint) and number:
+            self.begun.append(int(number[1]) // NUMBERS_PER_CELL - 1)
+
+
+def test_only_missing_cells_are_sent_after_a_reload_and_none_to_the_server(
+    site: Server, store: S3Server, open_page: OpenPage, large_file: Path
+) -> None:
+    page = open_page(site)
+    traffic = BucketTraffic(page, store)
+    page.throttle(10 * MIB)
+    page.choose(large_file)
+    page.wait_for_progress(page.row(large_file), 2)
+    page.reload()
+    (upload,) = site.get("/api/uploads").json()["uploads"]
+    page.throttle(-1)
+    traffic.begun.clear()
+    page.choose(large_file)
+    page.wait_for_success(large_file)
+    gaps = (range(start, end, CELL) for start, end in upload["missing"])
+    missing = [start // CELL for gap in gaps for start in gap]
+    assert sorted(traffic.begun) == missing
+    assert len(missing) < CELLS
+    assert page.chunks == []
+    assert digests_of(site) == {"large.bin": sha256_of(large_file)}
+
+
+def test_a_bucket_that_cannot_be_reached_is_left_alone(
+    site: Server, store: S3Server, open_page: OpenPage, short_file: Path, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    page = open_page(site)
+    traffic = BucketTraffic(page, store)
+    page.page.route(f"{store.access.endpoint}/**", lambda route: route.abort())
+    page.choose(short_file)
+    page.wait_for_success(short_file)
+    expect(page.notice).to_be_hidden()
+    assert len(traffic.begun) == 2
+    assert page.chunk_bytes >= short_file.stat().st_size
+    assert digests_of(site) == {"short.bin": sha256_of(short_file)}
+
+
+def test_a_url_that_the_bucket_refuses_is_asked_anew(
+    site: Server, store: S3Server, open_page: OpenPage, short_file: Path, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    refused: list[str] = []
+
+    def refuse_once(route: Route) -> None:
+        if refused or route.request.method != "PUT":
+            return route.fallback()
+        refused.append(route.request.url)
+        headers = {"Access-Control-Allow-Origin": "*"}
+        return route.fulfill(status=403, headers=headers, body="Request has expired")
+
+    page = open_page(site)
+    traffic = BucketTraffic(page, store)
+    page.page.route(f"{store.access.endpoint}/**", refuse_once)
+    page.choose(short_file)
+    page.wait_for_success(short_file)
+    assert len(traffic.begun) == 2
+    assert page.chunks == []
+    assert digests_of(site) == {"short.bin": sha256_of(short_file)}
