@@ -188,6 +188,7 @@ def _library(settings: Settings, records: UploadRecords, store: Store) -> VideoL
         policy=settings.policy,
         clock=_now,
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
+        sign_url=store.library.sign_url if isinstance(store, BucketStore) else None,
     )
 
 

@@ -279,6 +279,12 @@ class Settings:
         "Internal location of an nginx in front that sends the library's files, as in "
         "`/protected/`; empty to send them from here.",
     )
+    direct_downloads: bool = _option(
+        switch,
+        "0",
+        "Whether downloads are redirected to the bucket, at URLs that are signed for 15 minutes; "
+        "only with files in a bucket.",
+    )
     secure_link_secret: str = _option(
         link_secret,
         "",

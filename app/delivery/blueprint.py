@@ -11,10 +11,15 @@ from flask import Blueprint, request
 from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
-from app.delivery.accel import ACCEL_HEADER, nginx_decides_alike
 from app.delivery.answers import Stored, answer, send_span
 from app.delivery.byteranges import Layout, parts_body
 from app.delivery.conditional import Validators
+from app.delivery.elsewhere import (
+    ACCEL_HEADER,
+    BUCKET_HEADER,
+    follows_redirects,
+    is_decided_alike,
+)
 from app.delivery.sendfile import span_body
 from app.domain.access import Action, scope_of
 from app.domain.errors import NotAllowed
@@ -72,26 +77,40 @@ def _validators(video: Upload, content_type: str) -> Validators:
 
 
 def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
-    if _is_nginx_to_send(spans):
-        return _leave_to_nginx(video, headers)
+    if is_decided_alike(request.headers, has_range=bool(spans)):
+        settings = current_services().settings
+        if settings.accel_redirect and is_forwarded(request.environ):
+            return _leave_to_nginx(video, headers)
+        is_redirected = settings.direct_downloads and follows_redirects(request.headers)
+        if is_redirected and (url := _signed_url(video, headers)):
+            return _redirect(url)
     if len(spans) > 1:
         return _send_parts(video, spans, headers)
     return send_span(spans, video.known_length, headers, lambda span: _body(video, span))
 
 
-def _is_nginx_to_send(spans: list[ByteRange]) -> bool:
-    """Whether the request came through an nginx that can; other clients get the bytes from here."""
-    services = current_services()
-    has_location = services.settings.accel_redirect != "" and services.library.has_files
-    is_theirs = has_location and is_forwarded(request.environ)
-    return is_theirs and nginx_decides_alike(request.headers, has_range=bool(spans))
-
-
 def _leave_to_nginx(video: Upload, headers: dict[str, str]) -> Response:
-    current_services().library.hand_over(video)
-    del headers["Accept-Ranges"]  # nginx adds its own.
+    if url := _signed_url(video, headers):
+        headers[BUCKET_HEADER] = url
+    else:
+        current_services().library.hand_over(video)
+    del headers["Accept-Ranges"]  # nginx adds its own, or that of the bucket.
     headers[ACCEL_HEADER] = current_services().settings.accel_redirect + video.id
     return Response(headers=headers)
+
+
+def _redirect(url: str) -> Response:
+    """An answer that nobody may keep or pass on: whoever has the URL gets the file."""
+    headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Location": url}
+    return Response(status=302, headers=headers)
+
+
+def _signed_url(video: Upload, headers: Mapping[str, str]) -> str | None:
+    return current_services().library.signed_url(
+        video,
+        content_type=headers["Content-Type"],
+        disposition=headers["Content-Disposition"],
+    )
 
 
 def _send_parts(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:

@@ -23,9 +23,8 @@ def signed_media(video: Upload, path: str, *, is_download: bool = False) -> str:
     """The URL of a video's bytes, signed if the operator has set that up."""
     question = "?download" if is_download else ""
     secret = current_services().settings.secure_link_secret
-    if not secret or not current_services().library.has_files:
+    if not secret or not current_services().library.hand_over(video):
         return path + question
-    current_services().library.hand_over(video)
     name = quote(video.filename.rpartition("/")[2], safe="") if is_download else ""
     expires = (int(time.time()) // PERIOD_SECONDS + 2) * PERIOD_SECONDS
     signature = sign(path, video.content_type, name, expires=expires, secret=secret)

@@ -118,6 +118,17 @@ class Staging(Protocol):
         ...
 
 
+class SignUrl(Protocol):
+    """What a store can do besides that sends files by itself."""
+
+    def __call__(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
+        """A URL that sends a published file for so long, with these headers in the answer.
+
+        May raise `FileNotFoundError`.
+        """
+        ...
+
+
 class Library(Protocol):
     """Complete files: publishing, reading and deleting them."""
 

@@ -16,10 +16,14 @@ from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.domain.video_list import VideoList
 from app.records.uploads import UploadRecords
-from app.storage.base import Library
+from app.storage.base import Library, SignUrl
 
 MAX_PAGE = 200
 """Most videos on one page; larger requests are cut to this."""
+
+SIGNED_SECONDS = 900
+"""How long a signed URL works. A client that has begun to read in time reads to the end; one that
+resumes asks here again."""
 
 NEWEST_FIRST = VideoList()
 
@@ -46,13 +50,16 @@ class VideoLibrary:
         *,
         policy: UploadPolicy,
         clock: Callable[[], datetime],
-        let_group_read: Callable[[str], None] | None,
+        let_group_read: Callable[[str], None] | None = None,
+        sign_url: SignUrl | None = None,
     ) -> None:
+        """With `let_group_read`, or with `sign_url`, other programs can send the files, too."""
         self._records = records
         self._store = store
         self._policy = policy
         self._clock = clock
         self._let_group_read = let_group_read
+        self._sign_url = sign_url
 
     def page(
         self,
@@ -100,20 +107,31 @@ class VideoLibrary:
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the videos are files, which another server of this machine may read."""
-        return self._let_group_read is not None
-
-    def hand_over(self, upload: Upload) -> None:
+    def hand_over(self, upload: Upload) -> bool:
         """Let a server in this program's group read the file itself; raises `UploadGone`.
 
-        Does nothing unless `has_files`.
+        Returns False, and does nothing, if it is not on a disk of this machine.
         """
         if self._let_group_read is None:
-            return
+            return False
         try:
             self._let_group_read(upload.id)
+        except FileNotFoundError as error:
+            raise _gone(upload, error) from error
+        return True
+
+    def signed_url(self, upload: Upload, *, content_type: str, disposition: str) -> str | None:
+        """A URL at which the store sends the file, as this type, to whoever has the URL.
+
+        It works for `SIGNED_SECONDS`, also if the video is deleted or hidden meanwhile. None if the
+        store cannot do that; raises `UploadGone`.
+        """
+        if self._sign_url is None:
+            return None
+        try:
+            return self._sign_url(
+                upload.id, SIGNED_SECONDS, content_type=content_type, disposition=disposition
+            )
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 

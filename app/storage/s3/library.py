@@ -43,11 +43,23 @@ class BucketLibrary:
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:
         """A published file, positioned at `span.start`."""
-        file = self._catalog.file(key)
-        if file is None or not file.is_published or file.name is None or file.length is None:
-            raise FileNotFoundError(key)
-        return self._bucket.open(file.name, span, file.length)
+        name, length = self._published(key)
+        return self._bucket.open(name, span, length)
+
+    def sign_url(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
+        """A URL at which the store sends a published file; may raise `FileNotFoundError`."""
+        name, _ = self._published(key)
+        return self._bucket.presign_get(
+            name, seconds, content_type=content_type, disposition=disposition
+        )
 
     def delete(self, key: str) -> None:
         """Remove the file from the catalog, then from the bucket."""
         self._staging.delete(key, also_published=True)
+
+    def _published(self, key: str) -> tuple[str, int]:
+        """The object that a file is, and its length."""
+        file = self._catalog.file(key)
+        if file is None or not file.is_published or file.name is None or file.length is None:
+            raise FileNotFoundError(key)
+        return file.name, file.length

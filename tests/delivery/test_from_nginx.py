@@ -11,7 +11,7 @@ import pytest
 import requests
 from werkzeug.datastructures import Headers
 
-from app.delivery.accel import nginx_decides_alike
+from app.delivery.elsewhere import is_decided_alike
 from tests.delivery.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
@@ -264,8 +264,8 @@ def test_the_group_may_read_only_the_files_nginx_sends(server: Server, nginx: st
 def test_nginx_decides_only_what_it_decides_the_same_way(
     headers: dict[str, str], alike: bool
 ) -> None:
-    assert nginx_decides_alike(Headers(headers), has_range=True) is alike
+    assert is_decided_alike(Headers(headers), has_range=True) is alike
 
 
 def test_a_range_that_does_not_apply_is_not_left_to_nginx() -> None:
-    assert not nginx_decides_alike(Headers({"Range": "bytes=5-2"}), has_range=False)
+    assert not is_decided_alike(Headers({"Range": "bytes=5-2"}), has_range=False)
