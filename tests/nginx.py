@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.fleet.nginx import find_nginx, nginx, shipped_site
+from scripts.fleet.nginx import fetching_from_bucket, find_nginx, nginx, shipped_site
 from tests.browser.tools import do_without
 from tests.live_server import ROOT, free_port
 
@@ -19,13 +19,17 @@ def deployed_nginx(
     *,
     library: Path | None = None,
     link_secret: str = "",
+    has_bucket: bool = False,
 ) -> Iterator[str]:
     """The URL of an nginx in front of the server at a port, under a prefix such as `/videos`.
 
-    It sends the files of `library` itself; with a secret also those of signed URLs.
+    It sends the files of `library` itself; with a secret also those of signed URLs. With
+    `has_bucket` it fetches them from there.
     """
     port = free_port()
     site = _adapted(port, target, prefix, library, link_secret)
+    if has_bucket:
+        site = fetching_from_bucket(site)
     with _nginx(folder, site, port, prefix) as url:
         yield url
 

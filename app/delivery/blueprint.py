@@ -94,7 +94,7 @@ def _leave_to_nginx(video: Upload, headers: dict[str, str]) -> Response:
         headers[BUCKET_HEADER] = url
     else:
         current_services().library.hand_over(video)
-    del headers["Accept-Ranges"]  # nginx adds its own, or that of the bucket.
+    del headers["Accept-Ranges"]  # nginx adds its own.
     headers[ACCEL_HEADER] = current_services().settings.accel_redirect + video.id
     return Response(headers=headers)
 

@@ -51,6 +51,7 @@ class Fleet:
     def start_nodes(self, count: int, port: int, settings: Mapping[str, str]) -> None:
         """The nodes, and nginx in front of them at a port."""
         program = find_nginx() or refuse("nginx is missing; `make setup-dev`")
+        settings = {**settings, "SLUICE_ACCEL_REDIRECT": "/protected/"}
         ports = [free_port() for _ in range(count)]
         self._start(
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -10,7 +11,11 @@ from pathlib import Path
 
 from scripts.fleet.programs import Program, can_connect
 
-SHIPPED = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SHIPPED = DEPLOY / "nginx.conf"
+OWN_FILES = re.compile(r"^    location /protected/ \{$.*?^    \}$", re.DOTALL | re.MULTILINE)
+"""What `nginx-bucket.conf` replaces in it."""
+
 PLACES = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 LOG = "/var/log/nginx/access.log"
 """Where the shipped file has the access log; here it is `access` in nginx's folder."""
@@ -61,15 +66,25 @@ def shipped_site(port: int, changes: Mapping[str, str]) -> str:
     return text
 
 
+def fetching_from_bucket(site: str) -> str:
+    """A site whose nginx fetches downloads from the bucket."""
+    fetching = (DEPLOY / "nginx-bucket.conf").read_text()
+    site, count = OWN_FILES.subn(lambda _: fetching, site)
+    if not count:
+        raise ValueError("deploy/nginx.conf has no location /protected/")
+    return site
+
+
 def fleet_site(port: int, nodes: Iterable[int]) -> str:
-    """The shipped file in front of nodes on these ports: any of them takes any request."""
+    """The shipped file in front of nodes on these ports: any of them takes any request.
+
+    Downloads are fetched from the bucket: the nodes need `SLUICE_ACCEL_REDIRECT=/protected/`.
+    """
     servers = " ".join(f"server 127.0.0.1:{node} fail_timeout=2s;" for node in nodes)
     # A request goes to the next node if it has not been sent to this one; if it has, only if its
     # method may be repeated, as GET and DELETE may, and no byte of a body was sent.
-    return shipped_site(
-        port,
-        {
-            "server 127.0.0.1:8000;": servers,
-            "proxy_next_upstream off;": "proxy_next_upstream error;",
-        },
-    )
+    changes = {
+        "server 127.0.0.1:8000;": servers,
+        "proxy_next_upstream off;": "proxy_next_upstream error;",
+    }
+    return fetching_from_bucket(shipped_site(port, changes))

@@ -1,0 +1,158 @@
+"""Downloads of files in a bucket: through a node, through nginx, and straight from the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import requests
+from werkzeug.datastructures import Headers
+
+from app.delivery.elsewhere import follows_redirects
+from scripts.fleet.s3_servers import S3Server
+from tests.delivery.stored import received_parts, store
+from tests.delivery.test_from_nginx import (
+    LOCATION,
+    OUR_PAGE,
+    REQUESTS,
+    Both,
+    assert_same,
+    bytes_sent_by_service,
+)
+from tests.dropzone_client import random_bytes
+from tests.live_server import Server, running_server
+from tests.nginx import deployed_nginx
+from tests.s3_servers import new_prefix
+
+pytestmark = pytest.mark.e2e
+
+CONTENT = random_bytes(1_000_003, 93)
+
+
+@pytest.fixture(scope="module")
+def server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = {
+        **s3_server.access.settings(new_prefix()),
+        "SLUICE_ACCEL_REDIRECT": LOCATION,
+        "SLUICE_CORS_ORIGINS": OUR_PAGE,
+    }
+    with running_server(tmp_path_factory.mktemp("bucket"), **options) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nginx(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("nginx") / "nginx"
+    with deployed_nginx(folder, server.port, has_bucket=True) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def film(server: Server, nginx: str) -> Both:
+    return Both(store(server, "film.mp4", CONTENT), nginx)
+
+
+def test_a_node_sends_a_file_of_the_bucket(film: Both) -> None:
+    response = film.directly({})
+    assert response.content == CONTENT
+    assert response.headers["Content-Type"] == "video/mp4"
+    parts = received_parts(film.directly({"Range": "bytes=20-29,0-9,999999-"}))
+    assert [part.content for part in parts] == [CONTENT[20:30], CONTENT[:10], CONTENT[999_999:]]
+
+
+def test_nginx_fetches_the_bytes_and_the_node_sends_none(film: Both) -> None:
+    response = film.through_nginx({"X-Request-ID": "fetched", "Range": "bytes=5-"})
+    assert response.content == CONTENT[5:]
+    assert bytes_sent_by_service(film, "fetched") == 0
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("headers", REQUESTS, ids=str)
+def test_a_request_is_answered_the_same_with_and_without_nginx(
+    film: Both, headers: dict[str, str], method: str
+) -> None:
+    headers = {name: value.format(**film.validators) for name, value in headers.items()}
+    assert_same(film.directly(headers, method), film.through_nginx(headers, method))
+
+
+@pytest.mark.parametrize("name", ["page.html", "影片.mov", "a.bin"])
+def test_active_content_stays_a_sandboxed_download(server: Server, nginx: str, name: str) -> None:
+    both = Both(store(server, name, b"<script>alert(1)</script>"), nginx)
+    assert_same(both.directly({}), both.through_nginx({}))
+
+
+def test_the_url_of_the_bucket_is_shown_to_nobody(film: Both) -> None:
+    assert "X-Bucket-URL" not in film.through_nginx({}).headers
+    assert "X-Bucket-URL" not in film.directly({}).headers
+
+
+def test_an_empty_file_is_sent(server: Server, nginx: str) -> None:
+    both = Both(store(server, "empty.mp4", b""), nginx)
+    assert_same(both.directly({}), both.through_nginx({}))
+
+
+# ---- straight from the bucket --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def redirecting(
+    s3_server: S3Server, server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    options = {**s3_server.access.settings(new_prefix()), "SLUICE_DIRECT_DOWNLOADS": "1"}
+    with running_server(tmp_path_factory.mktemp("redirecting"), **options) as running:
+        yield running
+
+
+@pytest.mark.parametrize("ranges", ["", "bytes=5-9", "bytes=-3", "bytes=999999-99999999"])
+def test_a_download_comes_straight_from_the_bucket(redirecting: Server, ranges: str) -> None:
+    stored = store(redirecting, "影片 1.mov", CONTENT)
+    headers = {"Range": ranges} if ranges else {}
+    response = requests.get(stored.url, headers=headers, timeout=60)
+    assert [each.status_code for each in response.history] == [302]
+    assert not response.url.startswith(redirecting.url)
+    asked = redirecting.get(stored.path, headers={**headers, "Sec-Fetch-Mode": "no-cors"})
+    assert asked.history == []
+    assert (response.status_code, response.content) == (asked.status_code, asked.content)
+    assert response.headers.get("Content-Range") == asked.headers.get("Content-Range")
+    if not ranges:  # Garage ignores in ranges what the URL says of the answer.
+        assert response.headers["Content-Type"] == asked.headers["Content-Type"]
+        assert response.headers["Content-Disposition"] == asked.headers["Content-Disposition"]
+
+
+def test_a_redirect_is_not_kept(redirecting: Server) -> None:
+    stored = store(redirecting, "a.mp4", b"x")
+    response = requests.get(stored.url, allow_redirects=False, timeout=60)
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Range": "bytes=0-9,20-29"},
+        {"Range": "bytes=5-9", "If-Range": '"other"'},
+        {"If-Match": "*"},
+        {"Sec-Fetch-Mode": "cors"},
+    ],
+    ids=str,
+)
+def test_what_the_bucket_would_answer_differently_comes_from_the_node(
+    redirecting: Server, headers: dict[str, str]
+) -> None:
+    stored = store(redirecting, "a.mp4", CONTENT)
+    response = requests.get(stored.url, headers=headers, timeout=60)
+    assert response.history == []
+    assert len(response.content) > 100 if "If-Range" not in headers else response.content == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("headers", "follows"),
+    [
+        ({}, True),
+        ({"Sec-Fetch-Mode": "navigate"}, True),
+        ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "video"}, False),
+        ({"Sec-Fetch-Mode": "cors"}, False),
+    ],
+)
+def test_only_what_opens_a_link_is_redirected(headers: dict[str, str], follows: bool) -> None:
+    assert follows_redirects(Headers(headers)) is follows
