@@ -20,8 +20,9 @@ _OURS_ALONE = ("If-Match", "If-Unmodified-Since")
 """Others would compare them with validators of their own, which the client has never seen."""
 
 _PLAIN_RANGE = re.compile("bytes=([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})")
-"""One range. Of several, nginx sends overlapping bytes twice, and S3 sends none; nginx answers
-malformed ranges and numbers beyond 63 bits with 416; Garage knows the unit in small letters only."""
+"""One range. Of several, nginx sends overlapping bytes twice, and S3 sends none. nginx answers
+malformed ranges and numbers beyond 63 bits with 416. Garage knows the unit in small letters only.
+"""
 
 
 def is_decided_alike(headers: Headers, *, has_range: bool) -> bool:
