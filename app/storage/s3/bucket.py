@@ -19,7 +19,6 @@ from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
 from app.storage.s3.caller import Call, Caller, Reply
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
-    BLOCK_BYTES,
     Body,
     ListedMultipart,
     ListedObject,
@@ -42,6 +41,9 @@ PAGE_ENTRIES = 1000
 
 DELETED_AT_ONCE = 1000
 """Names that a store takes in one DeleteObjects."""
+
+COPIED_BYTES = 1024 * 1024
+"""Read at once: 0.30 CPU s/GB, where 256 KiB cost 0.48."""
 
 OCTETS = "application/octet-stream"
 
@@ -119,7 +121,7 @@ class Bucket:
 
         Raises `FileNotFoundError`, and `OSError` as writing does.
         """
-        buffer = memoryview(bytearray(min(BLOCK_BYTES, span.length)))
+        buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
         with ObjectReader(lambda wanted: self._get(name, wanted), span, span.end) as source:
             while count := source.readinto(buffer):
                 block = buffer[:count]

@@ -223,7 +223,7 @@ def _send(connection: HTTPConnection, request: Request, deadline: float) -> bool
         if isinstance(connection.sock, ssl.SSLSocket):
             return _copy(connection.sock, body, deadline)
         return _sendfile(connection.sock, body, deadline)
-    except (BrokenPipeError, ConnectionResetError):
+    except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
         return False  # Before it closed, it may have said why: the answer is read all the same.
 
 

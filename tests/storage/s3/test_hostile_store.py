@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,15 @@ def test_connections_are_kept_and_given_up_when_the_store_closes_them() -> None:
         assert len(store.requests) == 5
 
 
+def test_threads_share_connections() -> None:
+    with HostileStore([STORED]) as store, ThreadPoolExecutor(8) as threads:
+        bucket = store.bucket(LONG)
+        stored = threads.map(lambda number: bucket.put_object("a", b"%d" % number), range(100))
+        assert {found.etag for found in stored} == {"abc"}
+        assert store.connections <= 8
+    assert sorted(int(body) for _, body in store.requests) == list(range(100))
+
+
 def test_a_connection_that_closes_as_it_is_used_costs_no_pause() -> None:
     """With a pause the call would be over its time."""
     with HostileStore([STORED, CUT, STORED]) as store:
@@ -267,18 +277,29 @@ def test_a_forked_process_opens_connections_of_its_own() -> None:
         assert (len(store.requests), store.connections) == (3, 2)
 
 
-def test_bytes_go_over_tls_to_a_store_whose_certificate_is_trusted(
-    tmp_path: Path, spool: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent = os.urandom(3 * MIB + 5)
-    os.pwrite(spool, sent, 0)
+@pytest.fixture
+def tls(tmp_path: Path) -> ssl.SSLContext:
+    """What a store needs for TLS; its certificate is not trusted by itself."""
     certificate = make_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, tmp_path / "key.pem")
-    with HostileStore([STORED], context) as store:
+    return context
+
+
+def test_bytes_go_over_tls_to_a_store_whose_certificate_is_trusted(
+    tls: ssl.SSLContext, tmp_path: Path, spool: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = os.urandom(3 * MIB + 5)
+    os.pwrite(spool, sent, 0)
+    os.ftruncate(spool, 64 * MIB)
+    refused = Step(error(403, "AccessDenied"), closes=True, reads_body=False)
+    with HostileStore([STORED, refused], tls) as store:
         with pytest.raises(StorageFailed, match="certificate"):
             store.bucket(LONG).put_object("a", b"x")
         assert store.requests == []
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, len(sent)))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        bucket = store.bucket(LONG)
+        bucket.put_object("a", SpoolSlice(spool, 0, len(sent)))
         assert store.requests[0][1] == sent
+        with pytest.raises(StorageFailed, match="may not do this"):
+            bucket.put_object("a", SpoolSlice(spool, 0, 64 * MIB))
