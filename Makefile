@@ -8,7 +8,7 @@ SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 TYPED = $(wildcard app client bench tests scripts/*.py scripts/fleet wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-s3 run fleet test test-fast watch-films attack check-unit check-image lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev setup-s3 run fleet test test-fast watch-films attack chaos check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; 
 
 attack: setup-dev ## run tests/hostile at full length: kills, cuts, fuzzed bodies, silent clients; about an hour
 	@$(PYTHON) -m pytest tests/hostile --long --timeout=1800 $(ARGS)
+
+chaos: setup-dev ## run tests/fleet at full length: nodes, PostgreSQL and Garage killed, paused and cut off; over an hour
+	@$(PYTHON) -m pytest tests/fleet --long --timeout=14400 $(ARGS)
 
 check-unit: ## run the steps of deploy/ec2.md on a fresh Debian in a container, and check the result; needs root
 	@scripts/check-unit

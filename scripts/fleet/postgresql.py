@@ -17,7 +17,6 @@ listen_addresses = ''
 max_connections = 100
 shared_buffers = 32MB
 fsync = {fsync}
-synchronous_commit = {fsync}
 """
 
 SOCKET = ".s.PGSQL.5432"
@@ -35,8 +34,8 @@ def find_postgresql() -> Path | None:
 class Postgresql:
     """A server on a Unix socket in its folder, whose path must be short: 90 bytes.
 
-    Without `is_safe` a crash of the machine would damage the cluster; a kill does not. If we are
-    root, it runs as `nobody`, who then owns the folder.
+    Without `is_safe` a crash of the machine would damage the cluster; a crash of the server loses
+    nothing. If we are root, it runs as `nobody`, who then owns the folder.
     """
 
     def __init__(self, folder: Path, programs: Path, *, is_safe: bool = False) -> None:

@@ -127,6 +127,7 @@ class Proxy:
         """Listen no longer, and break all connections."""
         if self._listener is not None:
             self._listener.close()
+        self._flowing.set()
         self._close_all()
 
     def hold(self) -> None:
@@ -318,10 +319,7 @@ def proxies() -> Iterator[MakeProxy]:
 
 
 async def close_all(made: Iterable[Proxy]) -> None:
-    """End the proxies, and what they are doing."""
+    """End the proxies; each connection notices that it is closed."""
     for proxy in made:
         await proxy.close()
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})

@@ -26,7 +26,7 @@ def test_no_acknowledged_byte_is_lost_however_often_workers_and_connections_die(
     """The senders ask after every broken request, and compare with what was acknowledged."""
     rng = Random(29)
     with running_server(tmp_path_factory.mktemp("killed"), SLUICE_WORKERS="3") as server:
-        crowd = Crowd(Line(server, is_bad=True))
+        crowd = Crowd(Line([server], is_bad=True))
         clients = len(PROTOCOLS) * scaled(short=1, long=3)
         with crowd.running(clients=clients):
             for _ in range(scaled(short=5, long=2500)):

@@ -45,7 +45,7 @@ def upload_until_power_cut(folder: Path, durability: Durability, *, seed: int) -
     with powered_disk(image, folder / "before") as disk:
         server = server_on(disk.folder, durability, folder)
         server.start()
-        crowd = Crowd(Line(server), seed)
+        crowd = Crowd(Line([server]), seed)
         try:
             with crowd.running(clients=2 * len(PROTOCOLS)):
                 wait_for_files(crowd)
@@ -69,7 +69,7 @@ def upload_after_power_cut(folder: Path, durability: Durability, crowd: Crowd) -
         server = server_on(disk.folder, durability, folder)
         server.start()
         try:
-            crowd.line.server = server
+            crowd.line.servers[0] = server
             if durability is not Durability.CHUNK:
                 for sender in crowd.senders:
                     sender.forget_unfinished()

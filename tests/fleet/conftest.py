@@ -1,0 +1,5 @@
+"""How long each attack runs, as in tests/hostile."""
+
+from tests.hostile.conftest import scaled
+
+__all__ = ["scaled"]
