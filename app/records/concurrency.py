@@ -7,18 +7,38 @@ ends one of them after a second.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, Connection, Insert, Table, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Insert,
+    Table,
+    cast,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
+
+SECOND = 1_000_000
+"""In microseconds, as `Instant` counts."""
+
+SERVER_NOW: ColumnElement[int] = cast(
+    func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
+)
+"""The time on a database server, as its columns have it: the clocks of nodes may differ."""
 
 KNOWN_BY = "known_by"
 """In a table's `info`: the unique columns that tell whether a row is known, if not its key."""
 
 
 class InsertUnlessKnown(Insert):
-    """Inserts a row unless there is one with the same key; `rowcount` says whether it did.
+    """Inserts a row unless there is one with the same key.
 
     SQLite and PostgreSQL agree on the words; SQLAlchemy has a class for each, which imports all
     that there is for that database.
@@ -33,6 +53,12 @@ def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> s
     table: Any = statement.table
     columns = table.info.get(KNOWN_BY) or table.primary_key.columns.keys()
     return f"{words} ON CONFLICT ({', '.join(columns)}) DO NOTHING"
+
+
+def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, object]) -> bool:
+    """Insert a row unless there is one with the same key; whether it did."""
+    insert = InsertUnlessKnown(table).values(row).execution_options(preserve_rowcount=True)
+    return connection.execute(insert).rowcount == 1
 
 
 def lock_row(connection: Connection, key: Column[str], value: str) -> None:

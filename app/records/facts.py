@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlalchemy import delete, insert, select
 
-from app.records.concurrency import InsertUnlessKnown
+from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
 from app.records.tables import facts
 
@@ -30,7 +30,7 @@ class Facts:
             return known
         row = {"name": name, "value": propose()}
         with self._database.write() as connection:
-            connection.execute(InsertUnlessKnown(facts).values(row))
+            insert_unless_known(connection, facts, row)
         found = self.get(name)
         return row["value"] if found is None else found
 
@@ -39,3 +39,19 @@ class Facts:
         with self._database.write() as connection:
             connection.execute(delete(facts).where(facts.c.name == name))
             connection.execute(insert(facts).values(name=name, value=value))
+
+
+class SharedNote:
+    """One fact, which outlives the process."""
+
+    def __init__(self, facts: Facts, name: str) -> None:
+        self._facts = facts
+        self._name = name
+
+    def read(self) -> str | None:
+        """Its text."""
+        return self._facts.get(self._name)
+
+    def write(self, text: str) -> None:
+        """Replace it."""
+        self._facts.put(self._name, text)

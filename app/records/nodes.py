@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Row, cast, delete, func, select, type_coerce
+from sqlalchemy import BigInteger, Row, delete, func, select, type_coerce
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.nodes import Node, NodeReport, NodeState
+from app.records.concurrency import SECOND, SERVER_NOW
 from app.records.engine import Database
 from app.records.tables import nodes
 
@@ -22,19 +23,16 @@ LEASE_SECONDS = 10.0
 SHOWN_SECONDS = 600.0
 """How long the status page shows that it is."""
 
-_SECOND = 1_000_000  # in microseconds, as `Instant` counts.
-
-_NOW: ColumnElement[int] = cast(func.extract("epoch", func.clock_timestamp()) * _SECOND, BigInteger)
 _LEASE_UNTIL = type_coerce(nodes.c.lease_until, BigInteger)
 _STARTED_AT = type_coerce(nodes.c.started_at, BigInteger)
 
 _NODES = select(
     nodes,
-    (_LEASE_UNTIL > _NOW).label("is_alive"),
-    (func.least(_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
+    (_LEASE_UNTIL > SERVER_NOW).label("is_alive"),
+    (func.least(SERVER_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
 ).order_by(nodes.c.started_at, nodes.c.name)
 
-_LIVE = select(func.count()).where(_LEASE_UNTIL > _NOW)
+_LIVE = select(func.count()).where(_LEASE_UNTIL > SERVER_NOW)
 
 
 class NodeRecords:
@@ -52,9 +50,9 @@ class NodeRecords:
             "is_leaving": report.is_leaving,
             "counts": json.dumps(report.counts),
             "traffic": json.dumps(report.traffic),
-            "lease_until": _NOW + round(lease_seconds * _SECOND),
+            "lease_until": SERVER_NOW + round(lease_seconds * SECOND),
         }
-        statement = insert(nodes).values(**values, started_at=_NOW)
+        statement = insert(nodes).values(**values, started_at=SERVER_NOW)
         changed = {name: statement.excluded[name] for name in values if name != "name"}
         renewed = statement.on_conflict_do_update(index_elements=["name"], set_=changed)
         with self._database.read() as connection:
@@ -77,7 +75,7 @@ class NodeRecords:
 
     def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
         """Remove the rows of nodes that vanished so long ago."""
-        vanished = _NOW - round(shown_seconds * _SECOND) > _LEASE_UNTIL
+        vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
         with self._database.read() as connection:
             connection.execute(delete(nodes).where(vanished))
 
@@ -95,7 +93,7 @@ def _from_row(row: Row[Any]) -> Node:
         report=report,
         state=_state(row),
         started_at=row.started_at,
-        uptime_seconds=row.uptime / _SECOND,
+        uptime_seconds=row.uptime / SECOND,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 
-from app.records.concurrency import InsertUnlessKnown
+from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
 from app.records.identity.tables import attempts
 
@@ -85,8 +85,8 @@ def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequ
     rows = select(attempts).where(_is_one_of(names)).order_by(attempts.c.subject)
     while True:
         for name in names:
-            values = {"subject": name, "failures": 0, "last_at": now}
-            connection.execute(InsertUnlessKnown(attempts).values(values))
+            row = {"subject": name, "failures": 0, "last_at": now}
+            insert_unless_known(connection, attempts, row)
         found = connection.execute(rows.with_for_update()).all()
         if len(found) == len(names):  # Otherwise one was forgotten in between.
             return found

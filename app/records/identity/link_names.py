@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, exists, literal, not_, select, update
 
 from app.domain.access import CallerKind
-from app.records.concurrency import InsertUnlessKnown
+from app.records.concurrency import insert_unless_known
 from app.records.identity.tables import link_senders
 from app.records.tables import HAS_SENDER, uploads
 
@@ -30,7 +30,7 @@ def keep_name(
     """
     same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
     row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
-    if connection.execute(InsertUnlessKnown(link_senders).values(row)).rowcount:
+    if insert_unless_known(connection, link_senders, row):
         _forget_idle(connection, link_id, max_idle)
     else:
         connection.execute(update(link_senders).where(same).values(name=name))
