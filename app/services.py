@@ -24,6 +24,7 @@ from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
 from app.records.bucket import BucketCatalog
 from app.records.engine import Database
+from app.records.facts import Facts, SharedNote
 from app.records.identity.outbox import Outbox
 from app.records.identity.projects import ProjectRecords
 from app.records.identity.quotas import ProjectQuotas
@@ -31,6 +32,7 @@ from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.upload_links import UploadLinkRecords
 from app.records.nodes import NodeRecords
 from app.records.transfer import require_finished
+from app.records.turns import Turns
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts
 from app.request.this_node import ThisNode, this_node
@@ -38,7 +40,7 @@ from app.settings import Settings
 from app.storage.base import Durability, Inspection, Problem, Store
 from app.storage.local import LocalStore
 from app.storage.local.folder import disk_errors, make_private_folder
-from app.storage.machine import IdleClock, after_restart_of_machine
+from app.storage.machine import IdleClock, NoteFile, after_restart_of_machine
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.direct import DirectCells
@@ -87,8 +89,7 @@ class Services:
     records: UploadRecords
     database: Database
     node: ThisNode
-    nodes: NodeRecords | None
-    """Of all servers that share the records; None where these are in a file."""
+    nodes: NodeRecords | None  # None where the records are in a file, which has one server.
 
     def problems(self) -> list[Problem]:
         """What is wrong with the set-up. Names no paths, because anyone may read it."""
@@ -146,7 +147,7 @@ def build_services(
             settings, records, store, completion=completion, quotas=quotas, links=links
         ),
         library=library,
-        housekeeping=_housekeeping(settings, records, store, completion),
+        housekeeping=_housekeeping(settings, database, records, store, completion),
         inspection=store.inspection,
         bucket=bucket,
         media=_media(settings, database, records, store, outbox=outbox, bucket=bucket),
@@ -372,16 +373,20 @@ def _media(
 
 def _housekeeping(
     settings: Settings,
+    database: Database,
     records: UploadRecords,
     store: LocalStore | BucketStore,
     completion: Completion,
 ) -> Housekeeping:
+    is_shared, file = database.is_remote, settings.data_dir / "clock"
+    note = SharedNote(Facts(database), file.name) if is_shared else NoteFile(file)
     return Housekeeping(
         records,
         store,
         completion=completion,
         clock=_now,
-        idle_clock=IdleClock(settings.data_dir / "clock"),
+        idle_clock=IdleClock(note),
+        turns=Turns(database),
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
         collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,

@@ -157,7 +157,9 @@ def sweep() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    current_services().housekeeping.sweep()
+    housekeeping = current_services().housekeeping
+    housekeeping.sweep()
+    housekeeping.collect_garbage()
     click.echo("swept")
 
 

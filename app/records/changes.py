@@ -15,7 +15,8 @@ def after_changes(
     """`look`, but None instead while nothing was committed since it last returned.
 
     `mark` is what `Database.change_mark` returns. Something may also become due by itself, so that
-    no more than `longest_seconds` pass without a look. One that raises counts for nothing.
+    no more than `longest_seconds` pass without a look. After one that raises, or that returns
+    something true as there may be more, the next one comes at once.
     """
     seen: object = None
     again_at = 0.0
@@ -26,7 +27,7 @@ def after_changes(
         if found == seen and time.monotonic() < again_at:
             return None
         result = look()
-        seen, again_at = found, time.monotonic() + longest_seconds
+        seen, again_at = None if result else found, time.monotonic() + longest_seconds
         return result
 
     return look_if_changed

@@ -122,8 +122,8 @@ class Database:
     def change_mark(self) -> Callable[[], object]:
         """A function whose value differs once anybody has committed something; for one thread.
 
-        It keeps a connection, and takes 10 us. A server's differs each time: asking it would cost
-        as much as a look.
+        It keeps a connection, and takes 10 us. A server's differs every two seconds: asking it
+        would cost as much as a look.
         """
         return self._kind.change_mark(self._engine)
 

@@ -27,7 +27,7 @@ from app.domain.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.playback import Playback, PlaybackState, Problem, check_transition
 from app.domain.upload import UploadId
-from app.records import job_rows
+from app.records import job_rows, statements
 from app.records.engine import Database
 from app.records.tables import IS_SHOWN, media, media_jobs, uploads
 
@@ -143,7 +143,8 @@ class MediaRecords:
     def plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
         """Queue the first job of these complete uploads, and note that they are planned.
 
-        Jobs that have ended are queued again. Uploads that were deleted meanwhile are left out.
+        Jobs that have ended are queued again. Uploads that were deleted or planned meanwhile are
+        left out.
         """
         try:
             self._plan(upload_ids, lane, now)
@@ -153,7 +154,10 @@ class MediaRecords:
     def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
         wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
         is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
+        is_present &= not_(_IS_PLANNED)  # Another node may just have done it.
         with self._database.write() as connection:
+            if self._database.is_remote:
+                statements.lock(connection, upload_ids)
             present = list(connection.scalars(select(uploads.c.id).where(is_present)))
             job_rows.queue_all(connection, present, INDEX, wanted)
             is_row = media.c.upload_id.in_(present)

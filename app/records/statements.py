@@ -5,7 +5,7 @@ They are built once: SQLAlchemy takes as long to build one as to run it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -108,10 +108,10 @@ def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False
     return upload
 
 
-def lock(connection: Connection, upload_ids: Sequence[UploadId]) -> None:
+def lock(connection: Connection, upload_ids: Collection[UploadId]) -> None:
     """Lock several uploads in one order, so that two who do this never wait for each other."""
     ids = select(uploads.c.id).where(uploads.c.id.in_(upload_ids)).order_by(uploads.c.id)
-    connection.execute(ids.with_for_update())
+    connection.execute(ids.with_for_update(key_share=True))
 
 
 def first(

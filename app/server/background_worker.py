@@ -16,6 +16,7 @@ from app.domain.errors import UploadError
 from app.monitoring.instruments import Instruments
 from app.monitoring.node_counts import NodeCounts
 from app.records.changes import after_changes
+from app.records.turns import Turns
 from app.server.child_processes import END_SIGNALS
 from app.server.node_presence import BEAT_SECONDS, NodePresence
 from app.server.worker_process import run_worker
@@ -50,7 +51,7 @@ BACKGROUND_NICENESS = 19
 log = logging.getLogger(__name__)
 
 
-def attempt(job: Callable[[], None]) -> bool:
+def attempt(job: Callable[[], object]) -> bool:
     """Run `job`; whether it succeeded. Failures are logged."""
     try:
         job()
@@ -61,7 +62,7 @@ def attempt(job: Callable[[], None]) -> bool:
     return True
 
 
-def repeat(job: Callable[[], None], *, every: float, stop: threading.Event) -> None:
+def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
     """Run `job` at this interval until `stop`; failures are logged, and it is tried again."""
     while not stop.is_set():
         stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
@@ -72,12 +73,28 @@ def sweep_pause(wanted: float) -> float:
     return min(wanted, LONGEST_SWEEP_SECONDS)
 
 
-def sweep(services: Services) -> None:
-    """Expire uploads, then videos: none before a jump of the clock is allowed for."""
-    services.video_expiry.sweep(services.housekeeping.sweep())
+def sweep(services: Services, pause: float) -> None:
+    """Expire uploads, then videos: none before a jump of the clock is allowed for.
+
+    Of several servers one does that, and each removes what it has left over itself.
+    """
+    if Turns(services.database).take("sweep", pause):
+        services.video_expiry.sweep(services.housekeeping.sweep())
+    services.housekeeping.collect_garbage()
 
 
-def _after_changes(services: Services, job: Callable[[], None]) -> Callable[[], None]:
+def forget(services: Services) -> None:
+    """Remove what is old; of several servers one does. Each is tried even if another fails."""
+    turns, identity = Turns(services.database), services.identity
+    if turns.take("forgetting", FORGETTING_SECONDS):
+        attempt(identity.audit.remove_old)
+        attempt(identity.webhooks.remove_old)
+        attempt(identity.sign_in.remove_old)
+        attempt(identity.invitations.remove_old)
+        attempt(turns.remove_old)
+
+
+def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[], object]:
     return after_changes(job, services.database.change_mark(), longest_seconds=QUIET_SECONDS)
 
 
@@ -90,14 +107,12 @@ def run(settings: Settings) -> None:
     presence = _presence(services, instruments)
     housekeeping = services.housekeeping
     identity = services.identity
-    jobs: list[tuple[Callable[[], None], float]] = [
-        (partial(sweep, services), sweep_pause(settings.sweep_seconds)),
+    pause = sweep_pause(settings.sweep_seconds)
+    jobs: list[tuple[Callable[[], object], float]] = [
+        (partial(sweep, services, pause), pause),
         (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),
-        (identity.audit.remove_old, FORGETTING_SECONDS),
-        (identity.webhooks.remove_old, FORGETTING_SECONDS),
+        (partial(forget, services), FORGETTING_SECONDS),
         (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
-        (identity.sign_in.remove_old, FORGETTING_SECONDS),
-        (identity.invitations.remove_old, FORGETTING_SECONDS),
     ]
     if presence is not None:
         jobs.append((presence.beat, BEAT_SECONDS))
@@ -105,7 +120,8 @@ def run(settings: Settings) -> None:
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs
     ]
-    attempt(housekeeping.remove_deleted)
+    if Turns(services.database).take("library", FORGETTING_SECONDS):
+        attempt(housekeeping.remove_deleted)
     for thread in threads:
         thread.daemon = True  # A digest of a long file is begun again after a restart.
         thread.start()

@@ -20,6 +20,7 @@ from types import FrameType
 from app.domain.errors import ServerBusy, UploadError
 from app.monitoring.folder import MetricsFolder
 from app.records.errors import driver_message
+from app.records.turns import Turns
 from app.request.this_node import VARIABLE as NODE_VARIABLE
 from app.request.this_node import new_name, this_node
 from app.server.access_log import configure_logging
@@ -44,6 +45,9 @@ from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_quickly
+
+CLOCK_SECONDS = 5.0
+"""Of several servers that start at the same time, one allows for the time that all were off."""
 
 POLL_SECONDS = 0.2
 
@@ -207,7 +211,8 @@ def _prepare(settings: Settings) -> None:
         services.prepare()
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
-            services.housekeeping.allow_for_clock()
+            if Turns(services.database).take("clock", CLOCK_SECONDS):
+                services.housekeeping.allow_for_clock()
         if not settings.is_open:
             _invite_first_administrator(services)
 

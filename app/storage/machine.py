@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from app.storage.base import Durability
 
@@ -111,45 +112,75 @@ class ClockCheck:
     jump: timedelta = timedelta(0)
 
 
+class Note(Protocol):
+    """A short text that outlives the process."""
+
+    def read(self) -> str | None:
+        """The text; None if there is none, or if it cannot be read."""
+
+    def write(self, text: str) -> None:
+        """Replace it."""
+
+
+class NoteFile:
+    """A note of one process in a file.
+
+    On a full disk the file keeps an older one, which counts after a restart alone.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._written: str | None = None
+
+    def read(self) -> str | None:
+        """As `Note`."""
+        with suppress(OSError, ValueError):
+            return self._written or self._file.read_text()
+        return None
+
+    def write(self, text: str) -> None:
+        """As `Note`."""
+        self._written = text
+        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh.write_text(text)
+            fresh.replace(self._file)
+
+
 class IdleClock:
-    """Compares each reading with the previous one, which `file` keeps across restarts."""
+    """Compares each reading with the previous one, which `note` keeps across restarts.
+
+    Servers that share the records share the note: uploads are idle while all of them are off.
+    """
 
     def __init__(
         self,
-        file: Path,
+        note: Note,
         read: Callable[[], Reading] = read_clocks,
         *,
         counted_gap: timedelta = COUNTED_GAP,
     ) -> None:
-        self._file = file
+        self._note = note
         self._read = read
         self._counted_gap = counted_gap
-        self._before: Reading | None = None
 
     def look(self) -> ClockCheck:
         """Compare the clocks with the last kept reading."""
-        now, before = self._read(), self._before or self._load()
+        now, before = self._read(), self._load()
         if before is None:
             return ClockCheck(now)
         uncounted = now.uncounted_since(before, self._counted_gap)
         return ClockCheck(now, uncounted, now.jump_since(before))
 
     def keep(self, reading: Reading) -> None:
-        """Count from this reading on.
-
-        On a full disk the file keeps an older one: after a restart less counts, never more.
-        """
-        self._before = reading
+        """Count from this reading on."""
         words = [reading.boot_id, reading.since_boot, reading.wall.isoformat()]
-        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        with suppress(OSError):
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(words))
-            fresh.replace(self._file)
+        self._note.write(json.dumps(words))
 
     def _load(self) -> Reading | None:
         try:
-            boot_id, since_boot, wall = json.loads(self._file.read_text())
+            boot_id, since_boot, wall = json.loads(self._note.read() or "")
             return Reading(str(boot_id), float(since_boot), datetime.fromisoformat(wall))
-        except (OSError, ValueError, TypeError):
+        except (ValueError, TypeError):
             return None  # Missing, or not ours.

@@ -15,6 +15,7 @@ from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import digest_of
+from app.records.turns import Turns
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 from app.storage.machine import IdleClock
@@ -26,6 +27,10 @@ BATCH = 100
 STUCK_AFTER = timedelta(seconds=60)
 """An upload that stays in `verifying` this long was left by a crash. If it is merely slow, a second
 attempt to publish it waits for the first and is harmless."""
+
+DIGEST_SECONDS = 60.0
+DIGEST_BYTES_PER_SECOND = 20_000_000
+"""A server that takes longer over a digest is taken for dead, and another one computes it too."""
 
 REMEMBER_GONE = timedelta(days=30)
 """How long an ended upload gets 410 instead of 404."""
@@ -46,6 +51,7 @@ class Housekeeping:
         completion: Completion,
         clock: Callable[[], datetime],
         idle_clock: IdleClock,
+        turns: Turns,
         expiry: timedelta,
         reservation: timedelta | None = None,
         collect_garbage: Callable[[], None] | None = None,
@@ -55,6 +61,7 @@ class Housekeeping:
         self._completion = completion
         self._clock = clock
         self._idle_clock = idle_clock
+        self._turns = turns
         self._expiry = expiry
         self._reservation = reservation
         self._collect_garbage = collect_garbage
@@ -64,7 +71,8 @@ class Housekeeping:
         """Expire idle uploads, finish interrupted ones, remove orphaned files and old records.
 
         Each is tried even if another fails: on a full disk one may still free space. None is
-        tried if a jump of the clock cannot be recorded. The time of `allow_for_clock`.
+        tried if a jump of the clock cannot be recorded. The time of `allow_for_clock`. Of several
+        servers one is enough.
         """
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {
@@ -74,14 +82,17 @@ class Housekeeping:
             "giving space back": self.give_space_back,
             "forgetting old records": lambda: self.forget(now),
         }
-        if self._collect_garbage is not None:
-            jobs["removing garbage"] = self._collect_garbage
         for name, job in jobs.items():
             try:
                 job()
             except UploadError as error:
                 log.error("%s failed: %s", name, error)
         return now
+
+    def collect_garbage(self) -> None:
+        """Remove what this server, or a bucket, has left over; each server does that."""
+        if self._collect_garbage is not None:
+            self._collect_garbage()
 
     def allow_for_clock(self) -> datetime:
         """The time now; what the clock skipped makes neither uploads idle nor videos old.
@@ -229,11 +240,21 @@ class Housekeeping:
             for upload in self._records.in_state(state, self.batch, idle_since=cutoff):
                 self._records.remove(upload.id)
 
-    def digest(self) -> None:
-        """Compute the SHA-256 of published files that lack it, a few per call."""
-        for upload in self._records.without_sha256(self.batch + len(self._unreadable)):
-            if upload.id not in self._unreadable:
-                self._digest_one(upload)
+    def digest(self) -> int:
+        """Compute the SHA-256 of published files that lack it, a few per call; of how many."""
+        found = self._records.without_sha256(self.batch + len(self._unreadable))
+        return sum(self._digest_alone(each) for each in found if each.id not in self._unreadable)
+
+    def _digest_alone(self, upload: Upload) -> bool:
+        """Compute it unless another server does, or has just done it."""
+        work = f"digest {upload.id}"
+        longest = DIGEST_SECONDS + upload.known_length / DIGEST_BYTES_PER_SECOND
+        if not self._turns.take(work, longest):
+            return False
+        if not (self._turns.are_shared and self._records.get(upload.id).sha256):
+            self._digest_one(upload)
+        self._turns.end(work)
+        return True
 
     def _digest_one(self, upload: Upload) -> None:
         try:

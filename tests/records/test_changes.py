@@ -67,16 +67,22 @@ def test_what_a_look_commits_itself_is_looked_at_again(database: Database) -> No
 def test_a_look_that_failed_is_repeated(in_file: Database) -> None:
     results = iter([StorageFailed("the disk is full"), None])
 
-    def look() -> str:
+    def look() -> int:
         if (error := next(results)) is not None:
             raise error
-        return "found"
+        return 0
 
     poll = after_changes(look, in_file.change_mark(), longest_seconds=NEVER)
     with pytest.raises(StorageFailed):
         poll()
-    assert poll() == "found"
+    assert poll() == 0
     assert poll() is None
+
+
+def test_a_look_that_found_something_is_repeated(database: Database) -> None:
+    counts = iter([100, 7, 0])
+    poll = after_changes(lambda: next(counts, -1), database.change_mark(), longest_seconds=NEVER)
+    assert [poll(), poll(), poll()] == [100, 7, 0]
 
 
 def test_what_becomes_due_by_itself_is_found(in_file: Database) -> None:

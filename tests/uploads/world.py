@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from sqlalchemy import insert
-
 from app.domain.access import Scope
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import UploadState
@@ -16,16 +14,18 @@ from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
+from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.tables import projects
+from app.records.turns import Turns
 from app.records.uploads import UploadRecords
 from app.request.minute_counts import MinuteCounts
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
-from app.storage.machine import COUNTED_GAP, IdleClock, Reading
+from app.storage.machine import COUNTED_GAP, IdleClock, NoteFile, Reading
 from app.uploads.chunks import Chunks
 from app.uploads.completion import Completion, Listener
 from app.uploads.files import WholeFiles
@@ -146,6 +146,7 @@ class World:
             completion=self.completion,
             clock=lambda: self.now,
             idle_clock=idle_clock,
+            turns=Turns(self.database),
             expiry=self._expiry,
             reservation=self._reservation,
         )
@@ -162,7 +163,7 @@ class World:
     def new_idle_clock(self) -> IdleClock:
         """A new one, as in the next process."""
         return IdleClock(
-            self._clock_file,
+            NoteFile(self._clock_file),
             lambda: Reading(self.boot_id, self.since_boot, self.now),
             counted_gap=self._counted_gap,
         )
@@ -239,9 +240,9 @@ def add_projects(database: Database) -> None:
     """The projects of `ME` and `OTHERS`, unless they are there."""
     names = [ME.project, OTHERS.project]
     at_all_times = {"created_at": datetime(2030, 1, 1, tzinfo=UTC), "used_bytes": 0}
-    rows = [{"id": name, "name": "", **at_all_times} for name in names]
     with database.write() as connection:
-        connection.execute(insert(projects).prefix_with("OR IGNORE"), rows)
+        for name in names:
+            insert_unless_known(connection, projects, {"id": name, "name": "", **at_all_times})
 
 
 def eventually(condition: Callable[[], bool]) -> None:

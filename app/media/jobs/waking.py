@@ -41,6 +41,8 @@ class WakeupSocket:
         self._folder = folder
         self._socket: socket.socket | None = None
         self._own_reader = self._own_writer = -1
+        self.count = 0
+        """How often it was woken."""
 
     def open(self) -> None:
         """Listen from now on. A folder that allows no socket is logged, and the rest works."""
@@ -67,6 +69,7 @@ class WakeupSocket:
         if self._socket is not None:
             sources.append(self._socket.fileno())
         for found in select.select(sources, [], [], seconds)[0]:
+            self.count += 1
             with suppress(BlockingIOError):
                 while os.read(found, 65536):
                     pass

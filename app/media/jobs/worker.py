@@ -125,7 +125,11 @@ class MediaWorker:
         self._sweep.plan_unmade()
         self._sweep_at = 0.0
         pause = self._pace.look_seconds
-        mark = self._jobs.change_mark()
+        change = self._jobs.change_mark()
+
+        def mark() -> object:
+            return change(), self._wakeup.count
+
         look = after_changes(self._look_once, mark, longest_seconds=QUIET_LOOKS * pause)
         while not self._stop.is_set():
             most = look() or 0
