@@ -20,7 +20,6 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 RETRY_AFTER_SECONDS = 5
 """What clients are told while the store does not answer, or asks for less."""
 
-
 _CODE = re.compile("[A-Za-z0-9.]{1,64}")
 """What goes into messages and logs."""
 
@@ -62,26 +61,30 @@ class Failure:
             return Kind.REFUSED
         return _KINDS.get(self.code) or _KINDS_OF_STATUSES.get(self.status, Kind.REFUSED)
 
-    def error(self, what: str) -> Exception:
-        """The error to raise for what was tried. Refusals are logged for the operator."""
-        if self.kind is Kind.MISSING:
+    def __str__(self) -> str:
+        return f"{self.status} {self.code} (request {self.request_id or 'unknown'})"
+
+    def error(self, what: str, *, is_object: bool) -> Exception:
+        """The error to raise for what was tried, with an object or with the bucket as a whole.
+
+        Refusals are logged for the operator.
+        """
+        if self.kind is Kind.MISSING and is_object:
             return FileNotFoundError(what)
         if self.kind in _ERRORS:
             return _ERRORS[self.kind]()
-        log.error(
-            "the object store refused %s: %s %s (request %s)",
-            *(what, self.status, self.code, self.request_id or "unknown"),
-        )
+        log.error("the object store refused %s: %s", what, self)
         return StorageFailed(_WORDS.get(self.code, _UNKNOWN).format(self.code or self.status))
 
 
 def failure_of(status: int, body: bytes, request_id: str) -> Failure:
     """What an answer says went wrong; its body may be anything."""
+    if not body:  # As in answers to HEAD.
+        return Failure(status, _CODES_OF_STATUSES.get(status, ""), request_id)
     try:
-        code = Document(body).text("Code") if body else ""
+        code = Document(body).text("Code")
     except StorageFailed:
         code = ""  # Of a proxy, in HTML.
-    code = code or _CODES_OF_STATUSES.get(status, "")  # An answer to HEAD has no body.
     return Failure(status, code if _CODE.fullmatch(code) else "", request_id)
 
 
@@ -151,11 +154,14 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
 SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
 
 _KINDS_OF_STATUSES = MappingProxyType(
-    dict.fromkeys((408, 429, 500, 502, 503, 504), Kind.RETRY) | {404: Kind.MISSING, 507: Kind.FULL}
+    dict.fromkeys((408, 429, 500, 502, 503, 504), Kind.RETRY) | {507: Kind.FULL}
 )
 """For codes that are not listed, and for answers without a code, such as those of a proxy."""
 
-_CODES_OF_STATUSES = MappingProxyType({301: "PermanentRedirect", 403: "AccessDenied"})
+_CODES_OF_STATUSES = MappingProxyType(
+    {301: "PermanentRedirect", 403: "AccessDenied", 404: "NoSuchKey"}
+)
+"""What an answer without a body means."""
 
 _UNKNOWN = "The object store refused a request ({})."
 

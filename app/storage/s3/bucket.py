@@ -312,7 +312,7 @@ class Bucket:
         for error in reply.document.all("Error"):
             failure = Failure(200, error.get("Code", ""))
             if failure.kind is not Kind.MISSING:
-                raise failure.error("DELETE of several objects")
+                raise failure.error("DELETE of several objects", is_object=False)
 
     def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
         """Send XML to the bucket itself; S3 wants its MD5."""

@@ -132,7 +132,8 @@ class Caller:
                 reason = str(error)
             except _Refused as refused:
                 if refused.failure.kind is not Kind.RETRY:
-                    raise refused.failure.error(str(call)) from None
+                    is_object = call.name is not None
+                    raise refused.failure.error(str(call), is_object=is_object) from None
                 reason = str(refused.failure)
             if time.monotonic() + pause >= deadline:
                 break

@@ -7,14 +7,18 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import replace
 from secrets import token_bytes
 
 import pytest
 
+from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import OCTETS, Bucket
 from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
+from tests.s3_servers import S3Server, new_prefix
+from tests.storage.s3.conftest import bucket_on
 
 MIB = 1024 * 1024
 PART_BYTES = 5 * MIB
@@ -69,6 +73,14 @@ def test_an_object_that_does_not_exist(bucket: Bucket, spool: int) -> None:
         bucket.open("a", ByteRange(0, 1), 1)
     with pytest.raises(FileNotFoundError):
         bucket.copy_into("a", ByteRange(0, 1), spool, at=0)
+
+
+def test_a_bucket_that_does_not_exist_is_noticed(garage: S3Server, versitygw: S3Server) -> None:
+    for server in (garage, versitygw):
+        bucket_on(server, new_prefix()).probe()
+        missing = replace(server, access=replace(server.access, bucket="missing"))
+        with pytest.raises(StorageFailed, match="NoSuchBucket"):
+            bucket_on(missing, new_prefix()).probe()
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -232,6 +232,14 @@ def test_a_head_without_a_body_is_explained_by_its_status() -> None:
         store.bucket(LONG).head("a")
 
 
+@pytest.mark.parametrize("answer", [reply(404), reply(404, b"<html>Not found</html>")])
+def test_a_web_server_is_no_bucket(answer: bytes) -> None:
+    with HostileStore([Step(answer)]) as store:
+        with pytest.raises(StorageFailed):
+            store.bucket(LONG).probe()
+        assert store.bucket(LONG).head("a") is None
+
+
 def test_a_slice_beyond_its_file_is_a_mistake_of_the_caller(spool: int) -> None:
     with HostileStore([STORED]) as store, pytest.raises(SpoolTooShort):
         store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 5))
