@@ -28,6 +28,7 @@ from app.media.renditions.offers import Renditions
 from app.media.renditions.rung_cache import RungCache, least_free_bytes
 from app.media.renditions.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.renditions.segment_queue import Patience, SegmentQueue
+from app.media.renditions.shared_capability import SharedCapability
 from app.media.renditions.steps import Rendition, Segments
 from app.media.steps.arrivals import Arrivals
 from app.media.steps.indexing import Indexing
@@ -37,6 +38,8 @@ from app.media.steps.sound import Sound
 from app.media.steps.subtitles import SUBTITLES, Subtitles
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM, Waveform
+from app.records.clock import ServerClock
+from app.records.encoders import EncoderRecords
 from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.made_files import MadeFileRecords
@@ -68,6 +71,8 @@ class MediaServices:
     wakeup: WakeupSocket
     policy: RenditionPolicy
     clock: Callable[[], datetime]
+    shared: SharedCapability | None
+    """Between the machines of a fleet."""
     has_bucket: bool
 
     @classmethod
@@ -88,20 +93,22 @@ class MediaServices:
         """All of them, for files below `data_dir`, in a process with so many threads.
 
         With a bucket, that has the files, and films that programs read take `spool_bytes` of this
-        disk at most.
+        disk at most. Machines that share a database share its clock, and offer the same.
         """
-        disk = DiskFolder(data_dir / FOLDER)
-        folder = (
-            disk
-            if bucket is None
-            else BucketFolder(
-                disk,
+        folder: MediaFolder = DiskFolder(data_dir / FOLDER)
+        capability = partial(read_capability, folder.root)
+        shared = None
+        if database.is_remote:
+            clock = ServerClock(database, clock)
+            shared = SharedCapability(EncoderRecords(database), capability, clock)
+        if bucket is not None:
+            folder = BucketFolder(
+                DiskFolder(folder.root),
                 MadeFileRecords(database),
                 bucket,
                 most_copied_bytes=spool_bytes // COPIES_SHARE,
                 clock=clock,
             )
-        )
         playlists = Playlists(folder)
         jobs = JobRecords(database, Waker(data_dir).wake)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
@@ -116,7 +123,7 @@ class MediaServices:
                 jobs,
                 folder,
                 queue=SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock),
-                capability=partial(read_capability, data_dir / FOLDER),
+                capability=shared or capability,
                 is_on=policy.is_on,
                 clock=clock,
             ),
@@ -129,6 +136,7 @@ class MediaServices:
             wakeup=WakeupSocket(data_dir),
             policy=policy,
             clock=clock,
+            shared=shared,
             has_bucket=bucket is not None,
         )
 
@@ -163,16 +171,23 @@ class MediaServices:
             ),
             # What has arrived of a film in a bucket cannot be read before all of it has.
             look_at_arrivals=(lambda: None) if self.has_bucket else Arrivals(tools).look,
-            make_room=cache.trim,
+            make_room=partial(self._keep_up, cache, name),
             wakeup=self.wakeup,
             name=name,
             clock=self.clock,
             tell=tell,
         )
 
-    def calibrate(self) -> None:
-        """Measure how fast this host encodes, unless that is known."""
+    def calibrate(self, worker: str = "") -> None:
+        """Measure how fast this host encodes, unless that is known, for a worker of that name."""
         calibrate(Ffmpeg.find(), self.folder)
+        if self.shared is not None and worker:
+            self.shared.tell(worker)
+
+    def _keep_up(self, cache: RungCache, worker: str) -> None:
+        cache.trim()
+        if self.shared is not None:
+            self.shared.tell(worker)
 
     def _capability(self) -> Capability | None:
         """For steps that cannot go on without: at a first start, it is still being measured."""
@@ -180,7 +195,7 @@ class MediaServices:
             return None
         if read_capability(self.folder.root) is None:
             self.calibrate()
-        return read_capability(self.folder.root)
+        return self.shared() if self.shared is not None else read_capability(self.folder.root)
 
     def _steps(self, tools: StepTools) -> Mapping[str, Step]:
         return {

@@ -210,6 +210,15 @@ made_files = Table(
 """The objects in a bucket that were made from videos. `due_at` says when one is to be deleted that
 is not there for anybody: not yet, or not any more. The rows outlive their videos by that time."""
 
+encoders = Table(
+    "encoders",
+    metadata,
+    Column("worker", String(64), primary_key=True),
+    Column("facts", Text, nullable=False),
+    Column("told_at", Instant, nullable=False),
+)
+"""What the media workers of a fleet can do; empty where there is one machine."""
+
 nodes = Table(
     "nodes",
     metadata,

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from app.domain.jobs import Lane
@@ -43,7 +44,8 @@ def run(settings: Settings) -> None:
     name = secrets.token_hex(NAME_BYTES)
     worker = services.media.worker(name=name, tell=instruments.count_job)
     worker.start()
-    threading.Thread(target=services.media.calibrate, daemon=True, name="calibration").start()
+    calibrate = partial(services.media.calibrate, name)
+    threading.Thread(target=calibrate, daemon=True, name="calibration").start()
     signal.sigwait(END_SIGNALS)
     worker.stop(STOP_SECONDS)
 

@@ -1,0 +1,37 @@
+"""How fast the media workers that share a database encode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, insert, select
+
+from app.records.engine import Database
+from app.records.tables import encoders
+
+FRESH_FOR = timedelta(minutes=15)
+"""A worker that has not been heard of for so long is gone: they tell every five minutes."""
+
+
+class EncoderRecords:
+    """One row for each worker."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tell(self, worker: str, facts: Mapping[str, Any], now: datetime) -> None:
+        """Note what a worker can do, and forget those that are gone."""
+        is_old = (encoders.c.worker == worker) | (encoders.c.told_at < now - FRESH_FOR)
+        row = {"worker": worker, "facts": json.dumps(facts), "told_at": now}
+        with self._database.write() as connection:
+            connection.execute(delete(encoders).where(is_old))
+            connection.execute(insert(encoders).values(**row))
+
+    def live(self, now: datetime) -> list[Mapping[str, Any]]:
+        """What those can do that are there."""
+        query = select(encoders.c.facts).where(encoders.c.told_at >= now - FRESH_FOR)
+        with self._database.read() as connection:
+            return [json.loads(facts) for facts in connection.scalars(query)]
