@@ -98,7 +98,7 @@ class Settings:
     spool_bytes: int = _option(
         positive,
         "2147483648",
-        "With a bucket, the most bytes in the staging folder that wait to be sent there.",
+        "With a bucket, the most bytes that wait to be sent there, and of films that ffmpeg reads.",
     )
     direct_uploads: bool = _option(
         switch,

@@ -92,38 +92,29 @@ class MediaServices:
     ) -> MediaServices:
         """All of them, for files below `data_dir`, in a process with so many threads.
 
-        With a bucket, that has the files, and films that programs read take `spool_bytes` of this
-        disk at most. Machines that share a database share its clock, and offer the same.
+        With a bucket, films that programs read take `spool_bytes` of this disk at most. Machines
+        that share a database share its clock, and offer the same.
         """
-        folder: MediaFolder = DiskFolder(data_dir / FOLDER)
-        capability = partial(read_capability, folder.root)
-        shared = None
-        if database.is_remote:
-            clock = ServerClock(database, clock)
-            shared = SharedCapability(EncoderRecords(database), capability, clock)
-        if bucket is not None:
-            folder = BucketFolder(
-                DiskFolder(folder.root),
-                MadeFileRecords(database),
-                bucket,
-                most_copied_bytes=spool_bytes // COPIES_SHARE,
-                clock=clock,
-            )
+        clock = ServerClock(database, clock) if database.is_remote else clock
+        folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
+        shared = _shared(database, folder.root, clock) if database.is_remote else None
         playlists = Playlists(folder)
         jobs = JobRecords(database, Waker(data_dir).wake)
+        queue = SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
+        library = MediaLibrary(
+            uploads, records, jobs, source=source, folder=folder, playlists=playlists
+        )
         return cls(
-            library=MediaLibrary(
-                uploads, records, jobs, source=source, folder=folder, playlists=playlists
-            ),
+            library=library,
             playlists=playlists,
             renditions=Renditions(
                 playlists,
                 jobs,
                 folder,
-                queue=SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock),
-                capability=shared or capability,
+                queue=queue,
+                capability=shared or partial(read_capability, folder.root),
                 is_on=policy.is_on,
                 clock=clock,
             ),
@@ -224,3 +215,22 @@ class MediaServices:
                 priority=EAGER_PRIORITY,
                 now=self.clock(),
             )
+
+
+def _folder(
+    root: Path,
+    database: Database,
+    bucket: Bucket | None,
+    *,
+    spool_bytes: int,
+    clock: Callable[[], datetime],
+) -> MediaFolder:
+    disk = DiskFolder(root)
+    if bucket is None:
+        return disk
+    records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
+    return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)
+
+
+def _shared(database: Database, root: Path, clock: Callable[[], datetime]) -> SharedCapability:
+    return SharedCapability(EncoderRecords(database), partial(read_capability, root), clock)
