@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from sluice_client.crew import Crew
+from sluice_client.direct_cells import BucketFailed, DirectCells
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
 from sluice_client.hashing import BackgroundHash
 from sluice_client.local_file import FileSlice, LocalFile, content_digest
@@ -16,7 +17,7 @@ from sluice_client.pace import Pace
 from sluice_client.play_order import needed_first, next_missing
 from sluice_client.progress import Meter
 from sluice_client.retry import Patience
-from sluice_client.spans import Chunk, Span, Spans
+from sluice_client.spans import Chunk, Span, Spans, missing_cell
 from sluice_client.transport import Transport
 
 
@@ -43,7 +44,10 @@ class ChunkSender:
         *,
         pace: Pace,
         meter: Meter,
+        direct: DirectCells,
     ) -> None:
+        self._direct = direct
+        self._cell_bytes: int | None = None
         self._transport = transport
         self._opened = opened
         self._upload_id = upload_id
@@ -57,13 +61,16 @@ class ChunkSender:
         self._patience.on_wait = meter.waiting
         self._crew = Crew(transport.options.parallel, self._work, transport.stop)
 
-    def send(self, missing: Spans) -> None:
-        """Return once the server has acknowledged every chunk; raises any `SluiceError`."""
+    def send(self, missing: Spans, *, cell_bytes: int | None = None) -> None:
+        """Return once the server has acknowledged every chunk; raises any `SluiceError`.
+
+        Missing cells of that size go straight to the bucket.
+        """
         if self._opened.file.size == 0:
             chunk = Chunk(0, self._pace.chunk_bytes, Span(0, 0))
             self._transport.patiently(lambda: self._post(chunk, b""), self._patience)
             return
-        self._missing = missing
+        self._missing, self._cell_bytes = missing, cell_bytes
         self._first = needed_first(self._read_at, self._opened.file.size)
         self._crew.run()
 
@@ -79,7 +86,7 @@ class ChunkSender:
             except SluiceError as error:
                 failures += 1
                 self._finish(chunk, is_sent=False)
-                if not self._is_cured_by_shrinking(error, chunk):
+                if not self._is_cured_by_other_chunks(error, chunk):
                     self._patience.wait_after(error, failures)
             else:
                 self._finish(chunk, is_sent=True)
@@ -96,14 +103,23 @@ class ChunkSender:
         return None
 
     def _cut(self) -> Chunk:
-        position, gap = next_missing(self._missing, self._first)
-        chunk = self._pace.ladder.chunk(
-            position, gap, at_most=self._pace.chunk_bytes, length=self._opened.file.size
-        )
+        chunk = self._next_cell() or self._next_chunk()
         self._missing.remove(chunk.span.start, chunk.span.end)
         self._in_flight += 1
         self._opened.hash.allow(self._all_cut_before)
         return chunk
+
+    def _next_cell(self) -> Chunk | None:
+        if not self._cell_bytes or not self._direct.is_usable:
+            return None
+        length = self._opened.file.size
+        return missing_cell(self._missing, self._first, cell_bytes=self._cell_bytes, length=length)
+
+    def _next_chunk(self) -> Chunk:
+        position, gap = next_missing(self._missing, self._first)
+        return self._pace.ladder.chunk(
+            position, gap, at_most=self._pace.chunk_bytes, length=self._opened.file.size
+        )
 
     @property
     def _all_cut_before(self) -> int:
@@ -131,7 +147,10 @@ class ChunkSender:
         )
         began = time.monotonic()
         try:
-            self._post(chunk, body)
+            if chunk.is_cell:
+                self._direct.send(self._upload_id, self._opened.descriptor, chunk.span, body)
+            else:
+                self._post(chunk, body)
         except SluiceError as error:
             self._meter.moved(-sent)
             self._learn(error, chunk, sent)
@@ -160,6 +179,8 @@ class ChunkSender:
         self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
 
     def _learn(self, error: SluiceError, chunk: Chunk, sent: int) -> None:
+        if chunk.is_cell:
+            return
         if isinstance(error, Refused) and error.is_busy:
             self._pace.was_refused_for_now()
         elif isinstance(error, ConnectionFailed) and sent > 0:
@@ -167,8 +188,8 @@ class ChunkSender:
         elif isinstance(error, Refused) and (error.is_body_too_large or error.status == 408):
             self._pace.failed(chunk.size, is_too_large=error.is_body_too_large)
 
-    def _is_cured_by_shrinking(self, error: SluiceError, chunk: Chunk) -> bool:
-        return (
+    def _is_cured_by_other_chunks(self, error: SluiceError, chunk: Chunk) -> bool:
+        return isinstance(error, BucketFailed) or (
             isinstance(error, Refused)
             and error.is_body_too_large
             and self._pace.can_shrink_below(chunk.size)

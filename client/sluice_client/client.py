@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from sluice_client.bundle_sender import OnOutcome
+from sluice_client.direct_cells import DirectCells, find_crc32c
 from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
 from sluice_client.downloader import Downloader, Fetched, RemoteFile
@@ -63,6 +64,7 @@ class Client:
         self._stop = stop or threading.Event()
         self._transport = Transport(self.options, self._stop)
         self._questions = Transport(self.options.for_questions(), self._stop)
+        self._direct = DirectCells(self._transport, find_crc32c())
         self._store = ResumeStore(state or state_folder())
         self._context: UploadContext | None = None
         self._lock = threading.Lock()
@@ -82,6 +84,7 @@ class Client:
         """Close all connections."""
         self._transport.close()
         self._questions.close()
+        self._direct.close()
 
     def stop(self) -> None:
         """End every transfer of this client soon, with `Interrupted`; all can be resumed.
@@ -271,7 +274,7 @@ class Client:
                     size, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
                 )
                 pace = Pace(ladder, chunk_bytes=size, parallel=self.options.parallel)
-                self._context = UploadContext(self._transport, self._store, pace)
+                self._context = UploadContext(self._transport, self._store, pace, self._direct)
             return self._context
 
 

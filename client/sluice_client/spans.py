@@ -73,11 +73,15 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes for one request; the server expects `start` to be `index` times `size`."""
+    """Bytes for one request; the server expects `start` to be `index` times `size`.
+
+    If it `is_cell`, it goes to the bucket.
+    """
 
     index: int
     size: int
     span: Span
+    is_cell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,19 @@ class ChunkLadder:
         while size > self.unit and not _fits(_cell(position, size, length), gap):
             size >>= 1
         return Chunk(position // size, size, _cell(position, size, length))
+
+
+def missing_cell(
+    missing: Spans, first: Iterable[Span], *, cell_bytes: int, length: int
+) -> Chunk | None:
+    """The next cell of which every byte is missing, best one at the start of a span of `first`."""
+    wanted = [span.start - span.start % cell_bytes for span in first]
+    others = [-(-gap.start // cell_bytes) * cell_bytes for gap in missing]
+    for start in [*wanted, *others]:
+        span = Span(start, min(start + cell_bytes, length))
+        if span.length > 0 and any(_fits(span, gap) for gap in missing):
+            return Chunk(start // cell_bytes, cell_bytes, span, is_cell=True)
+    return None
 
 
 def _cell(position: int, size: int, length: int) -> Span:

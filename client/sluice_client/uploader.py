@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice_client.chunk_sender import ChunkSender, OpenedFile
+from sluice_client.direct_cells import DirectCells
 from sluice_client.errors import (
     ContentMismatch,
     FileChanged,
@@ -54,11 +55,12 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadContext:
-    """What the uploads of a run share: connections, records of earlier runs, the pace."""
+    """What the uploads of a run share: connections, records of earlier runs, pace, bucket."""
 
     transport: Transport
     store: ResumeStore
     pace: Pace
+    direct: DirectCells
 
 
 def upload_file(
@@ -146,8 +148,10 @@ class _FileUpload:
                     upload_id,
                     pace=self._context.pace,
                     meter=self._meter,
+                    direct=self._context.direct,
                 )
-                sender.send(Spans(document["missing"]))
+                direct = document.get("direct") or {}
+                sender.send(Spans(document["missing"]), cell_bytes=direct.get("cell_bytes"))
             document = self._settled(upload_id)
             if document["state"] == "complete":
                 return document

@@ -91,7 +91,7 @@ def test_only_missing_cells_are_sent_after_a_reload_and_none_to_the_server(
 ) -> None:
     page = open_page(site)
     traffic = BucketTraffic(page, store)
-    page.throttle(10 * MIB)
+    page.throttle(2 * MIB)
     page.choose(large_file)
     page.wait_for_progress(page.row(large_file), 2)
     page.reload()

@@ -1,0 +1,109 @@
+"""Sends cells of uploads straight to the bucket of the server, at URLs that the server signs."""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import requests
+
+from sluice_client.errors import ConnectionFailed, Refused, SluiceError
+from sluice_client.local_file import READ_BYTES, FileSlice, read_at
+from sluice_client.spans import Span
+from sluice_client.transport import Transport, json_object
+
+FAILURES_IN_A_ROW = 2
+"""Cells that the bucket does not take, before everything goes through the server."""
+
+Checksum = Callable[[bytes, int], int]
+
+
+class BucketFailed(SluiceError):
+    """The bucket did not take a cell; it is sent again, some other way."""
+
+
+def find_crc32c() -> Checksum | None:
+    """CRC32C of bytes after others with that CRC32C; None where `crc32c` is not installed.
+
+    In pure Python it would be a hundred times slower than a fast connection.
+    """
+    try:
+        from crc32c import crc32c  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    return crc32c
+
+
+class DirectCells:
+    """The bucket, as long as it seems to be within reach. Safe to use from several threads."""
+
+    def __init__(self, server: Transport, checksum: Checksum | None) -> None:
+        self._server = server
+        # Without the key: that is between us and the server.
+        self._bucket = Transport(server.options.for_server(""), server.stop)
+        self._checksum = checksum
+        self._failures = 0
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close every connection to the bucket."""
+        self._bucket.close()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether cells may go to the bucket."""
+        return self._checksum is not None and self._failures < FAILURES_IN_A_ROW
+
+    def send(self, upload_id: str, descriptor: int, span: Span, body: FileSlice) -> None:
+        """Return once the server counts the cell; raises any `SluiceError`.
+
+        `BucketFailed` if nothing but the bucket has failed.
+        """
+        checksum = self._crc32c(descriptor, span)
+        promised = {"start": span.start, "length": span.length, "crc32c": checksum}
+        path = f"/api/uploads/{upload_id}/cells"
+        (target,) = self._ask(path, promised)["cells"]
+        if not target["stored"]:
+            self._put(target, body)
+        self._server.patiently(lambda: self._ask(f"{path}/stored", promised))
+        with self._lock:
+            self._failures = 0
+
+    def _ask(self, path: str, promised: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return json_object(self._server.request("POST", path, json={"cells": [promised]}))
+        except Refused as error:
+            if error.code not in {"not_direct", "cell_not_stored"}:
+                raise
+            raise self._failed(str(error), for_good=error.code == "not_direct") from error
+
+    def _put(self, target: dict[str, Any], body: FileSlice) -> None:
+        request = {"data": body, "headers": target["headers"], "auth": _nobody}
+        try:
+            self._bucket.request(target["method"], target["url"], **request)
+        except ConnectionFailed as error:
+            self._server.request("GET", "/healthz")  # Without a network the bucket has no fault.
+            raise self._failed(str(error)) from error
+        except Refused as error:
+            raise self._failed(str(error)) from error
+
+    def _failed(self, reason: str, *, for_good: bool = False) -> BucketFailed:
+        with self._lock:
+            self._failures += FAILURES_IN_A_ROW if for_good else 1
+        return BucketFailed(f"The bucket did not take a part of the file: {reason}")
+
+    def _crc32c(self, descriptor: int, span: Span) -> str:
+        """As S3 writes it: base64 of four bytes, the highest first."""
+        value, position = 0, span.start
+        while position < span.end and self._checksum is not None:
+            block = read_at(descriptor, min(READ_BYTES, span.end - position), position)
+            value = self._checksum(block, value)
+            position += len(block)
+        return b64encode(value.to_bytes(4, "big")).decode()
+
+
+def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Adds no credentials, whatever ~/.netrc says: the URL has them."""
+    return request
