@@ -289,12 +289,8 @@ def _store(
     if bucket is None:
         durability = Durability(settings.durability)
         return LocalStore(settings.staging_dir, settings.library_dir, durability)
-    return BucketStore(
-        bucket,
-        BucketCatalog(database),
-        settings.staging_dir,
-        spool_bytes=settings.spool_bytes,
-    )
+    catalog, folder = BucketCatalog(database), settings.staging_dir
+    return BucketStore(bucket, catalog, folder, spool_bytes=settings.spool_bytes)
 
 
 def _address(settings: Settings) -> BucketAddress:

@@ -57,7 +57,10 @@ COPIES_SHARE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaServices:
-    """What the web and the operator's commands use."""
+    """What the web and the operator's commands use.
+
+    Machines that share a database share its clock, and offer the same qualities.
+    """
 
     library: MediaLibrary
     playlists: Playlists
@@ -90,17 +93,12 @@ class MediaServices:
         bucket: Bucket | None = None,
         spool_bytes: int = 0,
     ) -> MediaServices:
-        """All of them, for files below `data_dir`, in a process with so many threads.
-
-        With a bucket, films that programs read take `spool_bytes` of this disk at most. Machines
-        that share a database share its clock, and offer the same.
-        """
+        """All of them, in a process with so many threads; `spool_bytes` are for a bucket alone."""
         clock = ServerClock(database, clock) if database.is_remote else clock
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
         shared = _shared(database, folder.root, clock) if database.is_remote else None
         playlists = Playlists(folder)
         jobs = JobRecords(database, Waker(data_dir).wake)
-        queue = SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
         library = MediaLibrary(
@@ -113,7 +111,7 @@ class MediaServices:
                 playlists,
                 jobs,
                 folder,
-                queue=queue,
+                queue=SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock),
                 capability=shared or partial(read_capability, folder.root),
                 is_on=policy.is_on,
                 clock=clock,
