@@ -17,7 +17,15 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
+from io import BufferedReader
+from typing import Any
 
 from app.domain.errors import StorageFailed
 from app.storage.s3.contents import Body, SpoolSlice, SpoolTooShort, blocks_of
@@ -161,6 +169,11 @@ class Connections:
         return None
 
     def _new(self) -> HTTPConnection:
+        connection = self._plain_or_tls()
+        connection.response_class = _WholeHead
+        return connection
+
+    def _plain_or_tls(self) -> HTTPConnection:
         if self._scheme == "http":
             return HTTPConnection(self._host, self._port)
         if self._tls is None:
@@ -188,6 +201,38 @@ class Connections:
             connection.close()
             raise
         return answer
+
+
+class _WholeHead(HTTPResponse):
+    """Refuses a head that was cut: http.client takes it for one with fewer, or shorter, headers."""
+
+    fp: Any  # None once the answer has been read.
+
+    def begin(self) -> None:
+        """Read the head; raises `IncompleteRead`."""
+        lines = self.fp = _Lines(self.fp)
+        try:
+            super().begin()
+        finally:
+            if self.fp is not None:
+                self.fp = lines.stream
+        if lines.last not in {b"\r\n", b"\n"}:
+            raise IncompleteRead(lines.last)
+
+
+class _Lines:
+    """What http.client needs of a stream to read a head, and the last line that it read."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self.stream = stream
+        self.last = b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        self.last = self.stream.readline(limit)
+        return self.last
+
+    def close(self) -> None:
+        self.stream.close()
 
 
 def _close(kept: deque[_Kept]) -> None:

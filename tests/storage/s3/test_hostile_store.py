@@ -35,6 +35,7 @@ SHORT = 0.4
 MIB = 1024 * 1024
 
 SLOW_BUT_FINE = [Step(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"), Step(error(503, "x"))]
+CUT_HEAD = Step(b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: "ab', closes=True)
 GARBAGE = [Step(b"\0\1\2 nonsense\r\n\r\n", closes=True), Step(b"", closes=True)]
 TOO_MANY_HEADERS = Step(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n")
 BOMB = (
@@ -50,6 +51,7 @@ BOMB = (
         [SLOW_DOWN, SLOW_DOWN],
         SLOW_BUT_FINE,
         [CUT],
+        [CUT_HEAD],
         GARBAGE,
         [TOO_MANY_HEADERS],
         [Step(error(400, "RequestTimeout"), closes=True)],
