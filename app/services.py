@@ -130,7 +130,7 @@ def build_services(
     limits = _sender_limits(settings, counts)
     observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
     records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
-    bucket = _bucket(settings)
+    bucket = Bucket.at(_address(settings)) if settings.storage else None
     store = _store(settings, database, bucket)
     completion = Completion(records, store, policy=settings.policy, clock=_now)
     uploads = _uploads(settings, records, store, completion=completion, links=links)
@@ -277,10 +277,6 @@ def _database(settings: Settings) -> Database:
     # A finished file without a record is as good as lost.
     synced = Durability(settings.durability) is not Durability.NONE
     return Database(settings.records_url, synced=synced, connections=settings.threads)
-
-
-def _bucket(settings: Settings) -> Bucket | None:
-    return Bucket.at(_address(settings)) if settings.storage else None
 
 
 def _store(
