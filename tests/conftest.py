@@ -44,6 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long", action="store_true", dest="long_attacks", help="run tests/hostile at full length"
     )
+    parser.addoption(
+        "--storage",
+        choices=["disk", "s3"],
+        default="disk",
+        help="where tests/uploads keep their files; s3 skips what is about folders",
+    )
     parser.addoption("--all-films", action="store_true", help="tests of playback play every film")
 
 

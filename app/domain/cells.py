@@ -45,11 +45,11 @@ class Grid:
     cell_bytes: int
 
     @classmethod
-    def of(cls, length: int | None) -> Grid:
+    def of(cls, length: int | None, *, smallest: int = SMALLEST_CELL_BYTES) -> Grid:
         """The grid of a file; `length` in bytes, None if it is not known yet."""
         if length is None:
             return cls(0)
-        return cls(max(SMALLEST_CELL_BYTES, -(-length // MOST_CELLS)))
+        return cls(max(smallest, -(-length // MOST_CELLS)))
 
     @property
     def capacity(self) -> int:

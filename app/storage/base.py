@@ -96,14 +96,22 @@ class Staging(Protocol):
         ...
 
     def open(self, key: str) -> RawIOBase:
-        """A file from its start, unbuffered; raises `BytesLost`.
+        """A file from its start, unbuffered; what has not come reads as zeros.
 
-        So does one of which the store cannot read what has come before all has.
+        Raises `BytesLost`, and when it is read `StorageFailed` for bytes that the store has and
+        cannot read before the file is complete.
         """
         ...
 
     def open_complete(self, key: str, length: int) -> RawIOBase:
         """A file of which all `length` bytes have come; as `open`. No more may be written."""
+        ...
+
+    def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
+        """Whether the file's bytes from `start` on are the next `length` bytes of `ours`.
+
+        Raises `BytesLost`, and `StorageFailed` if they cannot be compared yet.
+        """
         ...
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:

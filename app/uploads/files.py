@@ -24,6 +24,7 @@ from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Store
+from app.storage.compare import has_same_bytes
 from app.uploads.completion import Completion
 from app.uploads.service import derived_key, whose
 
@@ -37,9 +38,6 @@ cost as much as it saves: their record refuses them."""
 
 FORM_BYTES = 1024 * 1024
 """What a form may hold besides its file when its length is held against the quota."""
-
-COMPARED_BYTES = 256 * 1024
-"""Size of the blocks in which two files are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,23 +183,16 @@ class WholeFiles:
 
     def is_in(self, file: ReceivedFile, upload: Upload, start: int) -> bool:
         """Whether the upload has the bytes of the file at `start`."""
-        with self.open(file) as ours, self._open_stored(upload, start) as stored:
-            left = file.length
-            while left:
-                block = ours.read(min(left, COMPARED_BYTES)) or b""
-                if not block or _read_exactly(stored, len(block)) != block:
-                    return False
-                left -= len(block)
-        return True
+        with self.open(file) as ours:
+            with suppress(BytesLost):  # It may be published just now.
+                return self._store.staging.contains(upload.id, start, ours, file.length)
+            ours.seek(0)
+            with self._open_published(upload, start) as stored:
+                return has_same_bytes(ours, stored, file.length)
 
-    def _open_stored(self, upload: Upload, start: int) -> RawIOBase:
-        """The upload's bytes from `start`; it may be published just now."""
-        with suppress(BytesLost):
-            staged = self._store.staging.open(upload.id)
-            staged.seek(start)
-            return staged
+    def _open_published(self, upload: Upload, start: int) -> RawIOBase:
         try:
-            return self._store.library.open(upload.id, ByteRange(start, start))
+            return self._store.library.open(upload.id, ByteRange(start, upload.known_length))
         except FileNotFoundError as error:
             raise UploadGone("The upload was removed while it was compared.") from error
 
@@ -280,14 +271,6 @@ class WholeFiles:
 def _removed() -> BodyStalled:
     """Housekeeping removes files without a record once they are idle for the expiry time."""
     return BodyStalled("The body was idle for longer than its file is kept.")
-
-
-def _read_exactly(file: RawIOBase, count: int) -> bytes:
-    """`count` bytes; fewer at the end of the file."""
-    data = b""
-    while len(data) < count and (block := file.read(count - len(data))):
-        data += block
-    return data
 
 
 def _awaited(digest: Future[str] | None) -> str | None:

@@ -1,19 +1,50 @@
-"""A store on one file system, and on two."""
+"""A store on one file system, on two, and in a bucket."""
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
+from app.storage.base import Store
 from app.storage.local import LocalStore
-from tests.storage.stores import MEMORY_FOLDER, local_store
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.store import BucketStore
+from tests.s3_servers import S3Server, new_prefix
+from tests.storage.stores import (
+    MEMORY_FOLDER,
+    bucket_at,
+    bucket_store,
+    local_store,
+    names,
+)
+
+
+class Place(Protocol):
+    """A store, as the tests of its contract see it."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def another(self) -> Store:
+        """The same store in another process."""
+        ...
+
+    def staged(self) -> set[str]:
+        """Keys of unpublished files."""
+        ...
+
+    def published(self) -> set[str]:
+        """Keys of published files."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A store, and its folders."""
+class Folders:
+    """A store on a disk, and its folders."""
 
     store: LocalStore
     staging: Path
@@ -24,8 +55,32 @@ class Place:
         return self.staging.parent.stat().st_dev == self.library.parent.stat().st_dev
 
     def another(self) -> LocalStore:
-        """The same store in another process."""
         return local_store(self.staging, self.library)
+
+    def staged(self) -> set[str]:
+        return names(self.staging)
+
+    def published(self) -> set[str]:
+        return {name for name in names(self.library) if not name.startswith(".")}
+
+
+class InBucket:
+    """A store in a bucket; all that are made of it share the database and the folder of spools."""
+
+    def __init__(self, bucket: Bucket, folder: Path, stack: ExitStack) -> None:
+        self._bucket = bucket
+        self._folder = folder
+        self._stack = stack
+        self.store = self.another()
+
+    def another(self) -> BucketStore:
+        return self._stack.enter_context(bucket_store(self._bucket, self._folder))
+
+    def staged(self) -> set[str]:
+        return {file.key for file in self.store.inspection.staged()}
+
+    def published(self) -> set[str]:
+        return set(self.store.inspection.published())
 
 
 @pytest.fixture
@@ -36,11 +91,39 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(params=["one file system", "two file systems"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    library = tmp_path / "data" / "library"
-    if request.param == "one file system":
-        staging = tmp_path / "staging"
-    else:
-        staging = request.getfixturevalue("memory_folder") / "staging"
-    return Place(local_store(staging, library), staging, library)
+@pytest.fixture
+def one_file_system(tmp_path: Path) -> Folders:
+    staging, library = tmp_path / "staging", tmp_path / "data" / "library"
+    return Folders(local_store(staging, library), staging, library)
+
+
+@pytest.fixture
+def two_file_systems(tmp_path: Path, memory_folder: Path) -> Folders:
+    staging, library = memory_folder / "staging", tmp_path / "data" / "library"
+    return Folders(local_store(staging, library), staging, library)
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> Bucket:
+    """A place of its own in a bucket."""
+    return bucket_at(s3_server.access, new_prefix())
+
+
+@pytest.fixture
+def in_bucket(bucket: Bucket, tmp_path: Path) -> Iterator[InBucket]:
+    with ExitStack() as stack:
+        yield InBucket(bucket, tmp_path, stack)
+
+
+@pytest.fixture(params=["one_file_system", "two_file_systems"])
+def folders(request: pytest.FixtureRequest) -> Folders:
+    """For what only folders promise."""
+    found: Folders = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=["one_file_system", "two_file_systems", "in_bucket"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """For what every store promises."""
+    found: Place = request.getfixturevalue(request.param)
+    return found

@@ -1,15 +1,25 @@
-"""Stores on one file system and on two, and helpers for them."""
+"""Stores in folders and in a bucket, and helpers for them."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits
+from app.records.bucket import BucketCatalog
 from app.storage.base import Durability, Store
 from app.storage.local import LocalStore
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.signing import AccessKey
+from app.storage.s3.store import BucketStore
+from tests.records.making import new_sqlite
+from tests.s3_servers import Access
 from tests.storage.sources import body
 
 MEMORY_FOLDER = Path("/dev/shm")
 KEY = "0123456789abcdef" * 2
+SPOOL_BYTES = 256 * 1024 * 1024
 OTHER_KEY = "fedcba9876543210" * 2
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
@@ -17,6 +27,24 @@ LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 def local_store(staging: Path, library: Path) -> LocalStore:
     """A store like that of a worker process."""
     return LocalStore(staging, library, Durability.CHUNK)
+
+
+def bucket_at(access: Access, prefix: str) -> Bucket:
+    """A folder in a server's bucket."""
+    storage = f"s3://{access.bucket}/{prefix}"
+    address = BucketAddress.of(storage, endpoint=access.endpoint, region=access.region)
+    return Bucket.at(address, key=lambda: AccessKey(access.key, access.secret))
+
+
+@contextmanager
+def bucket_store(
+    bucket: Bucket, folder: Path, *, spool_bytes: int = SPOOL_BYTES
+) -> Iterator[BucketStore]:
+    """A store like that of a worker process; in one folder they are on one node."""
+    with closing(new_sqlite(folder / "sluice.db")) as database:
+        yield BucketStore(
+            bucket, BucketCatalog(database), folder / "staging", spool_bytes=spool_bytes
+        )
 
 
 def ignore(_span: ByteRange) -> None:

@@ -1,20 +1,12 @@
 """The store in a bucket: what differs from a folder."""
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-
 import pytest
 
 from app.domain.errors import BodyTruncated
 from app.domain.ranges import ByteRange
-from app.records.bucket import BucketCatalog
-from app.storage.s3.address import BucketAddress
+from app.storage.base import Store
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.signing import AccessKey
-from app.storage.s3.store import BucketStore
-from tests.records.making import new_sqlite
-from tests.s3_servers import S3Server, new_prefix
+from tests.storage.conftest import InBucket
 from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, content, ignore
 
@@ -23,29 +15,18 @@ CELL = 20 * MIB
 
 
 @pytest.fixture
-def bucket(s3_server: S3Server) -> Bucket:
-    access = s3_server.access
-    storage = f"s3://{access.bucket}/{new_prefix()}"
-    address = BucketAddress.of(storage, endpoint=access.endpoint, region=access.region)
-    return Bucket.at(address, key=lambda: AccessKey(access.key, access.secret))
+def store(in_bucket: InBucket) -> Store:
+    return in_bucket.store
 
 
-@pytest.fixture
-def store(bucket: Bucket, tmp_path: Path) -> Iterator[BucketStore]:
-    with closing(new_sqlite(tmp_path / "sluice.db")) as database:
-        yield BucketStore(
-            bucket, BucketCatalog(database), tmp_path / "staging", spool_bytes=200 * MIB
-        )
-
-
-def write(store: BucketStore, start: int, end: int) -> None:
+def write(store: Store, start: int, end: int) -> None:
     span = ByteRange(start, end)
     with store.staging.writer(KEY, span, LIMITS) as writer:
         assert writer.write(span, body(start, end), ignore) == end
 
 
 @pytest.mark.parametrize("length", [0, 1, 3 * MIB])
-def test_a_short_file_is_one_object(store: BucketStore, bucket: Bucket, length: int) -> None:
+def test_a_short_file_is_one_object(store: Store, bucket: Bucket, length: int) -> None:
     store.staging.reserve(KEY, length)
     if length:
         write(store, 0, length)
@@ -55,7 +36,8 @@ def test_a_short_file_is_one_object(store: BucketStore, bucket: Bucket, length: 
     assert [each.length for each in bucket.list_objects()] == [length]
 
 
-def test_a_long_file_arrives_in_any_order(store: BucketStore, bucket: Bucket) -> None:
+def test_a_long_file_arrives_in_any_order(in_bucket: InBucket, bucket: Bucket) -> None:
+    store = in_bucket.store
     length = 2 * CELL + 5 * MIB
     store.staging.reserve(KEY, length)
     write(store, CELL, 2 * CELL)
@@ -65,14 +47,14 @@ def test_a_long_file_arrives_in_any_order(store: BucketStore, bucket: Bucket) ->
     write(store, 0, 7 * MIB)
     store.library.publish(KEY, length)
     assert content(store, KEY) == pattern(0, length)
-    store.inspection.sweep()
+    in_bucket.store.inspection.sweep()
     assert [each.length for each in bucket.list_objects()] == [length]
     assert list(bucket.list_multiparts()) == []
     store.library.delete(KEY)
     assert list(bucket.list_objects()) == []
 
 
-def test_what_had_arrived_before_a_cut_is_kept(store: BucketStore) -> None:
+def test_what_had_arrived_before_a_cut_is_kept(store: Store) -> None:
     length, told = CELL + 10, list[ByteRange]()
     store.staging.reserve(KEY, length)
     span = ByteRange(0, length)

@@ -10,7 +10,7 @@ from app.domain.errors import NoRoom
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.local import folder, library
-from tests.storage.conftest import Place
+from tests.storage.conftest import Folders, Place
 from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, names, staged
 
@@ -34,7 +34,7 @@ def test_the_parts_are_concatenated(place: Place) -> None:
     place.store.library.concatenate(KEY, PARTS)
     place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
-    assert names(place.staging) == {key for key, _ in PARTS}, "they stay as they are"
+    assert place.staged() == {key for key, _ in PARTS}, "they stay as they are"
 
 
 def test_concatenating_can_be_repeated(place: Place) -> None:
@@ -64,105 +64,109 @@ def test_a_part_longer_than_wanted_contributes_its_start(place: Place) -> None:
 
 
 @pytest.mark.parametrize("problem", ["no room", "no part", "short part"])
-def test_a_missing_part_is_lost_bytes(place: Place, problem: str) -> None:
-    stage_parts(place)
+def test_a_missing_part_is_lost_bytes(folders: Folders, problem: str) -> None:
+    stage_parts(folders)
     if problem != "no room":
-        place.store.staging.reserve(KEY, 1000)
+        folders.store.staging.reserve(KEY, 1000)
     if problem == "no part":
-        place.store.library.delete(PARTS[1][0])
+        folders.store.library.delete(PARTS[1][0])
     if problem == "short part":
-        os.truncate(place.staging / PARTS[1][0], 249)
+        os.truncate(folders.staging / PARTS[1][0], 249)
     with pytest.raises(BytesLost):
-        place.store.library.concatenate(KEY, PARTS)
-    assert not (place.library / KEY).exists()
+        folders.store.library.concatenate(KEY, PARTS)
+    assert not (folders.library / KEY).exists()
 
 
-def test_concatenating_waits_for_an_older_writer(place: Place) -> None:
-    stage_parts(place)
-    place.store.staging.reserve(KEY, 1000)
+def test_concatenating_waits_for_an_older_writer(folders: Folders) -> None:
+    stage_parts(folders)
+    folders.store.staging.reserve(KEY, 1000)
     is_done = threading.Event()
 
     def concatenate() -> None:
-        place.another().library.concatenate(KEY, PARTS)
+        folders.another().library.concatenate(KEY, PARTS)
         is_done.set()
 
     thread = threading.Thread(target=concatenate)
-    with place.store.staging.writer(KEY, ByteRange(0, 10), LIMITS):
+    with folders.store.staging.writer(KEY, ByteRange(0, 10), LIMITS):
         thread.start()
         assert not is_done.wait(0.1)
     thread.join(30)
     assert is_done.is_set()
 
 
-def test_a_published_file_is_never_replaced(place: Place) -> None:
+def test_a_published_file_is_never_replaced(folders: Folders) -> None:
     """Space reserved too late has the name of the file, and contains zeros."""
-    staged(place.store, KEY, 1000)
-    place.store.library.publish(KEY, 1000)
-    (place.staging / KEY).write_bytes(bytes(1000))
-    place.store.library.publish(KEY, 1000)
-    assert content(place.store, KEY) == pattern(0, 1000)
-    assert names(place.staging) == set()
-    assert names(place.library) == {KEY}
+    staged(folders.store, KEY, 1000)
+    folders.store.library.publish(KEY, 1000)
+    (folders.staging / KEY).write_bytes(bytes(1000))
+    folders.store.library.publish(KEY, 1000)
+    assert content(folders.store, KEY) == pattern(0, 1000)
+    assert names(folders.staging) == set()
+    assert names(folders.library) == {KEY}
 
 
 def test_no_space_is_reserved_for_a_published_file(place: Place) -> None:
     staged(place.store, KEY, 1000)
     place.store.library.publish(KEY, 1000)
     place.store.staging.reserve(KEY, 1000)
-    assert names(place.staging) == set()
-    assert names(place.library) == {KEY}
+    assert place.staged() == set()
+    assert place.published() == {KEY}
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_the_reservation_grows_and_the_bytes_stay(place: Place) -> None:
-    staged(place.store, KEY, 300)
-    place.store.staging.enlarge(KEY, 1000)
-    assert (place.staging / KEY).stat().st_size == 1000
-    place.store.staging.enlarge(KEY, 500)
-    assert (place.staging / KEY).stat().st_size == 1000, "it never shrinks"
-    fill(place.store, KEY, 300, 1000)
-    place.store.library.publish(KEY, 1000)
-    assert content(place.store, KEY) == pattern(0, 1000)
-    assert names(place.library) == {KEY}
+def test_the_reservation_grows_and_the_bytes_stay(folders: Folders) -> None:
+    staged(folders.store, KEY, 300)
+    folders.store.staging.enlarge(KEY, 1000)
+    assert (folders.staging / KEY).stat().st_size == 1000
+    folders.store.staging.enlarge(KEY, 500)
+    assert (folders.staging / KEY).stat().st_size == 1000, "it never shrinks"
+    fill(folders.store, KEY, 300, 1000)
+    folders.store.library.publish(KEY, 1000)
+    assert content(folders.store, KEY) == pattern(0, 1000)
+    assert names(folders.library) == {KEY}
 
 
-def test_a_grown_reservation_is_also_held_in_the_library(place: Place) -> None:
-    staged(place.store, KEY, 300)
-    place.store.staging.enlarge(KEY, 1 << 20)
-    where = place.staging / KEY if place.is_one_file_system else place.library / f".{KEY}.incoming"
+def test_a_grown_reservation_is_also_held_in_the_library(folders: Folders) -> None:
+    staged(folders.store, KEY, 300)
+    folders.store.staging.enlarge(KEY, 1 << 20)
+    where = (
+        folders.staging / KEY
+        if folders.is_one_file_system
+        else folders.library / f".{KEY}.incoming"
+    )
     assert where.stat().st_blocks * 512 >= 1 << 20
 
 
-def test_only_an_existing_file_can_grow(place: Place) -> None:
+def test_only_an_existing_file_can_grow(folders: Folders) -> None:
     with pytest.raises(BytesLost):
-        place.store.staging.enlarge(KEY, 1000)
-    assert names(place.staging) == set()
-    staged(place.store, OTHER_KEY, 10)
-    place.store.library.delete(OTHER_KEY)
+        folders.store.staging.enlarge(KEY, 1000)
+    assert names(folders.staging) == set()
+    staged(folders.store, OTHER_KEY, 10)
+    folders.store.library.delete(OTHER_KEY)
     with pytest.raises(BytesLost):
-        place.store.staging.enlarge(OTHER_KEY, 1000)
-    assert names(place.staging) | names(place.library) == set()
+        folders.store.staging.enlarge(OTHER_KEY, 1000)
+    assert names(folders.staging) | names(folders.library) == set()
 
 
 def test_without_space_to_grow_the_bytes_stay(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    staged(place.store, KEY, 300)
+    staged(folders.store, KEY, 300)
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
         with pytest.raises(NoRoom):
-            place.store.staging.enlarge(KEY, 1000)
+            folders.store.staging.enlarge(KEY, 1000)
         with pytest.raises(NoRoom):
-            place.store.staging.reserve(KEY, 1000)
-    place.store.library.publish(KEY, 300)
-    assert content(place.store, KEY) == pattern(0, 300)
+            folders.store.staging.reserve(KEY, 1000)
+    folders.store.library.publish(KEY, 300)
+    assert content(folders.store, KEY) == pattern(0, 300)
 
 
 def test_a_disk_that_fills_up_meanwhile_is_reported_as_no_room(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage_parts(place)
-    place.store.staging.reserve(KEY, 1000)
+    stage_parts(folders)
+    folders.store.staging.reserve(KEY, 1000)
 
     def fail(*_: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -170,7 +174,7 @@ def test_a_disk_that_fills_up_meanwhile_is_reported_as_no_room(
     with monkeypatch.context() as patch:
         patch.setattr(library, "copy_range", fail)
         with pytest.raises(NoRoom):
-            place.store.library.concatenate(KEY, PARTS)
-    place.store.library.concatenate(KEY, PARTS)
-    place.store.library.publish(KEY, 1000)
-    assert content(place.store, KEY) == pattern(0, 1000)
+            folders.store.library.concatenate(KEY, PARTS)
+    folders.store.library.concatenate(KEY, PARTS)
+    folders.store.library.publish(KEY, 1000)
+    assert content(folders.store, KEY) == pattern(0, 1000)

@@ -9,7 +9,7 @@ from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore
-from tests.storage.conftest import Place
+from tests.storage.conftest import Folders, Place
 from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, ignore, names, staged
 
@@ -18,17 +18,17 @@ BLOCK = 512
 """Bytes in one of the blocks that `st_blocks` counts."""
 
 
-def test_reserved_space_is_really_allocated(place: Place) -> None:
-    place.store.staging.reserve(KEY, 3 * MIB)
-    found = (place.staging / KEY).stat()
+def test_reserved_space_is_really_allocated(folders: Folders) -> None:
+    folders.store.staging.reserve(KEY, 3 * MIB)
+    found = (folders.staging / KEY).stat()
     assert found.st_size == 3 * MIB
     assert found.st_blocks * BLOCK >= 3 * MIB
 
 
-def test_space_is_reserved_in_the_library_too(place: Place) -> None:
-    place.store.staging.reserve(KEY, 3 * MIB)
-    incoming = place.library / f".{KEY}.incoming"
-    if place.is_one_file_system:
+def test_space_is_reserved_in_the_library_too(folders: Folders) -> None:
+    folders.store.staging.reserve(KEY, 3 * MIB)
+    incoming = folders.library / f".{KEY}.incoming"
+    if folders.is_one_file_system:
         assert not incoming.exists()
     else:
         assert incoming.stat().st_blocks * BLOCK >= 3 * MIB
@@ -49,10 +49,10 @@ def test_reserving_again_may_ask_for_more(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 2000)
 
 
-def test_only_the_owner_can_read_files_and_folders(place: Place) -> None:
-    place.store.staging.reserve(KEY, 10)
-    assert place.staging.stat().st_mode & 0o077 == 0
-    assert (place.staging / KEY).stat().st_mode & 0o077 == 0
+def test_only_the_owner_can_read_files_and_folders(folders: Folders) -> None:
+    folders.store.staging.reserve(KEY, 10)
+    assert folders.staging.stat().st_mode & 0o077 == 0
+    assert (folders.staging / KEY).stat().st_mode & 0o077 == 0
 
 
 def test_ranges_may_arrive_in_any_order(place: Place) -> None:
@@ -66,8 +66,8 @@ def test_ranges_may_arrive_in_any_order(place: Place) -> None:
 def test_publishing_moves_the_file_out_of_staging(place: Place) -> None:
     staged(place.store, KEY, 5000)
     place.store.library.publish(KEY, 5000)
-    assert names(place.staging) == set()
-    assert names(place.library) == {KEY}
+    assert place.staged() == set()
+    assert place.published() == {KEY}
     assert content(place.store, KEY) == pattern(0, 5000)
 
 
@@ -85,10 +85,10 @@ def test_publishing_twice_is_harmless(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_publishing_frees_space_beyond_the_length(place: Place) -> None:
-    staged(place.store, KEY, 1000, room=4 * MIB)
-    place.store.library.publish(KEY, 1000)
-    found = (place.library / KEY).stat()
+def test_publishing_frees_space_beyond_the_length(folders: Folders) -> None:
+    staged(folders.store, KEY, 1000, room=4 * MIB)
+    folders.store.library.publish(KEY, 1000)
+    found = (folders.library / KEY).stat()
     assert found.st_size == 1000
     assert found.st_blocks * BLOCK < MIB
 
@@ -102,7 +102,7 @@ def test_publishing_a_file_that_is_too_short_is_a_loss(place: Place) -> None:
     staged(place.store, KEY, 1000)
     with pytest.raises(BytesLost):
         place.store.library.publish(KEY, 1001)
-    assert names(place.library) <= {f".{KEY}.incoming"}
+    assert place.published() == set()
     place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 
@@ -142,8 +142,7 @@ def test_deleting_leaves_nothing_and_can_be_repeated(place: Place, is_published:
         place.store.library.publish(KEY, 1000)
     place.store.library.delete(KEY)
     place.store.library.delete(KEY)
-    left = names(place.staging) | names(place.library)
-    assert left - {f".{OTHER_KEY}.incoming"} == {OTHER_KEY}
+    assert place.staged() | place.published() == {OTHER_KEY}
 
 
 def test_removing_a_staged_file_keeps_the_published_one(place: Place) -> None:
@@ -153,15 +152,15 @@ def test_removing_a_staged_file_keeps_the_published_one(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
-def test_staged_and_published_files_are_listed_separately(place: Place) -> None:
-    staged(place.store, KEY, 10)
-    staged(place.store, OTHER_KEY, 10)
-    place.store.library.publish(OTHER_KEY, 10)
-    os.utime(place.staging / KEY, (0, 0))
-    [file] = place.store.inspection.staged()
+def test_staged_and_published_files_are_listed_separately(folders: Folders) -> None:
+    staged(folders.store, KEY, 10)
+    staged(folders.store, OTHER_KEY, 10)
+    folders.store.library.publish(OTHER_KEY, 10)
+    os.utime(folders.staging / KEY, (0, 0))
+    [file] = folders.store.inspection.staged()
     assert file.key == KEY
     assert file.idle_seconds > 1_000_000
-    assert list(place.store.inspection.published()) == [OTHER_KEY]
+    assert list(folders.store.inspection.published()) == [OTHER_KEY]
 
 
 def test_two_callers_may_list_at_once(place: Place) -> None:
@@ -174,52 +173,54 @@ def test_two_callers_may_list_at_once(place: Place) -> None:
     assert {begun.key, *(file.key for file in first)} == keys
 
 
-def test_folders_and_links_are_not_listed(place: Place) -> None:
-    place.store.staging.reserve(KEY, 1)
-    (place.staging / "folder").mkdir()
-    (place.staging / "link").symlink_to(place.staging / KEY)
-    assert [file.key for file in place.store.inspection.staged()] == [KEY]
+def test_folders_and_links_are_not_listed(folders: Folders) -> None:
+    folders.store.staging.reserve(KEY, 1)
+    (folders.staging / "folder").mkdir()
+    (folders.staging / "link").symlink_to(folders.staging / KEY)
+    assert [file.key for file in folders.store.inspection.staged()] == [KEY]
 
 
-def test_a_link_in_place_of_a_staged_file_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_staged_file_is_refused(folders: Folders, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    place.store.staging.reserve(OTHER_KEY, 1)
-    (place.staging / KEY).symlink_to(victim)
+    folders.store.staging.reserve(OTHER_KEY, 1)
+    (folders.staging / KEY).symlink_to(victim)
     with pytest.raises(StorageFailed):
-        place.store.staging.reserve(KEY, 1000)
-    (place.staging / KEY).unlink(missing_ok=True)
-    (place.staging / KEY).symlink_to(victim)
-    with pytest.raises(StorageFailed), place.store.staging.writer(KEY, ByteRange(0, 1), LIMITS):
+        folders.store.staging.reserve(KEY, 1000)
+    (folders.staging / KEY).unlink(missing_ok=True)
+    (folders.staging / KEY).symlink_to(victim)
+    with pytest.raises(StorageFailed), folders.store.staging.writer(KEY, ByteRange(0, 1), LIMITS):
         pytest.fail("a link was followed")
     with pytest.raises(StorageFailed):
-        place.store.library.publish(KEY, 4)
+        folders.store.library.publish(KEY, 4)
     with pytest.raises(StorageFailed):
-        place.store.staging.open(KEY)
+        folders.store.staging.open(KEY)
     assert victim.read_bytes() == b"precious"
 
 
-def test_a_link_in_place_of_a_published_file_is_not_followed(place: Place, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_published_file_is_not_followed(
+    folders: Folders, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
-    staged(place.store, OTHER_KEY, 1)
-    place.store.library.publish(OTHER_KEY, 1)
-    (place.library / KEY).symlink_to(secret)
+    staged(folders.store, OTHER_KEY, 1)
+    folders.store.library.publish(OTHER_KEY, 1)
+    (folders.library / KEY).symlink_to(secret)
     with pytest.raises(OSError, match="a link stands in its place"):
-        place.store.library.open(KEY, ByteRange(0, 1))
-    assert set(place.store.inspection.published()) == {OTHER_KEY}
+        folders.store.library.open(KEY, ByteRange(0, 1))
+    assert set(folders.store.inspection.published()) == {OTHER_KEY}
 
 
-def test_a_deleted_staging_folder_is_created_again(place: Place) -> None:
-    place.store.staging.reserve(KEY, 10)
-    (place.staging / KEY).unlink()
-    place.staging.rmdir()
+def test_a_deleted_staging_folder_is_created_again(folders: Folders) -> None:
+    folders.store.staging.reserve(KEY, 10)
+    (folders.staging / KEY).unlink()
+    folders.staging.rmdir()
     with pytest.raises(BytesLost):
-        place.store.staging.open(KEY)
-    place.store.staging.reserve(KEY, 10)
-    fill(place.store, KEY, 0, 10)
-    place.store.library.publish(KEY, 10)
-    assert content(place.store, KEY) == pattern(0, 10)
+        folders.store.staging.open(KEY)
+    folders.store.staging.reserve(KEY, 10)
+    fill(folders.store, KEY, 0, 10)
+    folders.store.library.publish(KEY, 10)
+    assert content(folders.store, KEY) == pattern(0, 10)
 
 
 def test_nothing_is_opened_or_created_before_it_is_needed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.local.range_writer import LocalRangeWriter
-from tests.storage.conftest import Place
+from tests.storage.conftest import Folders, Place
 from tests.storage.processes import publish
 from tests.storage.sources import pattern
 from tests.storage.stores import KEY, LIMITS, content, fill, names, staged
@@ -40,97 +40,97 @@ def test_threads_publishing_at_once_all_succeed(place: Place) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(8)))
     assert digest_of(place) == DIGEST
-    assert names(place.library) == {KEY}
-    assert names(place.staging) == set()
+    assert place.published() == {KEY}
+    assert place.staged() == set()
 
 
-def test_processes_publishing_at_once_all_succeed(place: Place) -> None:
-    staged(place.store, KEY, LENGTH)
+def test_processes_publishing_at_once_all_succeed(folders: Folders) -> None:
+    staged(folders.store, KEY, LENGTH)
     barrier = spawning.Barrier(3)
-    arguments = (place.staging, place.library, LENGTH, barrier)
+    arguments = (folders.staging, folders.library, LENGTH, barrier)
     processes = [spawning.Process(target=publish, args=arguments) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert digest_of(place) == DIGEST
-    assert names(place.library) == {KEY}
+    assert digest_of(folders) == DIGEST
+    assert names(folders.library) == {KEY}
 
 
-def test_nothing_partial_is_ever_visible(place: Place) -> None:
-    staged(place.store, KEY, LENGTH)
+def test_nothing_partial_is_ever_visible(folders: Folders) -> None:
+    staged(folders.store, KEY, LENGTH)
     has_looked, seen = Event(), set[int]()
 
     def look() -> None:
         while not seen:
             with suppress(FileNotFoundError):
-                seen.add((place.library / KEY).stat().st_size)
+                seen.add((folders.library / KEY).stat().st_size)
             has_looked.set()
 
     watcher = Thread(target=look, daemon=True)
     watcher.start()
     assert has_looked.wait(30)
-    place.store.library.publish(KEY, LENGTH)
+    folders.store.library.publish(KEY, LENGTH)
     watcher.join(30)
     assert seen == {LENGTH}
 
 
-def test_publishing_waits_for_a_writer(place: Place) -> None:
-    place.store.staging.reserve(KEY, 1000)
-    fill(place.store, KEY, 0, 500)
-    publisher = Thread(target=place.another().library.publish, args=(KEY, 1000))
-    with place.store.staging.writer(KEY, ByteRange(500, 1000), LIMITS):
+def test_publishing_waits_for_a_writer(folders: Folders) -> None:
+    folders.store.staging.reserve(KEY, 1000)
+    fill(folders.store, KEY, 0, 500)
+    publisher = Thread(target=folders.another().library.publish, args=(KEY, 1000))
+    with folders.store.staging.writer(KEY, ByteRange(500, 1000), LIMITS):
         publisher.start()
         publisher.join(0.05)
-        assert names(place.library) <= {f".{KEY}.incoming"}
-        with (place.staging / KEY).open("r+b") as file:
+        assert names(folders.library) <= {f".{KEY}.incoming"}
+        with (folders.staging / KEY).open("r+b") as file:
             file.seek(500)
             file.write(pattern(500, 1000))
     publisher.join(30)
-    assert content(place.store, KEY) == pattern(0, 1000)
+    assert content(folders.store, KEY) == pattern(0, 1000)
 
 
-def test_a_file_that_vanishes_while_publishing_waits_is_lost(place: Place) -> None:
-    staged(place.store, KEY, 1000)
+def test_a_file_that_vanishes_while_publishing_waits_is_lost(folders: Folders) -> None:
+    staged(folders.store, KEY, 1000)
     outcomes: list[object] = []
 
     def run() -> None:
         try:
-            place.another().library.publish(KEY, 1000)
+            folders.another().library.publish(KEY, 1000)
             outcomes.append(None)
         except BytesLost as error:
             outcomes.append(error)
 
     publisher = Thread(target=run)
-    with place.store.staging.writer(KEY, ByteRange(0, 1000), LIMITS) as writer:
+    with folders.store.staging.writer(KEY, ByteRange(0, 1000), LIMITS) as writer:
         publisher.start()
         while not is_waited_for(writer):
             publisher.join(0.005)
-        (place.staging / KEY).unlink()
+        (folders.staging / KEY).unlink()
     publisher.join(30)
     assert [type(outcome) for outcome in outcomes] == [BytesLost]
 
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_file_deleted_during_publishing_is_lost_or_whole(
-    place: Place, monkeypatch: pytest.MonkeyPatch, step: int
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    staged(place.store, KEY, 1000)
+    staged(folders.store, KEY, 1000)
     fsync, calls = os.fsync, list[int]()
 
     def delete_then_sync(descriptor: int) -> None:
         calls.append(descriptor)
         if len(calls) == step:
-            place.another().library.delete(KEY)
+            folders.another().library.delete(KEY)
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", delete_then_sync)
     with suppress(BytesLost):
-        place.store.library.publish(KEY, 1000)
-    left = names(place.library) | names(place.staging)
+        folders.store.library.publish(KEY, 1000)
+    left = names(folders.library) | names(folders.staging)
     assert left in (set(), {KEY})
-    assert not left or content(place.store, KEY) == pattern(0, 1000)
+    assert not left or content(folders.store, KEY) == pattern(0, 1000)
 
 
 class Killed(BaseException):
@@ -143,17 +143,17 @@ def kill(*_: object) -> None:
 
 @pytest.mark.parametrize("call", ["fsync", "rename", "sendfile", "unlink"])
 def test_publishing_can_be_repeated_after_a_kill_at_any_step(
-    place: Place, monkeypatch: pytest.MonkeyPatch, call: str
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    staged(place.store, KEY, LENGTH, room=LENGTH + 4096)
+    staged(folders.store, KEY, LENGTH, room=LENGTH + 4096)
     with monkeypatch.context() as patch:
         patch.setattr(os, call, lambda *_, **__: kill())
         with suppress(Killed):
-            place.store.library.publish(KEY, LENGTH)
-    place.another().library.publish(KEY, LENGTH)
-    assert digest_of(place) == DIGEST
-    assert names(place.library) == {KEY}
-    assert names(place.staging) == set()
+            folders.store.library.publish(KEY, LENGTH)
+    folders.another().library.publish(KEY, LENGTH)
+    assert digest_of(folders) == DIGEST
+    assert names(folders.library) == {KEY}
+    assert names(folders.staging) == set()
 
 
 def is_waited_for(writer: LocalRangeWriter) -> bool:

@@ -15,7 +15,7 @@ from app.ingest.blocks import BLOCK_BYTES, BlockPool
 from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore, range_writer
 from app.storage.local.range_writer import Checkpoints
-from tests.storage.conftest import Place
+from tests.storage.conftest import Folders, Place
 from tests.storage.sources import PiecesSource, StallingSource, SteadySource, body, pattern
 from tests.storage.stores import KEY, LIMITS, content, fill, ignore
 
@@ -172,11 +172,11 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
 
 @pytest.mark.parametrize("reason", [WriterSuperseded, BytesLost])
 def test_a_writer_with_a_busy_client_still_notices_a_takeover(
-    place: Place, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
 ) -> None:
     monkeypatch.setattr(blocks, "_blocks", BlockPool(1000, kept=1))
     seldom = Checkpoints(every_seconds=60.0)  # It looks then in any case.
-    store = LocalStore(place.staging, place.library, Durability.CHUNK, checkpoints=seldom)
+    store = LocalStore(folders.staging, folders.library, Durability.CHUNK, checkpoints=seldom)
     store.staging.reserve(KEY, 4 * MIB)
     span, source, errors = ByteRange(0, 4 * MIB), SteadySource(), list[Exception]()
 
@@ -191,9 +191,9 @@ def test_a_writer_with_a_busy_client_still_notices_a_takeover(
     older.start()
     assert source.is_flowing.wait(30)
     if reason is BytesLost:
-        place.store.staging.remove(KEY)
+        folders.store.staging.remove(KEY)
     else:
-        with place.another().staging.writer(KEY, span, LIMITS):
+        with folders.another().staging.writer(KEY, span, LIMITS):
             pass
     older.join(30)
     assert [type(error) for error in errors] == [reason]

@@ -8,8 +8,9 @@ import pytest
 
 from app.storage.base import Durability
 from app.storage.local import LocalStore
-from tests.storage.stores import MEMORY_FOLDER
-from tests.uploads.world import World, opened
+from tests.s3_servers import new_prefix
+from tests.storage.stores import MEMORY_FOLDER, bucket_at
+from tests.uploads.world import World, buckets, opened
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,18 @@ def close_databases() -> Iterator[None]:
     yield
     while opened:
         opened.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def place_of_files(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--storage=s3`, worlds have their files in a bucket; tests of folders are left out."""
+    if request.config.getoption("--storage") == "s3":
+        if request.node.get_closest_marker("folders"):
+            pytest.skip("about files in folders")
+        access = request.getfixturevalue("s3_server").access
+        buckets.append(bucket_at(access, new_prefix()))
+    yield
+    buckets.clear()
 
 
 @pytest.fixture

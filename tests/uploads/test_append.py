@@ -120,6 +120,7 @@ def test_a_cut_source_of_unknown_length_simply_ends(world: World) -> None:
     assert list(after.received) == [ByteRange(0, 300)]
 
 
+@pytest.mark.folders
 @pytest.mark.parametrize(("start", "end"), [(900, 1001), (1000, 1001), (5000, 5001), (1001, 1001)])
 def test_a_chunk_beyond_the_end_is_refused_unread(world: World, start: int, end: int) -> None:
     upload, source = world.create(1000), body(start, end)
@@ -206,7 +207,7 @@ def test_cancelling_ends_a_running_chunk(world: World) -> None:
 def test_lost_bytes_end_the_upload_so_that_the_client_starts_over(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 400)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     with pytest.raises(UploadGone):
         world.send(upload, 400, 1000)
     assert world.records.get(upload.id).state is UploadState.EXPIRED
@@ -215,7 +216,7 @@ def test_lost_bytes_end_the_upload_so_that_the_client_starts_over(world: World) 
 
 def test_a_lost_reservation_without_bytes_is_made_again(world: World) -> None:
     upload = world.create(1000)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     done = world.send(upload, 0, 1000)
     assert world.content(done) == pattern(0, 1000)
 
@@ -225,7 +226,7 @@ def test_bytes_lost_without_this_requests_knowledge_are_not_counted(
 ) -> None:
     stale = world.create(1000)
     world.send(stale, 0, 400)
-    (world.staging / stale.id).unlink()
+    world.lose(stale)
     with pytest.raises(UploadGone):
         world.chunks.append(stale, 400, body(400, 1000))
     assert world.records.get(stale.id).state is UploadState.EXPIRED
@@ -235,7 +236,7 @@ def test_lost_bytes_of_a_covered_upload_are_found_when_it_is_published(world: Wo
     upload = world.create(1000)
     world.send(upload, 0, 400)
     covered = world.records.add_received(upload, ByteRange(400, 1000), world.now)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     assert covered.state is UploadState.VERIFYING
     with pytest.raises(UploadGone):
         world.send(upload, 400, 1000)

@@ -211,6 +211,7 @@ def test_a_body_of_unknown_length_ends_where_it_ends(world: World) -> None:
     assert world.content(done) == pattern(0, 1000)
 
 
+@pytest.mark.folders
 def test_a_body_of_unknown_length_beyond_the_file_does_not_complete_it(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(ChunkMismatch):
@@ -219,6 +220,7 @@ def test_a_body_of_unknown_length_beyond_the_file_does_not_complete_it(world: Wo
     assert (world.staging / upload.id).stat().st_size == 1000
 
 
+@pytest.mark.folders
 def test_a_file_of_unknown_length_grows_with_its_chunks(world: World) -> None:
     upload = of_unknown_length(world)
     assert world.send_next(upload, 0, 300).offset == 300
@@ -252,7 +254,7 @@ def test_without_space_for_a_chunk_of_unknown_length_stored_bytes_stay(
 
 def test_lost_bytes_of_unknown_length_are_not_replaced_by_zeros(world: World) -> None:
     upload = world.send_next(of_unknown_length(world), 0, 300)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     with pytest.raises(UploadGone):
         world.send_next(upload, 300, 600)
     assert world.state(upload) is UploadState.EXPIRED
@@ -283,6 +285,7 @@ def test_a_length_declared_while_bytes_arrive_limits_them(world: World) -> None:
     assert after.received.end <= 60
 
 
+@pytest.mark.folders
 def test_progress_counts_recorded_bytes_and_never_goes_back(tmp_path: Path) -> None:
     world = World(tmp_path, checkpoints=Checkpoints(every_bytes=100))
     upload = world.create(1000)
@@ -301,6 +304,7 @@ def test_progress_counts_recorded_bytes_and_never_goes_back(tmp_path: Path) -> N
     assert 0 < told[0] < told[-1] <= 1000
 
 
+@pytest.mark.folders
 def test_progress_is_reported_before_the_body_has_ended(tmp_path: Path) -> None:
     world = World(tmp_path, checkpoints=Checkpoints(every_seconds=0.0))
     upload, told = world.create(1000), list[int]()
@@ -360,7 +364,7 @@ def test_an_upload_that_was_cancelled_meanwhile_is_gone(world: World) -> None:
 
 def test_a_lost_reservation_without_bytes_is_made_again(world: World) -> None:
     upload = world.create(1000)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     assert world.content(world.send_next(upload, 0, 1000)) == pattern(0, 1000)
 
 

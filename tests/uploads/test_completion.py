@@ -153,6 +153,7 @@ def test_a_file_without_a_digest_to_check_does_not_wait(
     assert {world.state(each) for each in summed} == {UploadState.COMPLETE}
 
 
+@pytest.mark.folders
 def test_a_truncated_file_is_given_up_with_or_without_a_digest(world: World) -> None:
     right = f"sha256:{hashlib.sha256(pattern(0, 1000)).hexdigest()}"
     for digest in (None, right):
@@ -228,6 +229,7 @@ def test_cancelling_during_publication_leaves_nothing(
     assert world.records.get(upload.id).state is UploadState.CANCELLED
 
 
+@pytest.mark.folders
 def test_a_failing_disk_leaves_the_upload_to_be_published_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """One file made of several partial uploads."""
 
 import hashlib
-import os
 from dataclasses import replace
 from itertools import pairwise, permutations
 
@@ -307,9 +306,8 @@ def test_parts_that_turn_out_too_long_in_total_make_no_file(world: World) -> Non
     assert whole.id not in world.files()
 
 
-def test_without_space_the_parts_stay_and_a_retry_is_possible(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.folders
+def test_without_space_the_parts_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [world.held(0, 100), world.held(100, 350)]
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
@@ -319,6 +317,7 @@ def test_without_space_the_parts_stay_and_a_retry_is_possible(
     assert world.content(world.whole_of(*parts)) == pattern(0, 350)
 
 
+@pytest.mark.folders
 def test_without_space_the_last_part_is_still_accepted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,7 +331,7 @@ def test_without_space_the_last_part_is_still_accepted(
 
 def test_lost_bytes_of_a_part_end_the_file(world: World) -> None:
     parts = [world.held(0, 100), world.held(100, 350)]
-    os.unlink(world.staging / parts[1].id)
+    world.lose(parts[1])
     with pytest.raises(UploadGone):
         world.whole_of(*parts)
     assert world.events == []

@@ -123,11 +123,12 @@ def assert_made_once(world: World, whole: object, length: int = 350) -> None:
     assert isinstance(whole, Upload)
     eventually(lambda: world.state(whole) is UploadState.COMPLETE)
     assert world.content(whole) == pattern(0, length)
-    eventually(lambda: not list(world.staging.iterdir()))
+    eventually(lambda: not list(world.store.inspection.staged()))
     eventually(lambda: world.events != [])
     assert [event.upload.id for event in world.events] == [whole.id]
 
 
+@pytest.mark.folders
 def test_processes_sending_parts_and_requesting_the_whole_may_race(
     world_in_database: World, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_digest_of_the_whole_takes_little_memory(large_world: World) -> None:
         large_world.chunks.append_at_offset(upload, 0, Zeros(LARGE))
 
 
+@pytest.mark.folders
 def test_a_concatenation_takes_little_memory(large_world: World) -> None:
     world = large_world
     parts = []
@@ -158,6 +159,7 @@ def test_every_chunk_costs_the_database_the_same(
     assert max(counts) <= 10
 
 
+@pytest.mark.folders
 def test_every_checkpoint_is_recorded_by_one_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +192,7 @@ def test_the_last_part_costs_the_same_however_many_parts_are_waiting(tmp_path: P
     assert counts[0] == counts[1]
 
 
+@pytest.mark.folders
 def test_a_file_costs_the_same_however_often_it_was_deleted_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from tests.uploads.processes import shared_world
 from tests.uploads.world import MAX_LENGTH, ME, OTHERS, World, in_threads
 
 
+@pytest.mark.folders
 def test_a_new_upload_has_its_space_and_no_bytes(world: World) -> None:
     upload = world.create(1000, client_key="k")
     assert (upload.length, upload.offset, upload.state) == (1000, 0, UploadState.RECEIVING)
@@ -115,6 +116,7 @@ def test_a_fingerprint_is_checked_even_without_a_length(
     assert world.files() == set()
 
 
+@pytest.mark.folders
 def test_without_space_nothing_is_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)  # More than any disk has.
     with pytest.raises(NoRoom):
@@ -176,6 +178,7 @@ def test_an_unknown_upload_is_not_found(world: World) -> None:
         world.service.get(ME, UploadId("f" * 32))
 
 
+@pytest.mark.folders
 def test_a_link_in_place_of_a_new_file_is_refused(world: World) -> None:
     world.create(1)
     victim = world.staging.parent / "victim"

@@ -20,6 +20,7 @@ def upload(world: World) -> Upload:
     return world.send_next(created, 0, 300)
 
 
+@pytest.mark.folders
 def test_the_length_is_recorded_and_its_space_reserved(world: World, upload: Upload) -> None:
     told = world.chunks.declare_length(upload, 1000)
     assert (told.length, told.offset, told.state) == (1000, 300, UploadState.RECEIVING)
@@ -66,6 +67,7 @@ def test_a_length_beyond_the_limit_is_refused(world: World, upload: Upload) -> N
     assert world.service.get(ME, upload.id) == upload
 
 
+@pytest.mark.folders
 def test_without_space_the_length_stays_unknown_and_the_bytes_stay(
     world: World, upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +89,7 @@ def test_only_the_missing_space_must_be_free(
 
 
 def test_lost_bytes_are_not_published_as_zeros(world: World, upload: Upload) -> None:
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     with pytest.raises(UploadGone):
         world.chunks.declare_length(upload, 300)
     assert world.state(upload) is UploadState.EXPIRED

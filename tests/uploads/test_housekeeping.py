@@ -93,16 +93,17 @@ def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -
 
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
     upload = stuck(world)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     world.later(minutes=5)
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.EXPIRED
     assert world.events == []
 
 
+@pytest.mark.folders
 def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: World) -> None:
     broken, good = stuck(world), stuck(world)
-    (world.staging / broken.id).unlink()
+    world.lose(broken)
     (world.staging / broken.id).symlink_to("/nowhere")
     world.later(minutes=5)
     world.housekeeping.sweep()
@@ -118,6 +119,7 @@ def test_staged_files_of_ended_uploads_are_removed(world: World) -> None:
     assert world.files() == set()
 
 
+@pytest.mark.folders
 def test_staged_files_of_running_uploads_stay(world: World) -> None:
     uploads = {world.create(100).id, stuck(world).id}
     for upload_id in uploads:
@@ -134,6 +136,7 @@ def test_remains_of_a_published_upload_in_staging_are_removed(world: World) -> N
     assert world.content(video) == pattern(0, 100)
 
 
+@pytest.mark.folders
 def test_files_without_a_record_stay_while_they_are_written(world: World) -> None:
     key = new_id()
     world.store.staging.reserve(key, 10)
@@ -145,6 +148,7 @@ def test_files_without_a_record_stay_while_they_are_written(world: World) -> Non
     assert world.files() == set()
 
 
+@pytest.mark.folders
 def test_files_that_are_not_ours_are_never_touched(world: World) -> None:
     world.create(1)
     world.completed()
@@ -165,6 +169,7 @@ def test_published_files_of_deleted_videos_are_removed_after_a_crash(world: Worl
     assert world.files() == {kept.id}
 
 
+@pytest.mark.folders
 def test_a_file_cut_off_between_its_name_and_its_record_is_received_again(
     world: World,
 ) -> None:
@@ -216,13 +221,14 @@ def test_a_known_digest_is_not_computed_again(world: World) -> None:
 def test_an_unreadable_video_does_not_block_the_others(world: World) -> None:
     world.housekeeping.batch = 1
     lost, good = world.completed(), world.completed()
-    (world.videos / lost.id).unlink()
+    world.lose(lost)
     for _ in range(3):
         world.housekeeping.digest()
     assert world.records.get(lost.id).sha256 is None
     assert world.records.get(good.id).sha256 is not None
 
 
+@pytest.mark.folders
 def test_a_truncated_video_gets_no_digest(world: World, caplog: pytest.LogCaptureFixture) -> None:
     video = world.completed(1000)
     os.truncate(world.videos / video.id, 999)

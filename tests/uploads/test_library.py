@@ -108,7 +108,7 @@ def test_a_video_is_read_from_any_byte(world: World) -> None:
 
 def test_a_video_whose_file_is_lost_is_gone(world: World) -> None:
     video = world.completed()
-    (world.videos / video.id).unlink()
+    world.lose(video)
     with pytest.raises(UploadGone):
         world.library.open(video, ByteRange(0, 1))
 
@@ -148,6 +148,7 @@ def test_of_two_concurrent_deletions_one_finds_the_video_gone(
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Upload", "UploadGone"]
 
 
+@pytest.mark.folders
 @pytest.mark.parametrize("way", ["open", "hand_over"])
 @pytest.mark.parametrize("planted", ["link", "pipe", "folder", "nothing"])
 def test_a_link_or_folder_in_place_of_a_video_is_not_sent(

@@ -108,6 +108,7 @@ def age(world: World, upload: Upload) -> None:
     os.utime(world.staging / upload.id, (then, then))
 
 
+@pytest.mark.folders
 def test_space_without_bytes_is_given_back_and_reserved_again(stingy: World) -> None:
     upload, fresh = stingy.create(1000), stingy.create(1000)
     age(stingy, upload)
@@ -119,6 +120,7 @@ def test_space_without_bytes_is_given_back_and_reserved_again(stingy: World) -> 
     assert stingy.send(stingy.send(upload, 0, 500), 600, 1000).state is UploadState.COMPLETE
 
 
+@pytest.mark.folders
 def test_an_upload_through_a_link_without_bytes_expires_and_frees_its_quota(
     stingy: World,
 ) -> None:
@@ -133,6 +135,7 @@ def test_an_upload_through_a_link_without_bytes_expires_and_frees_its_quota(
     assert stingy.files() == {begun.id}
 
 
+@pytest.mark.folders
 def test_the_first_byte_is_refused_if_the_disk_is_full_by_then(
     stingy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +147,7 @@ def test_the_first_byte_is_refused_if_the_disk_is_full_by_then(
         stingy.send(upload, 0, 100)
 
 
+@pytest.mark.folders
 def test_space_with_bytes_in_it_and_of_a_running_request_is_kept(stingy: World) -> None:
     begun, running = stingy.create(1000), stingy.create(1000)
     stingy.send(begun, 0, 1)
@@ -159,6 +163,7 @@ def test_space_with_bytes_in_it_and_of_a_running_request_is_kept(stingy: World) 
     assert begun.id in stingy.files()
 
 
+@pytest.mark.folders
 def test_without_accounts_reservations_last_as_long_as_their_uploads(world: World) -> None:
     upload = world.create(1000)
     age(world, upload)

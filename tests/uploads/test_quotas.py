@@ -88,6 +88,7 @@ def test_the_end_of_an_upload_gives_its_bytes_back(limited: World) -> None:
     assert used(limited) == 0
 
 
+@pytest.mark.folders
 def test_an_upload_without_room_on_the_disk_counts_nothing(limited: World) -> None:
     with limited.database.write() as connection:
         connection.execute(update(projects).values(quota_bytes=1 << 62))

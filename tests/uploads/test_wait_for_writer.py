@@ -164,7 +164,7 @@ def test_an_upload_that_ended_meanwhile_is_gone(world: World) -> None:
 
 def test_a_file_that_is_missing_is_found_by_the_next_chunk_and_not_before(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
-    (world.staging / upload.id).unlink()
+    world.lose(upload)
     assert world.chunks.wait_for_writer(upload) == upload
     with pytest.raises(UploadGone):
         world.send_next(upload, 300, 400)

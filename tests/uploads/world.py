@@ -14,6 +14,7 @@ from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
+from app.records.bucket import BucketCatalog
 from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
@@ -22,10 +23,12 @@ from app.records.identity.tables import projects
 from app.records.turns import Turns
 from app.records.uploads import UploadRecords
 from app.request.minute_counts import MinuteCounts
-from app.storage.base import Durability
+from app.storage.base import Durability, Store
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
 from app.storage.machine import COUNTED_GAP, IdleClock, NoteFile, Reading
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.store import BucketStore
 from app.uploads.chunks import Chunks
 from app.uploads.completion import Completion, Listener
 from app.uploads.files import WholeFiles
@@ -34,6 +37,7 @@ from app.uploads.library import VideoLibrary
 from app.uploads.service import NewUpload, UploadService
 from tests.records.making import new_sqlite
 from tests.storage.sources import body
+from tests.storage.stores import SPOOL_BYTES
 
 ME = Scope("me")
 OTHERS = Scope("others")
@@ -46,6 +50,9 @@ LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 opened: list[Database] = []
 """Databases of the worlds of one test; its end closes them."""
 
+buckets: list[Bucket] = []
+"""Where the worlds of one test have their files, if not in folders."""
+
 
 class World:
     """Everything `build_services` would make, in one folder."""
@@ -55,7 +62,7 @@ class World:
         folder: Path,
         *,
         database: Database | None = None,
-        store: LocalStore | None = None,
+        store: Store | None = None,
         listeners: Sequence[Listener] = (),
         staging: Path | None = None,
         max_length: int = MAX_LENGTH,
@@ -82,9 +89,7 @@ class World:
         counts = MinuteCounts(folder / "minute-counts", self._seconds)
         of_senders = SenderLimits(counts, **{**NO_LIMITS, **limits})
         self.records = UploadRecords(database, observers=[self.quotas.observe, of_senders.observe])
-        self.store = store or LocalStore(
-            self.staging, self.videos, Durability.NONE, checkpoints=checkpoints
-        )
+        self.store = store or self._new_store(checkpoints)
         heard = [self.events.append, *listeners]
         self.completion = Completion(
             self.records, self.store, policy=self._policy, clock=lambda: self.now, listeners=heard
@@ -97,9 +102,18 @@ class World:
             self.store.library,
             policy=self._policy,
             clock=lambda: self.now,
-            let_group_read=self.store.library.let_group_read,
+            let_group_read=(
+                self.store.library.let_group_read if isinstance(self.store, LocalStore) else None
+            ),
         )
         self.housekeeping = self.new_housekeeping(self.new_idle_clock())
+
+    def _new_store(self, checkpoints: Checkpoints | None) -> Store:
+        """In a folder, or where the option `--storage` says."""
+        if buckets:
+            catalog = BucketCatalog(self.database)
+            return BucketStore(buckets[-1], catalog, self.staging, spool_bytes=SPOOL_BYTES)
+        return LocalStore(self.staging, self.videos, Durability.NONE, checkpoints=checkpoints)
 
     def _seconds(self) -> float:
         return self.now.timestamp()
@@ -232,8 +246,20 @@ class World:
 
     def files(self) -> set[str]:
         """Names of all files, staged or published."""
+        if isinstance(self.store, BucketStore):
+            staged = {file.key for file in self.store.inspection.staged()}
+            return staged | set(self.store.inspection.published())
         folders = [folder for folder in (self.staging, self.videos) if folder.exists()]
         return {path.name for folder in folders for path in folder.iterdir()}
+
+    def lose(self, upload: Upload) -> None:
+        """Lose the bytes of an upload, or of a video, as a broken disk does."""
+        if isinstance(self.store, BucketStore):
+            assert upload.id in self.files()
+            self.store.cells.catalog.remove(upload.id, also_published=True)
+            return
+        folder = self.videos if self.state(upload) is UploadState.COMPLETE else self.staging
+        (folder / upload.id).unlink()
 
 
 def add_projects(database: Database) -> None:

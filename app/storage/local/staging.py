@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from io import FileIO
+from io import FileIO, RawIOBase
 
 from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
@@ -15,6 +15,7 @@ from app.ingest.source import BodySource
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
+from app.storage.compare import has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
@@ -124,6 +125,12 @@ class LocalStaging:
     def open_complete(self, key: str, length: int) -> FileIO:
         """A file from its start."""
         return self.open(key)
+
+    def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
+        """Compare with the file."""
+        with self.open(key) as stored:
+            stored.seek(start)
+            return has_same_bytes(ours, stored, length)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
         """Remove a file while its whole range is locked.

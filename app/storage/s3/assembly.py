@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import RawIOBase
 
-from app.domain.cells import Garbage, Part, Piece, Stamp, StoredFile, covers
+from app.domain.cells import Garbage, Part, Piece, Stamp, StoredFile, covers, overlay
 from app.domain.errors import ServerBusy
 from app.domain.ranges import ByteRange
 from app.request.slots import without_slot
@@ -60,10 +60,14 @@ class Assembly:
         if file is None:
             raise BytesLost(key)
         if file.name is None:
-            name = self._object_of(replace(file, length=length))
-            if self._catalog.finish(key, name, length, is_published=is_published):
-                return name
-            file = self._catalog.file(key)  # Another request was faster.
+            try:
+                name = self._object_of(replace(file, length=length))
+            except BytesLost:
+                pass  # What it was made of may be gone because another request was faster.
+            else:
+                if self._catalog.finish(key, name, length, is_published=is_published):
+                    return name
+            file = self._catalog.file(key)
         if file is None or file.name is None or file.length != length:
             raise BytesLost(key)
         if is_published and not file.is_published:
@@ -98,9 +102,9 @@ class Assembly:
         if not whole.length:
             return self._cells.put_piece(file.key, 0, whole, b"").name
         pieces = self._catalog.pieces(file.key, 0)
-        for piece in reversed(pieces):
-            if piece.span == whole:
-                return piece.name
+        taken = overlay(pieces, whole)
+        if len(taken) == 1 and taken[0][0].span == whole:
+            return taken[0][0].name
         if not covers(pieces, whole):
             raise BytesLost(file.key)
         with self._cells.joined(pieces, whole) as spool:
@@ -114,8 +118,16 @@ class Assembly:
         file = self._catalog.file(key)
         if file is None:
             raise BytesLost(key)
-        if file.name is not None:
-            return
+        if file.name is None:
+            try:
+                self._concatenate(file, parts)
+            except BytesLost:
+                file = self._catalog.file(key)
+                if file is None or file.name is None:
+                    raise
+                # Another request was faster, and the parts are gone.
+
+    def _concatenate(self, file: StoredFile, parts: Sequence[tuple[str, int]]) -> None:
         whole = ByteRange(0, sum(length for _, length in parts))
         sources = list(self._sources(parts))
         file = replace(file, length=whole.length)

@@ -29,13 +29,13 @@ class BucketLibrary:
 
     def publish(self, key: str, length: int) -> None:
         """Make one object of the file, and have its row say that it may be read."""
-        self._assembly.assemble(key, length, is_published=True)
-        self._staging.let_go(key)
+        self.publish_all([(key, length)])
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
         """One statement for all that are one object already."""
         keys = [key for key, _ in files]
-        if self._catalog.publish(keys) < len(keys):
+        self._staging.put_received(keys)
+        if len(keys) == 1 or self._catalog.publish(keys) < len(keys):
             for key, length in files:
                 self._assembly.assemble(key, length, is_published=True)
         for key in keys:

@@ -45,15 +45,17 @@ class BucketRangeWriter:
         self._unverified: list[tuple[Cell, Spool]] = []
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
-        """Store the bytes first, then call `checkpoint`, once for each cell or more often.
+        """Store the bytes first, then call `checkpoint`, once for each cell but the last.
 
         Bytes that may still prove wrong are stored by `finish`.
         """
         if source.is_verified_at_end:
             self._cells.spools.require(span.length)
-        position = span.start
+        position = told_to = span.start
         for cell in self._file.grid.cells(span):
-            position = self._write_cell(cell, source, checkpoint)
+            if told_to < position and not source.is_verified_at_end:
+                checkpoint(ByteRange(told_to, position))
+            position, told_to = self._write_cell(cell, source, checkpoint)
             if position < cell.span.end:
                 break
         return position
@@ -98,7 +100,10 @@ class BucketRangeWriter:
         if os.fstat(self._lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")
 
-    def _write_cell(self, cell: Cell, source: BodySource, checkpoint: Checkpoint) -> int:
+    def _write_cell(
+        self, cell: Cell, source: BodySource, checkpoint: Checkpoint
+    ) -> tuple[int, int]:
+        """Where its bytes end, and how far of that `checkpoint` was told."""
         spool = self._cells.spools.open(cell.span)
         is_kept_for_later = False
         try:
@@ -110,7 +115,7 @@ class BucketRangeWriter:
                 arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))
                 self._unverified.append((arrived, spool))
                 is_kept_for_later = True
-            return flow.position
+            return flow.position, flow.told_to
         finally:
             if not is_kept_for_later:
                 spool.close()
@@ -136,7 +141,7 @@ class _Flow:
         self._copy = copy
         self._checkpoint = checkpoint
         self._check_room = writer.check_room(spool)
-        self._stored_to = cell.span.start
+        self.told_to = cell.span.start
         now = time.monotonic()
         self._look_at = now + LOOK_SECONDS
         self._due_at = now + writer.checkpoint_seconds
@@ -147,19 +152,15 @@ class _Flow:
         return self._cell.span.start + self._copy.position
 
     def run(self, source: BodySource) -> None:
-        """Copy and store; whatever ends the copy early, what has arrived is stored first."""
+        """Copy and store; whatever ends the copy early, what has arrived is stored and told."""
         try:
             self._copy.run(source, self._watch)
         except BytesLost:
             raise
         except BaseException:
-            self._store_rest()
+            self._store_and_tell()
             raise
-        arrived = ByteRange(self._cell.span.start, self.position)
-        if self._writer.is_whole(self._cell.number, arrived):
-            self._store(arrived)  # Some of it may be in pieces already.
-        else:
-            self._store_rest()
+        self._store()
 
     def _watch(self) -> None:
         now = time.monotonic()
@@ -169,16 +170,21 @@ class _Flow:
             self._writer.stop_if_removed()
         self._check_room(self._copy.position)
         if now >= self._due_at:
-            self._store_rest()
+            self._store_and_tell()
             self._due_at = time.monotonic() + self._writer.checkpoint_seconds
 
-    def _store_rest(self) -> None:
-        self._store(ByteRange(self._stored_to, self.position))
+    def _store_and_tell(self) -> None:
+        fresh = ByteRange(self.told_to, self.position)
+        self._store()
+        self.told_to = fresh.end
+        if self._checkpoint is not None and fresh.length:
+            self._checkpoint(fresh)
 
-    def _store(self, span: ByteRange) -> None:
-        fresh = ByteRange(self._stored_to, span.end)
+    def _store(self) -> None:
+        """Store what has come since the last time, or all of the cell once it is whole."""
+        fresh = ByteRange(self.told_to, self.position)
         if self._checkpoint is None or not fresh.length:
             return
-        self._writer.keep(self._spool, self._cell.number, span)
-        self._stored_to = span.end
-        self._checkpoint(fresh)
+        arrived = ByteRange(self._cell.span.start, self.position)
+        is_whole = self._writer.is_whole(self._cell.number, arrived)
+        self._writer.keep(self._spool, self._cell.number, arrived if is_whole else fresh)

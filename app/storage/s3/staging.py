@@ -18,11 +18,13 @@ from app.ingest.source import BodySource
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost
+from app.storage.compare import has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
 from app.storage.local.staging import TAKE_OVER_SECONDS, WRITER_ENDS_SECONDS
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.cells import CellStore, limit_seconds, new_name
+from app.storage.s3.piece_reader import PieceReader, contains
 from app.storage.s3.range_writer import BucketRangeWriter
 from app.storage.s3.spool import Spool
 
@@ -30,32 +32,40 @@ PUTS_AT_ONCE = 8
 """Small files of a process that are sent to the bucket in parallel."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReceivedWhole:
-    """A short file that has arrived whole, in a spool."""
+    """A short file that has arrived whole, in a spool; `is_put` once it is in the bucket too."""
 
     spool: Spool
     length: int
+    is_put: bool = False
 
 
 class BucketStaging:
     """`Staging` in a bucket. Writers of one node stop each other with locks in `locks`."""
 
     def __init__(
-        self, cells: CellStore, assembly: Assembly, locks: Folder, *, checkpoint_seconds: float
+        self,
+        cells: CellStore,
+        assembly: Assembly,
+        locks: Folder,
+        *,
+        checkpoint_seconds: float,
+        smallest_cell_bytes: int,
     ) -> None:
         self.locks = locks
         self._cells = cells
         self._catalog = cells.catalog
         self._assembly = assembly
         self._checkpoint_seconds = checkpoint_seconds
+        self._smallest_cell_bytes = smallest_cell_bytes
         self._received: dict[str, ReceivedWhole] = {}
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
         self._changing = Lock()
 
     def reserve(self, key: str, length: int) -> None:
         """Note the file: a bucket has room for it or not. A length of 0 may still become more."""
-        self._catalog.reserve(key, Grid.of(length or None), length or None)
+        self._catalog.reserve(key, self._grid(length or None), length or None)
 
     def enlarge(self, key: str, length: int) -> None:
         """Raise `NoRoom` if the file would have more cells than there are."""
@@ -93,7 +103,7 @@ class BucketStaging:
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Keep a file up to one cell in a spool, for `sync`; store longer ones as they come."""
         told = source.remaining
-        file = StoredFile(key, Grid.of(told), None, None, is_published=False, multipart=None)
+        file = StoredFile(key, self._grid(told), None, None, is_published=False, multipart=None)
         position = 0
         for cell in file.grid.cells(ByteRange(0, min(limit, limit if told is None else told))):
             spool, end = self._arrived(cell, source, limits)
@@ -116,27 +126,45 @@ class BucketStaging:
 
     def sync(self, keys: Sequence[str]) -> None:
         """Put the short files into the bucket, in parallel; the others are there."""
-        held = {key: self._received[key] for key in keys if key in self._received}
+        self.put_received(keys)
         for key in keys:
-            if key not in held:
+            if key not in self._received:
                 self._require(key)
-        names = {key: new_name("files", key) for key in held}
+
+    def put_received(self, keys: Sequence[str]) -> None:
+        """Put those of the files that are short, came whole, and are not there yet."""
+        found = {key: self._received.get(key) for key in keys}
+        held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
         if not held:
             return
-        self._catalog.add_whole([(key, names[key], held[key].length) for key in held])
+        names = {key: new_name("files", key) for key in held}
+        self._catalog.add_whole([(key, names[key], whole.length) for key, whole in held.items()])
 
         def put(key: str) -> None:
             body = held[key].spool.slice(ByteRange(0, held[key].length))
             self._cells.bucket.within(limit_seconds(body.length)).put_object(names[key], body)
+            held[key].is_put = True
 
         with stage(Stage.SYNC):
             for _ in self._putting.map(put, held):
                 pass
 
     def open(self, key: str) -> RawIOBase:
-        """A file that is whole; of others, the store cannot read what it has of them."""
+        """A file as far as it can be read: cells that arrived whole cannot before all has come."""
         held = self._received.get(key)
-        return self._assembly.open(key) if held is None else held.spool.reader()
+        if held is not None:
+            return held.spool.reader()
+        file = self._require_unpublished(key)
+        return PieceReader(self._cells, file) if file.name is None else self._assembly.open(key)
+
+    def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
+        """Compare with what is stored."""
+        file = self._require_unpublished(key)
+        if file.name is None:
+            return contains(self._cells, file, start, ours, length)
+        with self._assembly.open(key) as stored:
+            stored.seek(start)
+            return has_same_bytes(ours, stored, length)
 
     def open_complete(self, key: str, length: int) -> RawIOBase:
         """A file that has all of its bytes, from its start: they are made one object first."""
@@ -175,6 +203,9 @@ class BucketStaging:
         if held is not None:
             held.spool.close()
 
+    def _grid(self, length: int | None) -> Grid:
+        return Grid.of(length, smallest=self._smallest_cell_bytes)
+
     def _hold(self, key: str, whole: ReceivedWhole) -> None:
         self.let_go(key)
         with self._changing:
@@ -204,6 +235,13 @@ class BucketStaging:
         """A file; raises `BytesLost` if there is none."""
         file = self._catalog.file(key)
         if file is None:
+            raise BytesLost(key)
+        return file
+
+    def _require_unpublished(self, key: str) -> StoredFile:
+        """A file that is not published; raises `BytesLost` if there is none."""
+        file = self._require(key)
+        if file.is_published:
             raise BytesLost(key)
         return file
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.domain.cells import SMALLEST_CELL_BYTES
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
@@ -34,12 +35,15 @@ class BucketStore:
         *,
         spool_bytes: int,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        smallest_cell_bytes: int = SMALLEST_CELL_BYTES,
     ) -> None:
         folder, locks = Folder(staging), Folder(staging / "locks")
         self.cells = CellStore(bucket, catalog, Spools(folder, spool_bytes))
         assembly = Assembly(self.cells)
         self.staging = BucketStaging(
-            self.cells, assembly, locks, checkpoint_seconds=checkpoint_seconds
+            *(self.cells, assembly, locks),
+            checkpoint_seconds=checkpoint_seconds,
+            smallest_cell_bytes=smallest_cell_bytes,
         )
         self.library = BucketLibrary(self.staging, assembly, catalog, bucket)
         self.inspection = BucketInspection(assembly, catalog, bucket, spools=folder, locks=locks)
