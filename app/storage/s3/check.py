@@ -216,8 +216,8 @@ def _direct_uploads(place: Place) -> Result:
     allowed = reply.headers.get("access-control-allow-origin") in {"*", place.origin}
     if reply.status >= 300 or not allowed:
         return Grade.DEGRADED, (
-            f"The bucket's CORS rules do not let pages of {place.origin} send parts: direct "
-            "uploads from browsers will go through the server."
+            f"The bucket's CORS rules do not let pages of {place.origin} send parts: browsers will "
+            "send them through the server. `flask --app wsgi storage cors ORIGIN` lets them."
         )
     return Grade.FINE, f"The bucket's CORS rules let pages of {place.origin} send parts."
 
