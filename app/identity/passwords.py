@@ -11,7 +11,6 @@ from threading import BoundedSemaphore
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from zxcvbn import zxcvbn
 
 from app.domain.errors import InvalidField, ServerBusy
 from app.request.slots import without_slot
@@ -113,6 +112,9 @@ def require_good(password: str, about: Sequence[str] = ()) -> None:
         raise _refused(f"Use at least {MIN_CHARACTERS} characters.")
     if len(password) > MAX_CHARACTERS:
         raise _refused(f"Use at most {MAX_CHARACTERS} characters.")
+    # Importing it takes 0.05 s of CPU time, and most processes never judge a password.
+    from zxcvbn import zxcvbn  # noqa: PLC0415
+
     words = ["sluice", *(word for text in about for word in _words_of(text))]
     found = zxcvbn(password[:JUDGED_CHARACTERS], user_inputs=words)
     if found["score"] < MIN_SCORE:

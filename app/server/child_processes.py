@@ -7,6 +7,7 @@ shares their memory; a new interpreter would import them again.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import logging
 import multiprocessing
@@ -99,6 +100,15 @@ class KeptRunning:
         log.error("the %s %s; restarting in %g s", self._name, event, self._pause_seconds)
         self._start_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, self._longest_pause_seconds)
+
+
+def spare_imported() -> None:
+    """Spare what was imported so far the garbage collector, here and in processes forked later.
+
+    It would look through all of it several times in each, and copy memory that they share: a
+    server took 0.3 s more of CPU time to start and stop.
+    """
+    gc.freeze()
 
 
 def fork(work: Work) -> BaseProcess:

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.monitoring.folder import MetricsFolder, name_process
 from app.server.access_log import AccessLogger
-from app.server.child_processes import end_with_parent, end_with_supervisor
+from app.server.child_processes import end_with_parent, end_with_supervisor, spare_imported
 from app.server.terminal import greet
 from app.settings import from_env
 
@@ -102,6 +102,7 @@ def _import_for_workers(server: Any) -> None:
     """
     if server.cfg.worker_class_str == worker_class:
         importlib.import_module("app.factory")
+        spare_imported()
 
 
 def on_starting(server: Any) -> None:

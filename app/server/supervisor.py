@@ -32,6 +32,7 @@ from app.server.child_processes import (
     fork,
     import_main,
     run_module,
+    spare_imported,
 )
 from app.server.start_checks import (
     StartRefused,
@@ -157,6 +158,7 @@ def _serve() -> None:
 
 def main() -> int:
     """Check the settings, folders and port, then serve."""
+    spare_imported()
     try:
         settings = from_env(os.environ)
         configure_logging(settings.log_level, settings.log_format)
