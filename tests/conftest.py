@@ -15,7 +15,7 @@ from app.domain.access import FIRST_PROJECT
 from app.records.engine import Database
 from app.records.identity.tables import projects
 from app.records.transfer import UNFINISHED
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, SHARED_FOLDER, Server, running_server
 from tests.media.films import FilmStore
 from tests.media.shelf import Shelf
 from tests.postgresql import Postgresql, postgresql
@@ -69,15 +69,19 @@ def all_films(pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that all tests share; a test that changes its processes starts its own."""
-    with running_server(tmp_path_factory.mktemp("server")) as running:
+    """A server that all tests share; a test that changes its processes starts its own.
+
+    Neither it nor `closed_server` examines files with ffmpeg: `shelf` does.
+    """
+    with running_server(tmp_path_factory.mktemp("server"), **NO_FFMPEG) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def closed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with accounts that all tests share; each makes projects, people or keys there."""
-    with running_server(tmp_path_factory.mktemp("closed"), SLUICE_ACCESS="accounts") as running:
+    folder = tmp_path_factory.mktemp("closed")
+    with running_server(folder, SLUICE_ACCESS="accounts", **NO_FFMPEG) as running:
         yield running
 
 
@@ -88,13 +92,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(scope="session")
-def film(tmp_path_factory: pytest.TempPathFactory) -> FilmStore:
-    """Films by name, as `tests.media.films` lists them, for all processes of this run."""
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For what takes long to make: a folder of all processes of this run."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "films"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
     folder.mkdir(exist_ok=True)
-    return FilmStore(folder)
+    os.environ[SHARED_FOLDER] = str(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def film(shared_folder: Path) -> FilmStore:
+    """Films by name, as `tests.media.films` lists them, for all processes of this run."""
+    return FilmStore(shared_folder)
 
 
 @pytest.fixture(scope="session")
@@ -106,13 +117,16 @@ def shelf(film: FilmStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers with settings for one test; they stop when it ends."""
+    """Starts servers with settings for one test; they stop when it ends.
+
+    They have ffmpeg only if `FFMPEG` is among the options.
+    """
     with ExitStack() as stack:
 
         def start(**options: str) -> Server:
             folder = tmp_path / f"server{len(list(tmp_path.iterdir()))}"
             folder.mkdir()
-            return stack.enter_context(running_server(folder, **options))
+            return stack.enter_context(running_server(folder, **{**NO_FFMPEG, **options}))
 
         yield start
 

@@ -71,6 +71,7 @@ def test_a_server_stopped_while_it_starts_leaves_no_process(tmp_path: Path, seco
 
 def test_a_clean_stop_leaves_the_database_in_one_file(tmp_path: Path) -> None:
     server = Server(tmp_path, {})
+    server.database.parent.mkdir(mode=0o700)  # Where there is a folder, the database is its own.
     server.start()
     server.post("/upload", files={"file": ("film.mp4", b"film")}).raise_for_status()
     assert Path(f"{server.database}-wal").stat().st_size > 0

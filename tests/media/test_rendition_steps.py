@@ -33,7 +33,7 @@ from app.media.renditions.rungs import (
 )
 from app.media.renditions.whole_film import RenditionFile
 from app.media.steps.job_errors import INTERRUPTED, NO_FFMPEG
-from tests.live_server import Server
+from tests.live_server import FFMPEG, Server
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch
 from tests.media.rendition_runner import CAPABILITY, StepRunner, movie_of
@@ -371,7 +371,7 @@ def test_jobs_that_failed_stay_to_say_why(runner: StepRunner, film: FilmStore) -
 def test_an_eager_server_makes_all_qualities_unasked(
     start_server: Callable[..., Server], film: FilmStore
 ) -> None:
-    server = start_server(SLUICE_RENDITIONS="eager")
+    server = start_server(SLUICE_RENDITIONS="eager", **FFMPEG)
     with film("hevc.mp4").open("rb") as file:
         video = server.post("/upload", files={"file": ("film.mp4", file)}).json()["id"]
 
