@@ -8,7 +8,6 @@ complete, or has ended, the URL stores nothing any more: its multipart upload is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from app.domain.cells import (
     Cell,
@@ -89,10 +88,15 @@ class DirectCells:
             first=first,
             at_once=min(LISTED_AT_ONCE, last - first + 1),
         )
+        stored = {}
         try:
-            return {part.number: part for part in takewhile(lambda it: it.number <= last, listed)}
+            for part in listed:
+                stored[part.number] = part
+                if part.number >= last:
+                    break
         except MultipartGone as error:
             raise BytesLost(file.key) from error
+        return stored
 
     def _open_file(self, key: str) -> StoredFile:
         file = self._cells.catalog.file(key)
