@@ -2,9 +2,10 @@
 
 import pytest
 
+from app.domain.cells import Stamp
 from app.domain.errors import BodyTruncated
 from app.domain.ranges import ByteRange
-from app.storage.base import Store
+from app.storage.base import BytesLost, Store
 from app.storage.s3.bucket import Bucket
 from tests.storage.conftest import InBucket
 from tests.storage.sources import body, pattern
@@ -64,3 +65,29 @@ def test_what_had_arrived_before_a_cut_is_kept(store: Store) -> None:
     write(store, CELL + 3, length)
     store.library.publish(KEY, length)
     assert content(store, KEY) == pattern(0, length)
+
+
+def renote(in_bucket: InBucket, *, etag: str = "", crc32c: str = "") -> None:
+    """Have the catalog say something else of the first cell's part."""
+    catalog = in_bucket.store.cells.catalog
+    part = catalog.parts(KEY)[0]
+    stamp = Stamp(etag or part.stamp.etag, crc32c or part.stamp.crc32c)
+    assert catalog.place(KEY, part.cell, part.number, part.length, stamp)
+
+
+def test_a_part_that_was_sent_again_may_have_another_etag(in_bucket: InBucket) -> None:
+    store, length = in_bucket.store, CELL + 10
+    store.staging.reserve(KEY, length)
+    write(store, 0, length)
+    renote(in_bucket, etag="0" * 32)
+    store.library.publish(KEY, length)
+    assert content(store, KEY) == pattern(0, length)
+
+
+def test_a_part_with_other_bytes_than_were_noted_is_lost(in_bucket: InBucket) -> None:
+    store, length = in_bucket.store, CELL + 10
+    store.staging.reserve(KEY, length)
+    write(store, 0, length)
+    renote(in_bucket, etag="0" * 32, crc32c="AAAAAA==")
+    with pytest.raises(BytesLost):
+        store.library.publish(KEY, length)

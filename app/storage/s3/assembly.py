@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import RawIOBase
 
-from app.domain.cells import Garbage, Part, Piece, Stamp, StoredFile, covers, overlay
+from app.domain.cells import Garbage, Multipart, Part, Piece, Stamp, StoredFile, covers, overlay
 from app.domain.errors import ServerBusy
 from app.domain.ranges import ByteRange
 from app.request.slots import without_slot
@@ -202,14 +202,42 @@ class Assembly:
         multipart = None if known is None else known.multipart
         if multipart is None:
             raise BytesLost(file.key)
-        wanted = [(part.number, StoredObject(part.stamp.etag, part.stamp.crc32c)) for part in parts]
         try:
-            self._bucket.within(COMPLETING_SECONDS).complete_multipart(
-                multipart.name, multipart.id, wanted
-            )
+            self._join_parts(multipart, parts)
         except (MultipartGone, PartsDiffer) as error:
             # Completed before, by somebody who could not record it; otherwise it is lost.
             found = self._bucket.head(multipart.name)
             if found is None or found.length != file.length:
                 raise BytesLost(file.key) from error
         return multipart.name
+
+    def _join_parts(self, multipart: Multipart, parts: Sequence[Part]) -> None:
+        bucket = self._bucket.within(COMPLETING_SECONDS)
+        noted = [(part.number, _stored(part)) for part in parts]
+        try:
+            bucket.complete_multipart(multipart.name, multipart.id, noted)
+        except PartsDiffer:
+            listed = self._as_listed(multipart, parts)
+            bucket.complete_multipart(multipart.name, multipart.id, listed)
+
+    def _as_listed(
+        self, multipart: Multipart, parts: Sequence[Part]
+    ) -> list[tuple[int, StoredObject]]:
+        """The same parts with the ETags that they have now.
+
+        A part that was sent twice has another one where the store encrypts: its bytes are the same
+        if its length and checksum are.
+        """
+        listed = {
+            part.number: part for part in self._bucket.list_parts(multipart.name, multipart.id)
+        }
+        found = []
+        for part in parts:
+            now = listed.get(part.number)
+            is_same = now and (now.length, now.stored.crc32c) == (part.length, part.stamp.crc32c)
+            found.append((part.number, now.stored if now and is_same else _stored(part)))
+        return found
+
+
+def _stored(part: Part) -> StoredObject:
+    return StoredObject(part.stamp.etag, part.stamp.crc32c)
