@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import NoRoom
 from app.domain.upload import UploadId
 from app.media.film.bucket_folder import COPIES, MOST_COPIED_BYTES, OBJECTS, BucketFolder
 from app.media.film.disk_folder import DiskFolder
@@ -32,6 +33,7 @@ class Fleet:
 
     folder: Path
     database: Database
+    address: BucketAddress
     bucket: Bucket
     now: datetime = NOW
     nodes: list[BucketFolder] = field(default_factory=list)
@@ -48,6 +50,10 @@ class Fleet:
         self.nodes.append(node)
         return node
 
+    def with_key(self, key: AccessKey) -> Bucket:
+        """The bucket as somebody with that key sees it."""
+        return Bucket.at(self.address, key=lambda: key)
+
     def objects(self) -> set[str]:
         """The names of the objects without their versions."""
         return {each.name.rpartition(".")[0] for each in self.bucket.list_objects(OBJECTS)}
@@ -61,7 +67,7 @@ def fleet(tmp_path: Path, s3_server: S3Server) -> Iterator[Fleet]:
     )
     bucket = Bucket.at(address, key=lambda: AccessKey(access.key, access.secret))
     with closing(new_sqlite(tmp_path / "records.db")) as database:
-        yield Fleet(tmp_path, database, bucket)
+        yield Fleet(tmp_path, database, address, bucket)
 
 
 def keep(node: BucketFolder, name: str, content: bytes) -> None:
@@ -151,3 +157,23 @@ def test_a_long_file_is_stored_in_parts_and_read_where_it_is(fleet: Fleet) -> No
         stored.seek(-7, 2)
         assert stored.read(100) == b"the end"
     assert copies(maker) == copies(other) == []
+
+
+def test_copies_make_room_for_what_is_being_made(fleet: Fleet) -> None:
+    node = fleet.node()
+    keep(node, "poster.jpg", b"poster")
+    with pytest.raises(NoRoom):
+        node.require_room(1 << 60)
+    assert copies(node) == []
+    assert read_whole(node, VIDEO, "poster.jpg") == b"poster"
+
+
+def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> None:
+    keep(fleet.node(), "poster.jpg", b"poster")
+    fleet.bucket, allowed = fleet.with_key(AccessKey("nobody", "nothing")), fleet.bucket
+    node = fleet.node()
+    node.remove(VIDEO)
+    assert node.find(VIDEO, "poster.jpg") is None
+    fleet.bucket = allowed
+    fleet.node().remove_abandoned()
+    assert fleet.objects() == set()

@@ -6,6 +6,7 @@ PREFIX/media/<id>/<name>.<version>    each file, under a name that is never used
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -13,6 +14,7 @@ from datetime import datetime
 from io import FileIO, RawIOBase
 from pathlib import Path
 
+from app.domain.errors import NoRoom, UploadError
 from app.domain.made_files import Bundle, Made
 from app.domain.ranges import ByteRange
 from app.domain.upload import UploadId
@@ -40,6 +42,8 @@ TRANSFER_SECONDS = 900.0
 """For one part of a file, with all that is tried again."""
 
 BATCH = 500
+
+log = logging.getLogger(__name__)
 
 
 class BucketFolder:
@@ -121,7 +125,7 @@ class BucketFolder:
     def remove(self, upload_id: UploadId) -> None:
         """Take all files of a video out of the table, and delete them."""
         self._records.discard_all(upload_id, self._clock())
-        self._delete_due(upload_id)
+        self._delete_due_if_possible(upload_id)
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
         """The names of the files of each video that are in no folder."""
@@ -139,17 +143,22 @@ class BucketFolder:
         """The table says when a bundle was last used."""
         self._records.note_use(upload_id, name, self._clock())
 
-    def lacking_bytes(self, _least_free: int) -> int:
-        """None: a bucket has no end."""
+    def lacking_bytes(self, _least_free: int, _wanted: int) -> int:
+        """None: a bucket has no end. What this disk lacks, copies make room for."""
         return 0
 
     def scratch_folder(self, needed_bytes: int = 0) -> AbstractContextManager[Path]:
         """A folder on this machine."""
+        self.require_room(needed_bytes)
         return self._disk.scratch_folder(needed_bytes)
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """On this machine's disk."""
-        self._disk.require_room(needed_bytes)
+        """On this machine's disk, for which all copies make room if need be."""
+        try:
+            self._disk.require_room(needed_bytes)
+        except NoRoom:
+            self._copies.remove_all()
+            self._disk.require_room(needed_bytes)
 
     def locked(self, _upload_id: UploadId) -> AbstractContextManager[None]:
         """Nobody is kept out, here or elsewhere: the table sees what was kept `beside` what."""
@@ -159,7 +168,7 @@ class BucketFolder:
         """Remove what is half-made here, needless copies, and what is due in the bucket."""
         self._disk.remove_abandoned()
         self._copies.trim()
-        self._delete_due()
+        self._delete_due_if_possible()
 
     def _require(self, upload_id: UploadId, name: str) -> Made:
         found = self.find(upload_id, name)
@@ -200,6 +209,13 @@ class BucketFolder:
             stored = self._bucket.upload_part(name, multipart_id, len(parts) + 1, part)
             parts.append((len(parts) + 1, stored))
         self._bucket.complete_multipart(name, multipart_id, parts)
+
+    def _delete_due_if_possible(self, only: UploadId | None = None) -> None:
+        """What cannot be deleted now is still due later; jobs need not wait for that."""
+        try:
+            self._delete_due(only)
+        except UploadError as error:
+            log.warning("what was made of films cannot be deleted from the bucket: %s", error)
 
     def _delete_due(self, only: UploadId | None = None) -> None:
         while found := self._records.due(self._clock(), BATCH, only):

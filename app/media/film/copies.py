@@ -60,6 +60,10 @@ class Copies:
             with disk_errors():
                 (self._folder / version).unlink(missing_ok=True)
 
+    def remove_all(self) -> None:
+        """The disk is full, and all of them can be had again."""
+        self.remove(version for _, _, version in self._by_use())
+
     def trim(self) -> None:
         """Remove the copies of files that are not there any more, and those beyond the limit."""
         versions = [version for _, _, version in self._by_use()]

@@ -98,9 +98,9 @@ class DiskFolder:
             if time.time() - folder.stat().st_mtime > USED_SECONDS:
                 os.utime(folder)
 
-    def lacking_bytes(self, least_free: int) -> int:
-        """How much must go for so many bytes to be free on the disk."""
-        return max(least_free - free_bytes(self._path), 0)
+    def lacking_bytes(self, least_free: int, wanted: int) -> int:
+        """At least what is wanted: somebody has just found no room for that."""
+        return max(least_free - free_bytes(self._path), wanted)
 
     def remove(self, upload_id: UploadId) -> None:
         """Remove all files of a video. Repeatable."""

@@ -79,8 +79,8 @@ class MadeFiles(Protocol):
         """Note that the bundle of a file is used now, as exactly as its time matters."""
         ...
 
-    def lacking_bytes(self, least_free: int) -> int:
-        """How much must be discarded for so many bytes to be free where the files are."""
+    def lacking_bytes(self, least_free: int, wanted: int) -> int:
+        """How much must be discarded for so many bytes to be free, and `wanted` more to fit."""
         ...
 
 

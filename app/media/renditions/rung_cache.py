@@ -75,7 +75,7 @@ class RungCache:
         none if enough is free and nothing was made since the last time.
         """
         is_limited = self._most_bytes and self._may_have_grown
-        wanted = max(self._folder.lacking_bytes(self._least_free_bytes), wanted_bytes)
+        wanted = self._folder.lacking_bytes(self._least_free_bytes, wanted_bytes)
         if not is_limited and wanted <= 0:
             return 0
         self._may_have_grown = False
