@@ -116,8 +116,8 @@ class Backup:
 
 
 def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -> None:
-    if not source.is_remote:
-        source.copy_to(path, without=without)
+    if source.file is not None:
+        source.file.copy_to(path, without=without)
         return
     with closing(Database(f"sqlite:///{path}", synced=True)) as target:
         target.migrate()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from sqlalchemy import Connection, Table, event
+from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
 
 from app.records.errors import DATABASE_ERRORS, raise_as_upload_error, wants_new_connection
@@ -45,6 +44,11 @@ class Database:
         There a statement on a connection for reading may write, too, and saves three of them.
         """
         return not self._kind.has_one_writer
+
+    @property
+    def file(self) -> SqliteFile | None:
+        """The file it is in; None for a server's."""
+        return self._kind if isinstance(self._kind, SqliteFile) else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -130,11 +134,3 @@ class Database:
     def checkpoint(self) -> None:
         """Leave the database in one file, if it is a file, once all processes have ended."""
         self._kind.checkpoint()
-
-    def copy_to(self, path: Path, *, without: Collection[Table] = ()) -> None:
-        """Make `path` a consistent copy of a SQLite database, while others write to it.
-
-        The rows of the tables in `without` are left out. Raises `sqlite3.Error` if SQLite refuses,
-        and `ValueError` for a server; `path` must not be a database in use.
-        """
-        self._kind.copy_to(path, without=without)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from app.domain.errors import NoRoom, ServerBusy, StorageFailed, UploadError
+from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed, UploadError
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError, NoFreeConnection)
 """From SQLAlchemy and its pool, and from SQLite when a transaction begins or is rolled back."""
@@ -92,7 +92,13 @@ def _of_file(error: BaseException) -> UploadError | None:
 
 
 def _of_server(error: BaseException) -> UploadError | None:
-    """From the SQLSTATE; a connection that could not be made, or was lost, has none."""
+    """From the SQLSTATE; a connection that could not be made, or was lost, has none.
+
+    Unlike SQLite, a server takes no text with a zero byte, and compares no number with one that is
+    too large for its column: clients may send both.
+    """
+    if isinstance(error, DataError):
+        return InvalidRequest("The request has a text or a number that no record can have.")
     state: str | None = getattr(_of_driver(error), "sqlstate", None)
     if state is None:
         is_lost = isinstance(error, OperationalError | InterfaceError)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError
 
 CONNECTIONS = 8
@@ -98,10 +97,6 @@ class PostgresqlServer:
 
     def checkpoint(self) -> None:
         """Nothing to do: the server does that."""
-
-    def copy_to(self, path: Path, *, without: Collection[Table]) -> None:
-        """Impossible; raises `ValueError` with the words for the operator."""
-        raise ValueError("the database is a PostgreSQL server: copy it with pg_dump")
 
 
 def _refuse_ended(connection: Any, _record: Any, _proxy: Any) -> None:

@@ -106,7 +106,7 @@ class SqliteFile:
             with suppress(sqlite3.Error), closing(_open_file(self.path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def copy_to(self, path: Path, *, without: Collection[Table]) -> None:
+    def copy_to(self, path: Path, *, without: Collection[Table] = ()) -> None:
         """Make `path` a consistent copy, while others write; the rows of `without` are left out.
 
         Raises `sqlite3.Error` if SQLite refuses; `path` must not be a database in use.

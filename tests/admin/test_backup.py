@@ -133,7 +133,9 @@ def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
 ) -> None:
     kept = upload(server, b"kept")
     services, folder = services_of(server), tmp_path / "backup"
-    copy_database = services.database.copy_to
+    file = services.database.file
+    assert file is not None
+    copy_database = file.copy_to
 
     def copy_beside_users(path: Path, **options: Any) -> None:
         gone, new = upload(server, b"gone soon"), upload(server, b"new")
@@ -142,7 +144,7 @@ def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
         server.delete(f"/api/videos/{gone}").raise_for_status()
 
     names: set[str] = set()
-    monkeypatch.setattr(services.database, "copy_to", copy_beside_users)
+    monkeypatch.setattr(file, "copy_to", copy_beside_users)
     with closing(services.database):
         Backup(services, folder).run()
 

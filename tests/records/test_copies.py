@@ -69,7 +69,8 @@ def test_a_copy_made_while_others_write_is_consistent_and_one_file(
     copy = tmp_path / "copy.db"
     try:
         for _ in range(5):
-            database.copy_to(copy)  # Over an earlier copy, too.
+            assert database.file is not None
+            database.file.copy_to(copy)  # Over an earlier copy, too.
     finally:
         is_enough.set()
         writer.join()

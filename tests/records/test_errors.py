@@ -182,7 +182,8 @@ def test_only_its_owner_can_read_a_database(tmp_path: Path) -> None:
             "sluice.db-shm": 0o600,
         }
         assert mode(folder) == 0o700
-        database.copy_to(folder / "copy.db")
+        assert database.file is not None
+        database.file.copy_to(folder / "copy.db")
         assert mode(folder / "copy.db") == 0o600
 
 

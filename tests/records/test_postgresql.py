@@ -12,15 +12,17 @@ from multiprocessing.synchronize import Barrier, Event
 
 import psycopg
 import pytest
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from app.domain.errors import NoRoom, ServerBusy, StorageFailed
+from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import UploadId
 from app.records import statements
 from app.records.engine import Database
 from app.records.errors import as_upload_error
+from app.records.identity.tables import audit
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, postgresql
 from tests.records.making import at, new_upload
@@ -176,6 +178,16 @@ def test_ranges_recorded_at_the_same_time_are_all_kept(records: UploadRecords) -
 def test_each_sqlstate_has_its_error(error: type[psycopg.Error], expected: type) -> None:
     kind = OperationalError if issubclass(error, psycopg.OperationalError) else ProgrammingError
     assert type(as_upload_error(kind("SELECT", {}, error("what happened")))) is expected
+
+
+@pytest.mark.parametrize("owner", ["a\x00b", "x" * 100])
+def test_what_a_client_cannot_have_sent_in_earnest_is_refused(
+    records: UploadRecords, owner: str
+) -> None:
+    with pytest.raises(InvalidRequest):
+        records.add(new_upload(owner=owner))
+    with pytest.raises(InvalidRequest), records._database.read() as connection:
+        connection.execute(select(audit).where(audit.c.id < 2**40))
 
 
 def test_broken_constraints_are_not_translated(records: UploadRecords) -> None:
