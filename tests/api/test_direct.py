@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -199,6 +200,20 @@ def test_what_is_sent_for_a_cancelled_upload_is_gone(client: FlaskClient) -> Non
     assert client.delete(f"/api/uploads/{upload['id']}").status_code == 204
     assert put(target, CONTENT[CELL:]).status_code == 404
     assert accept(client, upload, promised).status_code == 410
+
+
+def test_strangers_with_a_link_send_to_the_bucket_until_it_is_closed(client: FlaskClient) -> None:
+    link = client.post("/api/upload-links", json={"extensions": ["bin"]}).json or {}
+    below = urlsplit(link["url"]).path
+    stranger = client.application.test_client()
+    upload = stranger.post(f"{below}/api/uploads", json={"name": "a.bin", "size": len(CONTENT)})
+    upload_id, cells = (upload.json or {})["id"], {"cells": [cell(CONTENT, CELL)]}
+    path = f"{below}/api/uploads/{upload_id}/cells"
+    (target,) = (stranger.post(path, json=cells).json or {})["cells"]
+    assert put(target, CONTENT[CELL:]).status_code == 200
+    assert client.delete(f"/api/upload-links/{link['id']}").status_code == 204
+    assert stranger.post(f"{path}/stored", json=cells).status_code == 410
+    assert missing(client, {"id": upload_id}) == [[0, len(CONTENT)]]
 
 
 def test_the_page_may_connect_to_the_bucket(app: Flask, client: FlaskClient) -> None:
