@@ -170,6 +170,7 @@ REMOVE: Sequence[Executable] = (
 
 DELETE_UNUSED = _DELETE_FILE.where(
     files.c.name.is_(None),
+    files.c.multipart_id.is_(None),  # Otherwise a client may be storing cells in the bucket.
     ~select(pieces.c.id).where(pieces.c.key == _KEY).exists(),
     ~select(cells.c.cell).where(cells.c.key == _KEY).exists(),
 )

@@ -230,3 +230,9 @@ def test_no_claim_has_the_number_under_which_clients_upload() -> None:
     direct = {direct_part_number(cell) for cell in range(9)}
     assert numbers | direct == set(range(1, 28))
     assert not numbers & direct
+
+
+def test_a_file_to_which_clients_may_be_sending_is_not_unused(catalog: BucketCatalog) -> None:
+    catalog.begin_multipart(KEY, Multipart("files/a", "upload"))
+    catalog.remove_unused(KEY)
+    assert catalog.file(KEY) is not None
