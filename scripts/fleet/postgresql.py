@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 from scripts.fleet.programs import Program, as_ordinary_user
 
+# Nodes keep a connection for each of their threads.
 CONFIGURATION = """
 unix_socket_directories = '{folder}'
 listen_addresses = ''
-max_connections = 100
+max_connections = 500
 shared_buffers = 32MB
 fsync = {fsync}
 """
