@@ -1,15 +1,22 @@
 """The store in a bucket: what differs from a folder."""
 
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
-from app.domain.cells import Stamp
+from app.domain.cells import Piece, Stamp
 from app.domain.errors import BodyTruncated
 from app.domain.ranges import ByteRange
+from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.store import BucketStore
+from tests.records.making import new_sqlite
 from tests.storage.conftest import InBucket
 from tests.storage.sources import body, pattern
-from tests.storage.stores import KEY, LIMITS, content, ignore
+from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES, content, ignore
 
 MIB = 1024 * 1024
 CELL = 20 * MIB
@@ -64,6 +71,31 @@ def test_what_had_arrived_before_a_cut_is_kept(store: Store) -> None:
     assert told == [ByteRange(0, CELL), ByteRange(CELL, CELL + 3)]
     write(store, CELL + 3, length)
     store.library.publish(KEY, length)
+    assert content(store, KEY) == pattern(0, length)
+
+
+class OvertakenCatalog(BucketCatalog):
+    """Lets another request finish the file once its parts have been looked at."""
+
+    overtake: Callable[[], None]
+
+    def loose(self, key: str) -> list[Piece]:
+        found = super().loose(key)
+        self.overtake()
+        return found
+
+
+def test_two_requests_publish_the_same_file(
+    in_bucket: InBucket, bucket: Bucket, tmp_path: Path
+) -> None:
+    store, length = in_bucket.store, CELL + 10
+    store.staging.reserve(KEY, length)
+    write(store, 0, length)
+    with closing(new_sqlite(tmp_path / "sluice.db")) as database:
+        catalog = OvertakenCatalog(database)
+        catalog.overtake = lambda: store.library.publish(KEY, length)
+        late = BucketStore(bucket, catalog, tmp_path / "late", spool_bytes=SPOOL_BYTES)
+        late.library.publish(KEY, length)
     assert content(store, KEY) == pattern(0, length)
 
 

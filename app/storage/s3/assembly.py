@@ -155,10 +155,13 @@ class Assembly:
                 self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
 
     def _parts(self, file: StoredFile, whole: ByteRange) -> list[Part]:
-        """A part for each cell, made of its pieces where it has none."""
+        """A part for each cell, made of its pieces where it has none; raises `BytesLost`."""
         self._fill(lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell))
         parts = {part.cell: part for part in self._catalog.parts(file.key)}
-        return [parts[cell.number] for cell in file.grid.cells(whole)]
+        try:
+            return [parts[cell.number] for cell in file.grid.cells(whole)]
+        except KeyError:  # Another request has finished the file this moment.
+            raise BytesLost(file.key) from None
 
     def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
         """Make parts until none is missing; other nodes may do the same."""
