@@ -38,8 +38,8 @@ PART_BYTES = 64 << 20
 MOST_COPIED_BYTES = 64 << 20
 """A longer file is read where it is, a range at a time: whole films, mostly."""
 
-TRANSFER_SECONDS = 900.0
-"""For one part of a file, with all that is tried again."""
+STORING_SECONDS = 900.0
+"""For one part of a file, with all that is tried again: a maker can wait, unlike who watches."""
 
 BATCH = 500
 
@@ -61,7 +61,7 @@ class BucketFolder:
         """`most_copied_bytes` is what all copies on this machine may take together."""
         self._disk = disk
         self._records = records
-        self._bucket = bucket.within(TRANSFER_SECONDS)
+        self._bucket, self._storing = bucket, bucket.within(STORING_SECONDS)
         self._copies = Copies(
             disk.root / COPIES,
             most_bytes=most_copied_bytes,
@@ -95,6 +95,7 @@ class BucketFolder:
                 return found, self._copy(found)
             except FileNotFoundError:  # It was replaced, long enough ago to be deleted.
                 if self.find(upload_id, name) == found:
+                    log.error("%s is missing from the bucket", object_name(found))
                     raise
 
     def keep(
@@ -200,15 +201,15 @@ class BucketFolder:
     def _store(self, file: FileIO, made: Made) -> None:
         name, number = object_name(made), file.fileno()
         if made.length <= PART_BYTES:
-            self._bucket.put_object(name, SpoolSlice(number, 0, made.length))
+            self._storing.put_object(name, SpoolSlice(number, 0, made.length))
             return
-        multipart_id = self._bucket.create_multipart(name)
+        multipart_id = self._storing.create_multipart(name)
         parts: list[tuple[int, StoredObject]] = []
         for start in range(0, made.length, PART_BYTES):
             part = SpoolSlice(number, start, min(PART_BYTES, made.length - start))
-            stored = self._bucket.upload_part(name, multipart_id, len(parts) + 1, part)
+            stored = self._storing.upload_part(name, multipart_id, len(parts) + 1, part)
             parts.append((len(parts) + 1, stored))
-        self._bucket.complete_multipart(name, multipart_id, parts)
+        self._storing.complete_multipart(name, multipart_id, parts)
 
     def _delete_due_if_possible(self, only: UploadId | None = None) -> None:
         """What cannot be deleted now is still due later; jobs need not wait for that."""
