@@ -19,7 +19,7 @@ from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityOptions, IdentityServices
 from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
-from app.ingest.line import Line
+from app.ingest.line import Line, line_in
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
 from app.records.bucket import BucketCatalog
@@ -34,7 +34,7 @@ from app.records.nodes import NodeRecords
 from app.records.transfer import require_finished
 from app.records.turns import Turns
 from app.records.uploads import Listener, UploadRecords, no_listener
-from app.request.minute_counts import MinuteCounts
+from app.request.minute_counts import MinuteCounts, counts_in
 from app.request.this_node import ThisNode, this_node
 from app.settings import Settings
 from app.storage.base import Durability, Inspection, Problem, Store
@@ -86,6 +86,7 @@ class Services:
     quotas: ProjectQuotas
     request_rate: RequestRate
     line: Line | None
+    counts: MinuteCounts
     records: UploadRecords
     database: Database
     node: ThisNode
@@ -125,7 +126,7 @@ def build_services(
     database = _database(settings)
     links = LinkLimits(UploadLinkRecords(database), _now)
     quotas = ProjectQuotas(database)
-    counts = MinuteCounts(settings.data_dir / "minute-counts")
+    counts = counts_in(settings.data_dir, is_fleet=database.is_remote)
     outbox = Outbox(_now, _new_id)
     limits = _sender_limits(settings, counts)
     observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
@@ -155,7 +156,13 @@ def build_services(
         video_expiry=VideoExpiry(ProjectRecords(database), records, library, identity.audit),
         quotas=quotas,
         request_rate=_request_rate(settings, counts),
-        line=_line(settings),
+        line=line_in(
+            settings.data_dir,
+            total=settings.bytes_per_second,
+            cap=settings.bytes_per_second_per_sender,
+            is_fleet=database.is_remote,
+        ),
+        counts=counts,
         records=records,
         database=database,
         node=this_node(settings.data_dir),
@@ -191,12 +198,6 @@ def _library(settings: Settings, records: UploadRecords, store: Store) -> VideoL
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
         sign_url=store.library.sign_url if isinstance(store, BucketStore) else None,
     )
-
-
-def _line(settings: Settings) -> Line | None:
-    """Without limits nothing is measured."""
-    total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
-    return Line(settings.data_dir / "line", total=total, cap=cap) if total or cap else None
 
 
 def _request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:

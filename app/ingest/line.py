@@ -4,6 +4,9 @@ The number of its connections makes no difference. Every worker process sees the
 shared memory. It says for each sender when its next bytes may be taken, and how much it has sent. A
 sender whose own line is slow needs less than its share: the rest is divided among those who wait.
 Without limits none of this is used.
+
+The nodes of a fleet tell each other who sends there, and share the line. Who sends to several of
+them has a part of its share on each.
 """
 
 from __future__ import annotations
@@ -11,20 +14,16 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from hashlib import blake2b
+from itertools import repeat
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from app.ingest.source import BodySource, Watch, no_watch
-from app.ingest.splice import SpliceSource
+from app.ingest.other_nodes import NOWHERE, SLOTS, Elsewhere, OtherNodes, SenderReport
 from app.request.shared_table import shared_table
-from app.request.slots import without_slot
-
-SLOTS = 1024
-"""Senders at once, about; two with one slot share its rate."""
 
 ACTIVE_SECONDS = 1.0
 """Who has neither sent nor waited for this long has no share."""
@@ -37,9 +36,6 @@ QUANTUM_SECONDS = 0.05
 
 LEAST_BYTES, MOST_BYTES = 4 * 1024, 1024 * 1024
 """Limits of one read."""
-
-TICK_SECONDS = 0.25
-"""Longest sleep; then the request looks whether it should end."""
 
 LONGEST_DEBT_SECONDS = 60.0
 """A later moment was noted before the machine restarted."""
@@ -61,11 +57,20 @@ class _Entry(NamedTuple):
     waited: float
     total: int
 
+    def is_active(self, now: float) -> bool:
+        """Whether it sends or waits now."""
+        return 0 <= now - self.seen < ACTIVE_SECONDS
+
+    def is_waiting(self, now: float) -> bool:
+        """Whether it would send more if it might."""
+        return now - self.waited < ACTIVE_SECONDS
+
 
 class Line:
     """`total` and `cap` are bytes a second, of all senders and of each; 0 for no limit.
 
     Processes do not lock the table: two that count in the same microsecond may forget a read.
+    `others` are the other nodes, None on a single machine.
     """
 
     def __init__(
@@ -74,9 +79,11 @@ class Line:
         *,
         total: float,
         cap: float,
+        others: OtherNodes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._file = file
+        self.others = others
         self._total, self._cap = total, cap
         self._clock = clock
         self._lock = Lock()
@@ -85,6 +92,8 @@ class Line:
         self._read_at = 0.0
         self._bytes: dict[int, int] = {}
         self._rates: dict[int, float] = {}
+        self._reported_at = 0.0
+        self._reported: list[int] = [0] * SLOTS
 
     def slot(self, sender: str) -> int:
         """The sender's place in the table."""
@@ -115,9 +124,22 @@ class Line:
             following = max(entry.following, now - QUANTUM_SECONDS)
             if following > now + LONGEST_DEBT_SECONDS:
                 following = now
-            following += count / self._share
+            following += count / self._share_here(slot)
             total = entry.total + count
             self._write(slot, entry._replace(following=following, seen=now, total=total))
+
+    def report(self) -> list[SenderReport]:
+        """Who sends here, for other nodes; rates are those since the last report."""
+        now = self._clock()
+        elapsed, self._reported_at = max(now - self._reported_at, SHARE_SECONDS), now
+        found = []
+        for slot, values in enumerate(_SLOT.iter_unpack(self._table)):
+            entry = _Entry(*values)
+            count = entry.total - self._reported[slot]
+            self._reported[slot] = entry.total
+            if entry.is_active(now):
+                found.append(SenderReport(slot, count / elapsed, entry.is_waiting(now)))
+        return found
 
     def _work_share_out(self, now: float) -> None:
         """What everybody may send: an equal part of what those leave who need not wait."""
@@ -125,21 +147,38 @@ class Line:
         self._due_at = now + SHARE_SECONDS
         if not self._total:
             return
-        waiting, active, unlimited = 0, 0, 0.0
-        for slot, values in enumerate(_SLOT.iter_unpack(self._table)):
+        waiting, active, satisfied = 0, 0, 0.0
+        for slot, (values, there) in enumerate(self._everybody()):
             entry = _Entry(*values)
-            if not 0 <= now - entry.seen < ACTIVE_SECONDS:
+            is_here = entry.is_active(now)
+            if not is_here and not there.nodes:
                 continue
             active += 1
-            rate = self._rate(slot, entry.total, elapsed)
-            if now - entry.waited < ACTIVE_SECONDS:
+            rate = there.rate
+            if is_here:
+                rate += self._rate(slot, entry.total, elapsed)
+            if there.waiting or (is_here and entry.is_waiting(now)):
                 waiting += 1
             else:
-                unlimited += rate
-        equal = self._total / max(active, 1)
-        self._share = max(equal, (self._total - unlimited) / max(waiting, 1))
+                satisfied += rate
+        self._share = _level(self._total, satisfied, waiting=waiting, active=active)
         if self._cap:
             self._share = min(self._share, self._cap)
+
+    def _everybody(self) -> Iterator[tuple[tuple[Any, ...], Elsewhere]]:
+        """The entry of each slot, and what its sender does on other nodes."""
+        there = repeat(NOWHERE) if self.others is None else self.others
+        return zip(_SLOT.iter_unpack(self._table), there, strict=False)
+
+    def _share_here(self, slot: int) -> float:
+        """What a sender may send to this node."""
+        if self.others is None:
+            return self._share
+        there = self.others.of(slot)
+        if not there.nodes:
+            return self._share
+        waiting, active = there.waiting + 1, there.nodes + 1
+        return _level(self._share, there.rate, waiting=waiting, active=active)
 
     def _rate(self, slot: int, count: int, elapsed: float) -> float:
         """Bytes a second of the sender, over the last few looks."""
@@ -160,73 +199,17 @@ class Line:
         return shared_table(self._file, SLOTS * _SLOT.size)
 
 
-def paced(source: BodySource, line: Line, sender: str) -> BodySource:
-    """The same body, arriving no faster than its sender's share of the line."""
-    slot = line.slot(sender)
-    if isinstance(source, SpliceSource):
-        return _PacedSplice(source, source, line, slot)
-    return _Paced(source, line, slot)
+def line_in(folder: Path, *, total: float, cap: float, is_fleet: bool) -> Line | None:
+    """The line of a server with this data folder; None without limits: nothing is measured then."""
+    if not total and not cap:
+        return None
+    others = OtherNodes(folder / "line-elsewhere") if is_fleet else None
+    return Line(folder / "line", total=total, cap=cap, others=others)
 
 
-class _Paced:
-    """A body whose reads take turns with those of others."""
+def _level(budget: float, satisfied: float, *, waiting: int, active: int) -> float:
+    """What each of those who wait may have: an equal part of what the satisfied ones leave.
 
-    def __init__(self, source: BodySource, line: Line, slot: int) -> None:
-        self._source = source
-        self._line = line
-        self._slot = slot
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes still to come, or None."""
-        return self._source.remaining
-
-    @property
-    def is_verified_at_end(self) -> bool:
-        """That of the source within."""
-        return self._source.is_verified_at_end
-
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        """Read on, or wait for a tick."""
-        if not self.may_go_on():
-            return None
-        count = self._source.readinto(buffer[: self._line.quantum()])
-        if count:
-            self._line.took(self._slot, count)
-        return count
-
-    def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the source within."""
-        self._source.finish(watch)
-
-    def may_go_on(self) -> bool:
-        """Whether it is the sender's turn, perhaps after a short sleep."""
-        wait = self._line.wait_seconds(self._slot)
-        if wait:
-            with without_slot():
-                time.sleep(min(wait, TICK_SECONDS))
-        return wait <= TICK_SECONDS
-
-
-class _PacedSplice(_Paced, SpliceSource):
-    """One whose bytes need not enter the program."""
-
-    def __init__(self, source: BodySource, spliced: SpliceSource, line: Line, slot: int) -> None:
-        super().__init__(source, line, slot)
-        self._spliced = spliced
-
-    @property
-    def can_splice(self) -> bool:
-        """That of the source within."""
-        return self._spliced.can_splice
-
-    def wait(self, count: int) -> bool:
-        """Wait for the sender's turn, then for its bytes."""
-        return self.may_go_on() and self._spliced.wait(min(count, self._line.quantum()))
-
-    def splice_into(self, pipe: int, count: int) -> int:
-        """Move what the sender may send now."""
-        moved = self._spliced.splice_into(pipe, min(count, self._line.quantum()))
-        if moved:
-            self._line.took(self._slot, moved)
-        return moved
+    At least an equal part of all, since the satisfied ones may want no more only for the moment.
+    """
+    return max(budget / max(active, 1), (budget - satisfied) / max(waiting, 1))

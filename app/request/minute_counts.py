@@ -1,6 +1,7 @@
 """Counts per name and minute, in memory that all worker processes share.
 
-A library would count in each process for itself, or need a server of its own.
+A library would count in each process for itself, or need a server of its own. The nodes of a fleet
+tell each other what they have counted: see `report` and `learn`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from hashlib import blake2b
+from heapq import nlargest
 from pathlib import Path
+from typing import NamedTuple
 
-from app.request.shared_table import shared_table
+from app.request.shared_table import replace_table, shared_table
 
 SLOTS = 1 << 14
 """Names that are counted at once, about; 256 KiB of memory."""
@@ -21,46 +24,108 @@ SLOTS = 1 << 14
 NEAR = 4
 """Slots in which a name may be. If others hold all of them, the last one has to make room."""
 
+REPORTED_NAMES = 200
+"""Names in a report at most: those with the largest counts, which are the ones near a limit."""
+
 _SLOT = struct.Struct("=QII")  # The name's digest, the minute, the count.
 _DIGEST_BYTES = 8
+
+
+class MinuteReport(NamedTuple):
+    """Counts of a minute since 1970, by the digests of names."""
+
+    minute: int
+    counts: Mapping[int, int]
 
 
 class MinuteCounts:
     """What happened in the current minute, by name; `clock` returns seconds.
 
     Two processes that count the same name in the same microsecond may count one instead of two: a
-    lock would cost more than that is worth. The file holds nothing of value.
+    lock would cost more than that is worth. The files hold nothing of value. `elsewhere` is one for
+    the counts of other nodes, if there are any.
     """
 
-    def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        file: Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        elsewhere: Path | None = None,
+    ) -> None:
         self._file = file
         self._clock = clock
+        self._elsewhere_file = elsewhere
 
     def add(self, name: str) -> int:
-        """Count one more; returns how many it is in this minute."""
-        minute = int(self._clock() // 60)
+        """Count one more; returns how many it is in this minute, on all nodes."""
+        minute = self._minute
         digest = int.from_bytes(blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest(), "big")
-        place, count = self._find(digest, minute)
+        place, count = _find(self._table, digest, minute)
         _SLOT.pack_into(self._table, place, digest, minute, count + 1)
-        return count + 1
+        return count + 1 + self._count_elsewhere(digest, minute)
 
     @property
     def seconds_left(self) -> int:
         """Until the next minute; at least one."""
         return max(1, 60 - int(self._clock() % 60))
 
-    def _find(self, digest: int, minute: int) -> tuple[int, int]:
-        """The place of a name in the table, and its count."""
-        free = None
-        for near in range(NEAR):
-            place = (digest + near) % SLOTS * _SLOT.size
-            found, then, count = _SLOT.unpack_from(self._table, place)
-            if found == digest and then == minute:
-                return place, count
-            if free is None and then != minute:
-                free = place
-        return (place if free is None else free), 0
+    def report(self) -> MinuteReport:
+        """What was counted here, for other nodes."""
+        minute = self._minute
+        counts = (
+            (count, digest)
+            for digest, then, count in _SLOT.iter_unpack(self._table)
+            if then == minute
+        )
+        largest = nlargest(REPORTED_NAMES, counts)
+        return MinuteReport(minute, {digest: count for count, digest in largest})
+
+    def learn(self, reports: Iterable[MinuteReport]) -> None:
+        """Note what was counted on the other nodes, each with its report; all processes see it."""
+        if self._elsewhere_file is None:
+            return
+        table = bytearray(SLOTS * _SLOT.size)
+        for minute, counts in reports:
+            for digest, more in counts.items():
+                place, count = _find(table, digest, minute)
+                _SLOT.pack_into(table, place, digest, minute, count + more)
+        replace_table(self._elsewhere_file, table)
+
+    @property
+    def _minute(self) -> int:
+        return int(self._clock() // 60)
+
+    def _count_elsewhere(self, digest: int, minute: int) -> int:
+        if self._elsewhere is None:
+            return 0
+        _, count = _find(self._elsewhere, digest, minute)
+        return count
 
     @cached_property
     def _table(self) -> mmap.mmap:
         return shared_table(self._file, SLOTS * _SLOT.size)
+
+    @cached_property
+    def _elsewhere(self) -> mmap.mmap | None:
+        file = self._elsewhere_file
+        return None if file is None else shared_table(file, SLOTS * _SLOT.size)
+
+
+def counts_in(folder: Path, *, is_fleet: bool) -> MinuteCounts:
+    """The counts of a server with this data folder."""
+    elsewhere = folder / "minute-counts-elsewhere" if is_fleet else None
+    return MinuteCounts(folder / "minute-counts", elsewhere=elsewhere)
+
+
+def _find(table: mmap.mmap | bytearray, digest: int, minute: int) -> tuple[int, int]:
+    """The place of a name in a table, and its count."""
+    free = None
+    for near in range(NEAR):
+        place = (digest + near) % SLOTS * _SLOT.size
+        found, then, count = _SLOT.unpack_from(table, place)
+        if found == digest and then == minute:
+            return place, count
+        if free is None and then != minute:
+            free = place
+    return (place if free is None else free), 0

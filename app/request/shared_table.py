@@ -15,3 +15,15 @@ def shared_table(file: Path, length: int) -> mmap.mmap:
         return mmap.mmap(descriptor, length)
     finally:
         os.close(descriptor)
+
+
+def replace_table(file: Path, table: bytes | bytearray) -> None:
+    """Replace all of a table that one process writes and others read; raises `OSError`.
+
+    Not through its memory: on a full disk, a process that writes there first is killed.
+    """
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
+    try:
+        os.pwrite(descriptor, table, 0)
+    finally:
+        os.close(descriptor)

@@ -11,7 +11,7 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 
-from app.request.shared_table import shared_table
+from app.request.shared_table import replace_table, shared_table
 
 VARIABLE = "SLUICE_NODE"
 """Where the supervisor leaves the name for the processes it starts."""
@@ -42,14 +42,8 @@ class ThisNode:
 
     def leave(self) -> None:
         """Tell all processes that it leaves; on a full disk it leaves without that."""
-        # Not through `_note`: a full disk would kill a process that writes there first. And a
-        # file that is truncated would kill those that read it.
         with suppress(OSError):
-            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
-            try:
-                os.pwrite(descriptor, self._digest, 0)
-            finally:
-                os.close(descriptor)
+            replace_table(self._file, self._digest)
 
     @cached_property
     def _digest(self) -> bytes:

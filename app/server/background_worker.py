@@ -137,7 +137,7 @@ def _presence(services: Services, instruments: Instruments) -> NodePresence | No
     if services.nodes is None:
         return None
     counts = NodeCounts(services, instruments)
-    return NodePresence(services.settings, services.nodes, services.node, counts)
+    return NodePresence(services, services.nodes, counts)
 
 
 def main() -> int:

@@ -1,54 +1,90 @@
-"""Keeps a server known to the others that share its records."""
+"""Keeps a server known to the others that share its records, and them to it."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from typing import Any
 
 from app import __version__
-from app.domain.nodes import NodeReport
+from app.domain.nodes import Node, NodeReport, NodeState
+from app.ingest.other_nodes import SenderReport
 from app.monitoring.node_counts import NodeCounts
 from app.records.nodes import LEASE_SECONDS, NodeRecords
-from app.request.this_node import ThisNode, new_name
-from app.settings import Settings
+from app.request.minute_counts import MinuteReport
+from app.request.this_node import new_name
+from app.services import Services
 
 BEAT_SECONDS = 1.0
-"""How often a node renews its lease, and reads what the others say."""
+"""How often a node renews its lease, and reads what the others say. Whatever one tells, all know
+after two of them."""
 
 
 class NodePresence:
     """One node's row among those of the others."""
 
-    def __init__(
-        self, settings: Settings, records: NodeRecords, node: ThisNode, counts: NodeCounts
-    ) -> None:
-        self._settings = settings
+    def __init__(self, services: Services, records: NodeRecords, counts: NodeCounts) -> None:
+        self._services = services
         self._records = records
-        self._node = node
         self._counts = counts
-        self._name = node.name or new_name()
+        self._name = services.node.name or new_name()
+        self._is_alone = False  # What others told the last time may still be in the files.
 
     def beat(self) -> None:
-        """Renew the lease, and remove the rows of those that vanished long ago."""
-        self._records.tell(self._report(is_leaving=self._node.is_leaving))
-        self._records.forget_gone()
+        """Renew the lease, and learn what the others say."""
+        self._records.tell(self._report(is_leaving=self._services.node.is_leaving))
+        nodes = self._records.all()
+        self._learn([node for node in nodes if node.report.name != self._name])
+        if any(node.state is NodeState.GONE for node in nodes):
+            self._records.forget_gone()
 
     def end(self) -> None:
         """Leave: the web workers finish their requests, and the supervisor removes the row then.
 
         Without a supervisor the row goes now.
         """
-        if not self._node.name:
+        if not self._services.node.name:
             self._records.remove(self._name)
             return
-        lease_seconds = LEASE_SECONDS + self._settings.graceful_seconds
+        lease_seconds = LEASE_SECONDS + self._services.settings.graceful_seconds
         self._records.tell(self._report(is_leaving=True), lease_seconds=lease_seconds)
 
     def _report(self, *, is_leaving: bool) -> NodeReport:
         return NodeReport(
             name=self._name,
-            address=f"{socket.gethostname()}:{self._settings.port}",
+            address=f"{socket.gethostname()}:{self._services.settings.port}",
             version=__version__,
             is_leaving=is_leaving,
             counts=self._counts.read(),
-            traffic={},
+            traffic=self._traffic(),
         )
+
+    def _traffic(self) -> dict[str, Any]:
+        """Who sends here and how much: digests of names, never the names."""
+        line, (minute, counts) = self._services.line, self._services.counts.report()
+        senders = [] if line is None else line.report()
+        return {
+            "senders": [(slot, round(rate), is_waiting) for slot, rate, is_waiting in senders],
+            "minute": minute,
+            "counts": counts,
+        }
+
+    def _learn(self, others: list[Node]) -> None:
+        """Limits hold over all nodes: have those who send elsewhere counted here."""
+        traffics = [node.report.traffic for node in others if node.state is not NodeState.GONE]
+        if not traffics and self._is_alone:
+            return
+        self._is_alone = not traffics
+        self._services.counts.learn(_minute_report(traffic) for traffic in traffics)
+        line = self._services.line
+        if line is not None and line.others is not None:
+            line.others.learn(_sender_reports(traffic) for traffic in traffics)
+
+
+def _sender_reports(traffic: Mapping[str, Any]) -> list[SenderReport]:
+    return [SenderReport(*sender) for sender in traffic.get("senders", ())]
+
+
+def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:
+    counts = {int(digest): count for digest, count in traffic.get("counts", {}).items()}
+    return MinuteReport(traffic.get("minute", 0), counts)

@@ -1,34 +1,49 @@
-"""Servers that share their records on PostgreSQL: joining, leaving, and what all of them know."""
+"""Servers that share their records on PostgreSQL: joining, leaving, and limits over all of them."""
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
 from itertools import count
+from threading import Event, Thread
 
 import pytest
+import requests
+from sqlalchemy import select
 
-from tests.live_server import Server
-from tests.postgresql import Postgresql, postgresql
+from app.domain.access import FIRST_PROJECT, Role
+from app.domain.nodes import NodeState
+from app.records.tables import nodes
+from app.services import Services, build_services
+from app.settings import from_env
+from tests.identity.accounts import bearer
+from tests.live_server import Server, running_server
+from tests.monitoring.scrape import scrape
+from tests.postgresql import Postgresql
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
+BUDGET = 4_000_000
+"""Bytes a second of the fleet."""
+
+MOST_UPLOADS = 5
+MOST_NEW_UPLOADS = 20
+"""Of one sender, at once and per minute."""
+
 _numbers = count()
-
-
-@pytest.fixture(scope="module")
-def database_server() -> Iterator[Postgresql]:
-    with postgresql() as server:
-        yield server
 
 
 @pytest.fixture
 def start_node(
-    start_server: Callable[..., Server], database_server: Postgresql
+    start_server: Callable[..., Server], postgresql_server: Postgresql
 ) -> Callable[..., Server]:
     """Starts a node of a fleet, for one test."""
-    url = database_server.create(f"fleet{next(_numbers)}")
+    url = postgresql_server.create(f"fleet{next(_numbers)}", like="empty")
 
     def start(**options: str) -> Server:
         return start_server(SLUICE_DATABASE_URL=url, **options)
@@ -38,14 +53,14 @@ def start_node(
 
 def states_of(server: Server) -> dict[str, str]:
     """The states of all nodes, by the ports of their addresses."""
-    nodes = server.get("/api/status").json()["nodes"]
-    return {node["address"].rpartition(":")[2]: node["state"] for node in nodes}
+    shown = server.get("/api/status").json()["nodes"]
+    return {node["address"].rpartition(":")[2]: node["state"] for node in shown}
 
 
-def wait_until_ready(server: Server, nodes: Collection[Server]) -> None:
+def wait_until_ready(server: Server, expected: Collection[Server]) -> None:
     """Until it shows these nodes, all ready."""
-    expected = {str(node.port): "ready" for node in nodes}
-    wait_until(lambda: states_of(server) == expected, "all are ready")
+    ready = {str(node.port): "ready" for node in expected}
+    wait_until(lambda: states_of(server) == ready, "all are ready")
 
 
 def test_every_node_shows_all_of_them_until_they_end(start_node: Callable[..., Server]) -> None:
@@ -66,12 +81,6 @@ def test_every_node_shows_all_of_them_until_they_end(start_node: Callable[..., S
     wait_until(lambda: states_of(one) == leaving, "it says that it leaves")
     two.stop()
     assert states_of(one) == {str(one.port): "ready"}
-
-    two.start()
-    wait_until(lambda: len(states_of(one)) == 2, "it joins again")
-    two.stop(signal.SIGKILL)
-    killed = {str(one.port): "ready", str(two.port): "gone"}
-    wait_until(lambda: states_of(one) == killed, "its lease ends")
     assert "sluice_nodes 1.0" in one.get("/metrics").text
 
 
@@ -80,3 +89,180 @@ def test_where_records_are_in_a_file_there_are_no_nodes(server: Server) -> None:
     assert status["nodes"] == []
     assert status["fleet"]["ready"] == 0
     assert "sluice_nodes 1.0" in server.get("/metrics").text
+
+
+# ---- limits over all nodes -----------------------------------------------------------------------
+
+
+@dataclass
+class Fleet:
+    """Two nodes with limits, and what a test needs of their records."""
+
+    nodes: list[Server]
+    services: Services
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def key(self, project: str = FIRST_PROJECT) -> dict[str, str]:
+        """Headers of a new sender."""
+        _, secret = self.services.identity.keys.make(
+            project, name=f"key {next(self._numbers)}", role=Role.UPLOADER, created_by="tests"
+        )
+        return bearer(secret)
+
+    def states(self) -> list[NodeState]:
+        """Of all nodes."""
+        assert self.services.nodes is not None
+        return [node.state for node in self.services.nodes.all()]
+
+    def wait_for_beats(self, beats: int) -> None:
+        """Until each node has renewed its lease so often, and so has read what the other said."""
+        for _ in range(beats):
+            self._wait_for_beat(self._leases())
+
+    def _wait_for_beat(self, before: dict[str, object]) -> None:
+        wait_until(lambda: not before.items() & self._leases().items(), "leases are renewed")
+
+    def create(self, number: int, key: dict[str, str], size: int = 100) -> requests.Response:
+        """Ask a node for a new upload."""
+        new = {"name": "film.mp4", "size": size}
+        return self.nodes[number].post("/api/uploads", json=new, headers=key)
+
+    def create_at_once(self, key: dict[str, str], size: int) -> list[int]:
+        """Ask both nodes at the same time; the statuses, sorted."""
+        with ThreadPoolExecutor(10) as pool:
+            asked = [pool.submit(self.create, number % 2, key, size) for number in range(10)]
+            return sorted(answer.result().status_code for answer in asked)
+
+    def _leases(self) -> dict[str, object]:
+        with self.services.database.read() as connection:
+            rows = connection.execute(select(nodes.c.name, nodes.c.lease_until))
+            return {row.name: row.lease_until for row in rows}
+
+    def received(self) -> list[float]:
+        """Bytes that each node has received so far; 0 for one that does not run."""
+        return [
+            0.0 if node.process is None else scrape(node).total("sluice_received_bytes_total")
+            for node in self.nodes
+        ]
+
+    def rates(self, length: int) -> list[float]:
+        """Bytes a second of each node, while the first receives so many bytes."""
+        before, began = self.received(), time.monotonic()
+        wait_until(lambda: self.received()[0] >= before[0] + length, "bytes arrive")
+        after, elapsed = self.received(), time.monotonic() - began
+        return [(last - first) / elapsed for first, last in zip(before, after, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    postgresql_server: Postgresql, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    options = {
+        "SLUICE_DATABASE_URL": postgresql_server.create("limits", like="empty"),
+        "SLUICE_ACCESS": "accounts",
+        "SLUICE_BYTES_PER_SECOND": str(BUDGET),
+        "SLUICE_MAX_UPLOADS_PER_SENDER": str(MOST_UPLOADS),
+        "SLUICE_NEW_UPLOADS_PER_MINUTE": str(MOST_NEW_UPLOADS),
+        "SLUICE_WORKERS": "1",
+    }
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(running_server(tmp_path_factory.mktemp(name), **options))
+            for name in ("one", "two")
+        ]
+        services = build_services(from_env(servers[0].environment))
+        stack.enter_context(closing(services.database))
+        yield Fleet(servers, services)
+
+
+class Sending:
+    """An upload to one node that sends as fast as it may, until the end of the context."""
+
+    def __init__(self, node: Server, key: dict[str, str]) -> None:
+        new = {"name": "film.mp4", "size": 10**9}
+        created = node.post("/api/uploads", json=new, headers=key)
+        created.raise_for_status()
+        self._url = f"{node.url}/tus/{created.json()['id']}"
+        self._headers = {**key, "Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
+        self._headers["Content-Type"] = "application/offset+octet-stream"
+        self._stop = Event()
+        self._thread = Thread(target=self._send)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        with suppress(requests.ConnectionError):
+            requests.patch(self._url, data=self._body(), headers=self._headers, timeout=60)
+
+    def _body(self) -> Iterator[bytes]:
+        while not self._stop.is_set():
+            yield bytes(64 * 1024)
+        raise requests.ConnectionError("the client goes away")
+
+
+def test_senders_on_different_nodes_share_the_bytes_per_second(fleet: Fleet) -> None:
+    one, two = fleet.nodes
+    with Sending(one, fleet.key()), Sending(two, fleet.key()):
+        fleet.wait_for_beats(4)
+        rates = fleet.rates(BUDGET)
+    assert max(rates) < 0.65 * BUDGET
+    assert sum(rates) < 1.15 * BUDGET
+
+
+def test_a_sender_on_two_nodes_gets_no_second_share(fleet: Fleet) -> None:
+    one, two = fleet.nodes
+    on_both = fleet.key()
+    with Sending(one, on_both), Sending(two, on_both), Sending(one, fleet.key()):
+        fleet.wait_for_beats(4)
+        rates = fleet.rates(BUDGET)
+    assert rates[1] < 0.35 * BUDGET
+    assert sum(rates) < 1.15 * BUDGET
+
+
+def test_uploads_per_minute_are_counted_over_all_nodes(fleet: Fleet) -> None:
+    is_one_minute = False
+    while not is_one_minute:
+        minute, key = time.time() // 60, fleet.key()
+        statuses = [_begin_and_cancel(fleet, 0, key) for _ in range(MOST_NEW_UPLOADS // 2)]
+        fleet.wait_for_beats(2)
+        statuses += [_begin_and_cancel(fleet, 1, key) for _ in range(MOST_NEW_UPLOADS)]
+        is_one_minute = time.time() // 60 == minute
+    assert statuses.count(201) == MOST_NEW_UPLOADS
+    assert statuses.count(429) == MOST_NEW_UPLOADS // 2
+
+
+def _begin_and_cancel(fleet: Fleet, number: int, key: dict[str, str]) -> int:
+    created = fleet.create(number, key)
+    if created.status_code == 201:
+        fleet.nodes[number].delete(f"/api/uploads/{created.json()['id']}", headers=key)
+    return created.status_code
+
+
+def test_the_uploads_of_a_sender_are_counted_over_all_nodes(fleet: Fleet) -> None:
+    statuses = fleet.create_at_once(fleet.key(), 100)
+    assert statuses == [201] * MOST_UPLOADS + [429] * (10 - MOST_UPLOADS)
+
+
+def test_a_quota_holds_over_all_nodes(fleet: Fleet) -> None:
+    projects = fleet.services.identity.projects
+    project = projects.make("Narrow", manager=None).id
+    projects.set_limits(project, {"quota_bytes": 350})
+    statuses = fleet.create_at_once(fleet.key(project), 100)
+    assert statuses == [201] * 3 + [507] * 7
+
+
+def test_a_node_that_dies_frees_its_share(fleet: Fleet) -> None:
+    """The last test: it ends a node."""
+    one, two = fleet.nodes
+    with Sending(one, fleet.key()):
+        with Sending(two, fleet.key()):
+            fleet.wait_for_beats(4)
+            assert max(fleet.rates(BUDGET)) < 0.65 * BUDGET
+            two.stop(signal.SIGKILL)
+        wait_until(lambda: NodeState.GONE in fleet.states(), "its lease ends")
+        wait_until(lambda: fleet.rates(BUDGET)[0] > 0.8 * BUDGET, "the other has it all")

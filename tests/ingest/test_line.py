@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.ingest.line import Line, paced
+from app.ingest.line import Line
+from app.ingest.paced import paced
 from tests.storage.sources import PiecesSource, pattern
 
 MB = 1_000_000.0
