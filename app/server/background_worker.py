@@ -5,21 +5,17 @@ python -m app.server.background_worker
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 
-from app.domain.errors import UploadError
 from app.monitoring.instruments import Instruments
-from app.monitoring.node_counts import NodeCounts
 from app.records.changes import after_changes
 from app.records.turns import Turns
 from app.server.child_processes import END_SIGNALS
-from app.server.node_presence import BEAT_SECONDS, NodePresence
-from app.server.worker_process import run_worker
+from app.server.worker_process import attempt, run_worker
 from app.services import Services, build_services
 from app.settings import Settings
 from app.storage.machine import COUNTED_GAP
@@ -47,19 +43,6 @@ was computed for nothing."""
 
 BACKGROUND_NICENESS = 19
 """Hashing one file takes a core for seconds: uploads go first."""
-
-log = logging.getLogger(__name__)
-
-
-def attempt(job: Callable[[], object]) -> bool:
-    """Run `job`; whether it succeeded. Failures are logged."""
-    try:
-        job()
-    except Exception as error:
-        is_known = isinstance(error, UploadError)  # A full disk is not a bug.
-        log.error("background job failed: %s", error, exc_info=None if is_known else error)
-        return False
-    return True
 
 
 def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
@@ -101,10 +84,8 @@ def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[]
 def run(settings: Settings) -> None:
     """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
     stop = threading.Event()
-    instruments = Instruments()
-    services = build_services(settings, instruments.count_upload)
+    services = build_services(settings, Instruments().count_upload)
     services.prepare()
-    presence = _presence(services, instruments)
     housekeeping = services.housekeeping
     identity = services.identity
     pause = sweep_pause(settings.sweep_seconds)
@@ -114,8 +95,6 @@ def run(settings: Settings) -> None:
         (partial(forget, services), FORGETTING_SECONDS),
         (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
     ]
-    if presence is not None:
-        jobs.append((presence.beat, BEAT_SECONDS))
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs
@@ -128,16 +107,6 @@ def run(settings: Settings) -> None:
     # Not in a handler: it would interrupt this thread, and wait for a lock the thread may hold.
     signal.sigwait(END_SIGNALS)
     stop.set()
-    if presence is not None:
-        attempt(presence.end)
-
-
-def _presence(services: Services, instruments: Instruments) -> NodePresence | None:
-    """None where the records are in a file: then there are no other servers."""
-    if services.nodes is None:
-        return None
-    counts = NodeCounts(services, instruments)
-    return NodePresence(services, services.nodes, counts)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Serves until it is stopped: gunicorn and two workers side by side.
+"""Serves until it is stopped: gunicorn and other workers side by side.
 
 python -m app.server.supervisor
 """
@@ -60,7 +60,9 @@ WORKERS = {
     "background worker": "app.server.background_worker",
     "media worker": "app.server.media_worker",
 }
-"""By name: they import prometheus-client, which looks for the folder of metrics only then."""
+NODE_WORKERS = {"node worker": "app.server.node_worker"}
+"""By name: they import prometheus-client, which looks for the folder of metrics only then. The node
+worker runs where other servers may share the records."""
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +179,8 @@ def main() -> int:
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
     try:
-        workers = {name: import_main(module) for name, module in WORKERS.items()}
+        modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
+        workers = {name: import_main(module) for name, module in modules.items()}
         return Supervisor(settings, lock, web=_serve, workers=workers).run()
     finally:
         metrics.close()

@@ -1,4 +1,4 @@
-"""How a process beside the web server begins and ends."""
+"""How a process beside the web server begins, works and ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ import signal
 import sys
 from collections.abc import Callable
 
+from app.domain.errors import UploadError
 from app.monitoring.folder import name_process
 from app.server.access_log import configure_logging
 from app.server.child_processes import END_SIGNALS, end_with_supervisor
 from app.settings import Settings, SettingsError, from_env
 
 log = logging.getLogger(__name__)
+
+
+def attempt(job: Callable[[], object]) -> bool:
+    """Run `job`; whether it succeeded. Failures are logged."""
+    try:
+        job()
+    except Exception as error:
+        is_known = isinstance(error, UploadError)  # A full disk is not a bug.
+        log.error("background job failed: %s", error, exc_info=None if is_known else error)
+        return False
+    return True
 
 
 def run_worker(work: Callable[[Settings], None], *, name: str, niceness: int) -> int:

@@ -28,8 +28,9 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
-BUDGET = 4_000_000
-"""Bytes a second of the fleet."""
+BUDGET = 1_000_000
+"""Bytes a second of the fleet: so few that the clients' bytes wait in the kernel, however busy the
+machine is. A sender that does not wait leaves some of its share to others."""
 
 MOST_UPLOADS = 5
 MOST_NEW_UPLOADS = 20
@@ -145,12 +146,16 @@ class Fleet:
             for node in self.nodes
         ]
 
-    def rates(self, length: int) -> list[float]:
-        """Bytes a second of each node, while the first receives so many bytes."""
+    def has_rates(self, *shares: float) -> bool:
+        """Whether each node receives this share of the bytes per second, or nearly.
+
+        Measured once: a sender that a busy machine holds up leaves its share to others.
+        """
         before, began = self.received(), time.monotonic()
-        wait_until(lambda: self.received()[0] >= before[0] + length, "bytes arrive")
+        wait_until(lambda: self.received()[0] >= before[0] + 2 * BUDGET, "bytes arrive")
         after, elapsed = self.received(), time.monotonic() - began
-        return [(last - first) / elapsed for first, last in zip(before, after, strict=True)]
+        rates = [(last - first) / elapsed for first, last in zip(before, after, strict=True)]
+        return rates == pytest.approx([share * BUDGET for share in shares], abs=0.15 * BUDGET)
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +169,7 @@ def fleet(
         "SLUICE_MAX_UPLOADS_PER_SENDER": str(MOST_UPLOADS),
         "SLUICE_NEW_UPLOADS_PER_MINUTE": str(MOST_NEW_UPLOADS),
         "SLUICE_WORKERS": "1",
+        "SLUICE_GRACEFUL_SECONDS": "2",  # Much is still in the kernel when a client leaves.
     }
     with ExitStack() as stack:
         servers = [
@@ -208,20 +214,14 @@ class Sending:
 def test_senders_on_different_nodes_share_the_bytes_per_second(fleet: Fleet) -> None:
     one, two = fleet.nodes
     with Sending(one, fleet.key()), Sending(two, fleet.key()):
-        fleet.wait_for_beats(4)
-        rates = fleet.rates(BUDGET)
-    assert max(rates) < 0.65 * BUDGET
-    assert sum(rates) < 1.15 * BUDGET
+        wait_until(lambda: fleet.has_rates(0.5, 0.5), "each has half")
 
 
 def test_a_sender_on_two_nodes_gets_no_second_share(fleet: Fleet) -> None:
     one, two = fleet.nodes
     on_both = fleet.key()
     with Sending(one, on_both), Sending(two, on_both), Sending(one, fleet.key()):
-        fleet.wait_for_beats(4)
-        rates = fleet.rates(BUDGET)
-    assert rates[1] < 0.35 * BUDGET
-    assert sum(rates) < 1.15 * BUDGET
+        wait_until(lambda: fleet.has_rates(0.75, 0.25), "both senders have half")
 
 
 def test_uploads_per_minute_are_counted_over_all_nodes(fleet: Fleet) -> None:
@@ -261,8 +261,7 @@ def test_a_node_that_dies_frees_its_share(fleet: Fleet) -> None:
     one, two = fleet.nodes
     with Sending(one, fleet.key()):
         with Sending(two, fleet.key()):
-            fleet.wait_for_beats(4)
-            assert max(fleet.rates(BUDGET)) < 0.65 * BUDGET
+            wait_until(lambda: fleet.has_rates(0.5, 0.5), "each has half")
             two.stop(signal.SIGKILL)
         wait_until(lambda: NodeState.GONE in fleet.states(), "its lease ends")
-        wait_until(lambda: fleet.rates(BUDGET)[0] > 0.8 * BUDGET, "the other has it all")
+        wait_until(lambda: fleet.has_rates(1, 0), "the other has all")

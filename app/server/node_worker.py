@@ -1,26 +1,38 @@
-"""Keeps a server known to the others that share its records, and them to it."""
+"""The node worker: keeps a server known to the others that share its records, and them to it.
+
+python -m app.server.node_worker
+
+A process of its own, since the background worker hashes files at the lowest priority: on a busy
+machine that one would miss the end of its lease.
+"""
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from app import __version__
 from app.domain.nodes import Node, NodeReport, NodeState
 from app.ingest.other_nodes import SenderReport
+from app.monitoring.instruments import Instruments
 from app.monitoring.node_counts import NodeCounts
 from app.records.nodes import LEASE_SECONDS, NodeRecords
 from app.request.minute_counts import MinuteReport
 from app.request.this_node import new_name
-from app.services import Services
+from app.server.child_processes import END_SIGNALS
+from app.server.worker_process import attempt, run_worker
+from app.services import Services, build_services
+from app.settings import Settings
 
 BEAT_SECONDS = 1.0
 """How often a node renews its lease, and reads what the others say. Whatever one tells, all know
 after two of them."""
 
 
-class NodePresence:
+class NodeWorker:
     """One node's row among those of the others."""
 
     def __init__(self, services: Services, records: NodeRecords, counts: NodeCounts) -> None:
@@ -88,3 +100,25 @@ def _sender_reports(traffic: Mapping[str, Any]) -> list[SenderReport]:
 def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:
     counts = {int(digest): count for digest, count in traffic.get("counts", {}).items()}
     return MinuteReport(traffic.get("minute", 0), counts)
+
+
+def run(settings: Settings) -> None:
+    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    services = build_services(settings)
+    if services.nodes is None:  # The records are in a file: there are no other servers.
+        return
+    services.prepare()
+    worker = NodeWorker(services, services.nodes, NodeCounts(services, Instruments()))
+    attempt(worker.beat)
+    while signal.sigtimedwait(END_SIGNALS, BEAT_SECONDS) is None:
+        attempt(worker.beat)
+    attempt(worker.end)
+
+
+def main() -> int:
+    """Work until a signal comes; the exit status."""
+    return run_worker(run, name="node", niceness=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
