@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,10 @@ from sluice_client.transport import Transport, json_object
 
 FAILURES_IN_A_ROW = 2
 """Cells that the bucket does not take, before everything goes through the server."""
+
+LONGEST_CELL_SECONDS = 120.0
+"""On lines on which a cell takes longer, the server gets the bytes, in chunks that fit the line: a
+cell whose connection breaks is lost whole."""
 
 Checksum = Callable[[bytes, int], int]
 
@@ -65,11 +70,14 @@ class DirectCells:
         promised = {"start": span.start, "length": span.length, "crc32c": checksum}
         path = f"/api/uploads/{upload_id}/cells"
         (target,) = self._ask(path, promised)["cells"]
+        began = time.monotonic()
         if not target["stored"]:
             self._put(target, body)
+        is_slow = time.monotonic() - began > LONGEST_CELL_SECONDS
         self._server.patiently(lambda: self._ask(f"{path}/stored", promised))
         with self._lock:
-            self._failures = 0
+            if self.is_usable:
+                self._failures = FAILURES_IN_A_ROW if is_slow else 0
 
     def _ask(self, path: str, promised: dict[str, Any]) -> dict[str, Any]:
         try:

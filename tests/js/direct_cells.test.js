@@ -18,15 +18,15 @@ const reachable = { reportLoss() {}, whenReachable: async () => {} };
 const refused = () => new Problem({ code: "unexpected_answer", status: 403 });
 
 /** A server and its bucket, which keep what they get; `put` decides what the bucket takes. */
-function setUp({ size, missing = [[0, size]], put = async () => {}, offer = async () => {}, isThere = true }) {
+function setUp({ size, missing = [[0, size]], put = async () => {}, offer = async () => {}, isThere = true, clock }) {
   const sent = [];
   const stored = new Map();
   const received = [];
   const direct = new DirectCells({
     checksums: { of: async (blob) => inBase64(crc32c(new Uint8Array(await blob.arrayBuffer()))) },
     offer: async (_id, cell) => (await offer(cell)) ?? { url: `bucket/${cell.start}`, method: "PUT", headers: {} },
-    put: async (target, blob) => {
-      await put(target);
+    put: async (target, blob, options) => {
+      await put(target, options);
       stored.set(target.url, blob.size);
     },
     confirm: async (_id, { start, length }) => {
@@ -37,6 +37,7 @@ function setUp({ size, missing = [[0, size]], put = async () => {}, offer = asyn
     },
     isServerThere: async () => isThere,
     connection: reachable,
+    clock,
   });
   const post = async ({ start, end, missing: ranges }) => {
     sent.push(`server ${start}-${end}`);
@@ -92,6 +93,21 @@ test("without any network the bucket is not to blame", async () => {
   const { direct, run } = setUp({ size: CELL, put: async () => Promise.reject(connectionLost()), isThere: false });
   await assert.rejects(run(), { code: "connection_unstable" });
   assert.equal(direct.isUsable, true);
+});
+
+test("on a slow line a cell is given up early, and the server gets the bytes", async () => {
+  for (const [seconds, isUsable] of [[9, true], [11, false], [59, false]]) {
+    let now = 0;
+    const put = async (_target, { signal, onProgress }) => {
+      now += seconds * 1000;
+      onProgress(0.09);
+      signal.throwIfAborted();
+    };
+    const { direct, sent, run } = setUp({ size: CELL, put, clock: () => now });
+    await run();
+    assert.equal(direct.isUsable, isUsable, `${seconds} s`);
+    assert.deepEqual(sent, [isUsable ? "bucket 0-1000" : "server 0-1000"]);
+  }
 });
 
 test("a server that wants the bytes itself gets all of them", async () => {

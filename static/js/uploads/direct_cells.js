@@ -10,6 +10,13 @@ export const NOT_TAKEN = "bucket_failed";
 /** Cells in a row that the bucket does not take, before everything goes through the server until the page is left. */
 const FAILURES_IN_A_ROW = 2;
 
+/**
+ * On lines on which a cell takes longer than this, the server gets the bytes, in chunks that fit the line: a cell whose
+ * connection breaks is lost whole. Known after the second time, milliseconds.
+ */
+const LONGEST_CELL = 120_000;
+const MEASURING = 10_000;
+
 export class DirectCells {
   #tools;
   #failures = 0;
@@ -19,8 +26,8 @@ export class DirectCells {
    * for a URL, and to count what is stored there; `put(target, blob, { signal, onProgress })` sends a cell;
    * `isServerThere(signal)` tells whether the server itself can be reached, and `connection` waits until it can.
    */
-  constructor({ checksums, offer, confirm, put, isServerThere, connection }) {
-    this.#tools = { checksums, offer, confirm, put, isServerThere, connection };
+  constructor({ checksums, offer, confirm, put, isServerThere, connection, clock = () => performance.now() }) {
+    this.#tools = { checksums, offer, confirm, put, isServerThere, connection, clock };
   }
 
   /** Whether the bucket seems to be within reach of this browser. */
@@ -39,7 +46,7 @@ export class DirectCells {
     const target = await this.#offered(id, cell, signal);
     if (!target.stored) await this.#put(target, blob, { signal, onProgress });
     const answer = await this.#confirmed(id, cell, signal);
-    this.#failures = 0;
+    if (this.isUsable) this.#failures = 0;
     return { ...answer, received: coveredBytes(answer.received) };
   }
 
@@ -61,10 +68,19 @@ export class DirectCells {
   }
 
   async #put(target, blob, { signal, onProgress }) {
+    const tooSlow = new AbortController();
+    const began = this.#tools.clock();
+    const watch = (share) => {
+      const elapsed = this.#tools.clock() - began;
+      if (elapsed > MEASURING && elapsed > share * LONGEST_CELL) tooSlow.abort();
+      onProgress(share);
+    };
     try {
-      await this.#tools.put(target, blob, { signal, onProgress });
+      const either = AbortSignal.any([signal, tooSlow.signal]);
+      await this.#tools.put(target, blob, { signal: either, onProgress: watch });
     } catch (error) {
       signal.throwIfAborted();
+      if (tooSlow.signal.aborted) throw this.#giveUp();
       // Without any network the bucket is not to blame.
       if (error.isConnectionLost && !(await this.#tools.isServerThere(signal))) throw error;
       throw this.#failed();
