@@ -8,7 +8,7 @@ SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 TYPED = $(wildcard app client bench tests scripts/*.py scripts/fleet wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-s3 run fleet test test-fast watch-films attack chaos check-unit check-image lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev setup-s3 run fleet test test-fast test-s3 watch-films attack chaos check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ test: setup-dev ## run all tests; ARGS="-k name" narrows them
 
 test-fast: setup-dev ## run the tests that start neither a server nor a browser
 	@$(PYTHON) -m pytest -m "not e2e and not browser" $(SIDE_BY_SIDE) $(ARGS)
+
+test-s3: setup-dev ## run the tests of uploads with files in a bucket; five minutes
+	@$(PYTHON) -m pytest tests/uploads --storage=s3 $(ARGS)
 
 watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; half an hour
 	@$(PYTHON) -m pytest tests/media/test_delivery.py tests/browser/test_playback.py --all-films $(ARGS)

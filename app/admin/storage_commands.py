@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from secrets import token_hex
 
 import click
@@ -12,9 +13,11 @@ from flask.cli import AppGroup, with_appcontext
 
 from app.admin.printing import as_json, explained
 from app.http.context import current_services
+from app.records.bucket import BucketCatalog
 from app.settings import PREFIX
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
+from app.storage.s3.reconcile import Reconciliation
 
 CHECK_SECONDS = 30.0
 """How long a call of the check may take, with all that is tried again."""
@@ -57,6 +60,31 @@ def cors(origins: tuple[str, ...]) -> None:
     """
     _bucket().let_pages_store(*origins)
     click.echo("The bucket has new CORS rules; browsers may remember old answers for an hour.")
+
+
+@storage.command("reconcile")
+@click.option("--remove", is_flag=True, help="Remove what nothing refers to.")
+@with_appcontext
+@explained
+def reconcile(remove: bool) -> None:
+    """Compare the database with the bucket: what only one of them has.
+
+    Objects and multipart uploads that nothing refers to are shown once they are a day old. The exit
+    status is 1 if an object is missing.
+    """
+    bucket, catalog = _bucket(), BucketCatalog(current_services().database)
+    comparison = Reconciliation(bucket, catalog, datetime.now(UTC))
+    missing = 0
+    for found in comparison.differences():
+        click.echo(f"{'orphan' if found.is_orphan else 'missing':<9} {found.name}")
+        missing += not found.is_orphan
+        if found.is_orphan and remove:
+            bucket.delete(found.name)
+    for begun in comparison.orphaned_multiparts():
+        click.echo(f"{'unfinished':<9} {begun.name}")
+        if remove:
+            bucket.abort_multipart(begun.name, begun.id)
+    sys.exit(1 if missing else 0)
 
 
 def _bucket() -> Bucket:

@@ -215,6 +215,10 @@ class StoredFile:
         return self.length is not None and self.length <= self.grid.first_bytes
 
 
+UNKNOWN_ID = ""
+"""Stands for the ids of multipart uploads that were begun by somebody who may not have noted it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Garbage:
     """An object that nothing needs any more, or with `multipart_id` an unfinished upload."""

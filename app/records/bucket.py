@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.cells import (
+    UNKNOWN_ID,
     Claim,
     Garbage,
     Grid,
@@ -89,11 +90,19 @@ class BucketCatalog:
             row = connection.execute(statements.FILE, {"of_key": key}).first()
         return None if row is None else _file(row)
 
+    def intend_multipart(self, name: str) -> None:
+        """Insert garbage that is due after a lease; `begin_multipart` takes it away."""
+        due_at = self._clock() + PIECE_LEASE
+        row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
+        with self._one_statement() as connection:
+            connection.execute(insert(garbage), row)
+
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
         """Note it unless another was."""
         values = {"multipart": multipart.name, "multipart_number": multipart.id}
-        with self._one_statement() as connection:
+        with self._database.write() as connection:
             if connection.execute(statements.NOTE_MULTIPART, {"of_key": key, **values}).rowcount:
+                connection.execute(statements.FORGET_INTENT, {"object": multipart.name})
                 return multipart
         found = self.file(key)
         return None if found is None or found.name is not None else found.multipart
@@ -287,17 +296,41 @@ class BucketCatalog:
         with self._one_statement() as connection:
             connection.execute(change)
 
-    def names(self) -> Iterator[str]:
-        """Names of objects, of pieces, of multipart uploads and of garbage, in order."""
-        all_names = union_all(
-            select(files.c.name).where(files.c.name.is_not(None)),
-            select(files.c.multipart_name).where(files.c.multipart_name.is_not(None)),
-            select(pieces.c.name),
-            select(garbage.c.name),
+    def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
+        """Replace the stamp of a part that still has the old one."""
+        new = Stamp("", "") if stamp is None else stamp
+        values = {"of_key": key, "in_cell": part.cell, "number": part.number}
+        values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
+        with self._one_statement() as connection:
+            connection.execute(statements.MEND, values)
+
+    def objects(self) -> Iterator[tuple[str, bool]]:
+        """Names in the order of their bytes; of two that are the same, the needed one is last."""
+        needed, possible = statements.NEEDED, statements.POSSIBLE
+        named = union_all(
+            select(needed.c[0].label("name"), literal(1).label("is_needed")),
+            select(possible.c[0], literal(0)),
         ).subquery()
         with self._database.snapshot() as connection:
-            streamed = connection.execution_options(yield_per=PAGE)
-            yield from streamed.execute(select(all_names.c[0])).scalars()
+            collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
+            query = select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
+            for row in connection.execution_options(yield_per=PAGE).execute(query):
+                yield row.name, bool(row.is_needed)
+
+    def is_needed(self, name: str) -> bool:
+        """Whether it is among the names of files and stored pieces."""
+        return self._is_among([statements.NEEDED], name)
+
+    def is_known(self, name: str) -> bool:
+        """Whether it is among any names."""
+        return self._is_among([statements.NEEDED, statements.POSSIBLE], name)
+
+    def _is_among(self, tables: Sequence[Any], name: str) -> bool:
+        with self._database.read() as connection:
+            return any(
+                connection.execute(select(table.c[0]).where(table.c[0] == name).limit(1)).first()
+                for table in tables
+            )
 
     def _pages(self, condition: Any) -> Iterator[Any]:
         last = ""

@@ -17,10 +17,12 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from app.domain.cells import UNKNOWN_ID
 from app.records.tables import Instant
 from app.records.tables import stored_cells as cells
 from app.records.tables import stored_files as files
@@ -37,6 +39,10 @@ NOTE_MULTIPART = (
     update(files)
     .where(_IS_OPEN, files.c.multipart_id.is_(None))
     .values(multipart_name=bindparam("multipart"), multipart_id=bindparam("multipart_number"))
+)
+
+FORGET_INTENT = delete(garbage).where(
+    garbage.c.name == bindparam("object"), garbage.c.multipart_id == UNKNOWN_ID
 )
 
 INTEND = (
@@ -212,3 +218,26 @@ def _placing(dialect: Any) -> Any:
 CLAIMS = {name: _claim_of(dialect) for name, dialect in DIALECTS.items()}
 
 PLACINGS = {name: _placing(dialect) for name, dialect in DIALECTS.items()}
+
+NEEDED = union_all(
+    select(files.c.name).where(files.c.is_published),
+    select(pieces.c.name).where(pieces.c.etag.is_not(None)),
+).subquery()
+"""Names of objects that are in the bucket, if nothing was lost."""
+
+POSSIBLE = union_all(
+    select(files.c.name).where(files.c.name.is_not(None), files.c.is_published.is_(False)),
+    select(files.c.multipart_name).where(
+        files.c.multipart_name.is_not(None), files.c.multipart_name.is_distinct_from(files.c.name)
+    ),
+    select(pieces.c.name).where(pieces.c.etag.is_(None)),
+    select(garbage.c.name),
+).subquery()
+"""Names of those that are on their way there, or to be removed."""
+
+MEND = (
+    update(cells)
+    .where(cells.c.key == _KEY, cells.c.cell == bindparam("in_cell"))
+    .where(cells.c.part_number == bindparam("number"), cells.c.etag == bindparam("old_tag"))
+    .values(etag=bindparam("tag"), crc32c=bindparam("checksum"))
+)

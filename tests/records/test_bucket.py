@@ -169,10 +169,10 @@ def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog) ->
         (f"pieces/{KEY}.1", None),
         (f"files/{KEY}.2", "id"),
     }
-    assert set(catalog.names()) == {f"pieces/{KEY}.1", f"files/{KEY}.2"}
+    assert list(catalog.objects()) == [(f"files/{KEY}.2", False), (f"pieces/{KEY}.1", False)]
     catalog.collected(found)
     assert catalog.file(KEY) is None
-    assert set(catalog.names()) == set()
+    assert list(catalog.objects()) == []
     assert catalog.remove(KEY, also_published=True) == []
 
 

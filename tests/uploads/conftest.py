@@ -21,10 +21,19 @@ def close_databases() -> Iterator[None]:
         opened.pop().close()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with the mark `every_store` on a disk and in a bucket."""
+    if metafunc.definition.get_closest_marker("every_store"):
+        metafunc.parametrize("place_of_files", ["disk", "s3"], indirect=True)
+
+
 @pytest.fixture(autouse=True)
 def place_of_files(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With `--storage=s3`, worlds have their files in a bucket; tests of folders are left out."""
-    if request.config.getoption("--storage") == "s3":
+    """With `--storage=s3`, worlds have their files in a bucket; tests of folders are left out.
+
+    A test with the mark `every_store` has them in both, whatever the option says.
+    """
+    if getattr(request, "param", request.config.getoption("--storage")) == "s3":
         if request.node.get_closest_marker("folders"):
             pytest.skip("about files in folders")
         access = request.getfixturevalue("s3_server").access

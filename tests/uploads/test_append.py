@@ -18,6 +18,7 @@ from tests.storage.sources import PiecesSource, body, pattern
 from tests.uploads.world import ME, World
 
 
+@pytest.mark.every_store
 def test_chunks_in_any_order_make_the_file(world: World) -> None:
     upload = world.create(1000)
     for start in (600, 0, 800, 400):
@@ -50,6 +51,7 @@ def test_the_same_chunk_twice_counts_once(world: World) -> None:
     assert again.offset == 400
 
 
+@pytest.mark.every_store
 def test_a_duplicate_with_other_bytes_does_not_change_acknowledged_ones(world: World) -> None:
     upload = world.create(1000)
     current = world.send(upload, 200, 600)
@@ -84,6 +86,7 @@ def test_the_last_chunk_again_after_completion_is_answered_with_the_video(
     assert len(world.events) == 1
 
 
+@pytest.mark.every_store
 def test_a_cut_chunk_keeps_exactly_what_arrived(world: World) -> None:
     upload = world.create(1000)
     with pytest.raises(BodyTruncated):
@@ -141,12 +144,14 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
+@pytest.mark.every_store
 def test_a_chunk_with_the_right_digest_is_kept(world: World) -> None:
     upload = world.create(1000)
     source = DigestSource(body(0, 1000, 99), "sha256", digest_of(pattern(0, 1000)))
     assert world.chunks.append(upload, 0, source).state is UploadState.COMPLETE
 
 
+@pytest.mark.every_store
 def test_a_chunk_with_a_wrong_digest_keeps_nothing(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 300, 500)
@@ -190,6 +195,7 @@ def test_a_late_chunk_of_a_cancelled_upload_is_gone_and_leaves_nothing(
     assert world.files() == set()
 
 
+@pytest.mark.every_store
 def test_cancelling_ends_a_running_chunk(world: World) -> None:
     upload = world.create(1000)
 
@@ -232,6 +238,7 @@ def test_bytes_lost_without_this_requests_knowledge_are_not_counted(
     assert world.records.get(stale.id).state is UploadState.EXPIRED
 
 
+@pytest.mark.every_store
 def test_lost_bytes_of_a_covered_upload_are_found_when_it_is_published(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 400)

@@ -118,6 +118,7 @@ def test_a_mismatch_is_found_after_the_older_request_has_ended(world: World) -> 
     assert world.content(world.send_next(upload, 400, 1000)) == pattern(0, 1000)
 
 
+@pytest.mark.every_store
 def test_a_superseded_request_of_any_order_is_answered_with_the_newer_ones_success(
     world: World,
 ) -> None:
@@ -201,6 +202,7 @@ class Stream:
         return taken
 
 
+@pytest.mark.every_store
 def test_a_body_of_unknown_length_ends_where_it_ends(world: World) -> None:
     upload = world.create(1000)
     source = StreamSource(Stream(pattern(0, 300)), None)

@@ -28,6 +28,7 @@ def test_the_length_is_recorded_and_its_space_reserved(world: World, upload: Upl
     assert world.content(world.send_next(upload, 300, 1000)) == pattern(0, 1000)
 
 
+@pytest.mark.every_store
 def test_declaring_the_received_length_completes_the_upload(world: World, upload: Upload) -> None:
     done = world.chunks.declare_length(upload, 300)
     assert done.state is UploadState.COMPLETE
@@ -35,6 +36,7 @@ def test_declaring_the_received_length_completes_the_upload(world: World, upload
     assert len(world.events) == 1
 
 
+@pytest.mark.every_store
 def test_an_empty_file_is_complete_at_once(world: World) -> None:
     empty, _ = world.service.create(NewUpload(scope=ME, filename="a.mp4", length=None))
     done = world.chunks.declare_length(empty, 0)

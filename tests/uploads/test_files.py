@@ -81,6 +81,7 @@ def test_a_file_that_is_not_recorded_yet_is_in_no_list(world: World) -> None:
     assert world.files() == set()
 
 
+@pytest.mark.every_store
 def test_a_cut_file_leaves_nothing(world: World) -> None:
     with pytest.raises(BodyTruncated):
         receive(world, untold(1000, cut_at=500))
@@ -111,6 +112,7 @@ def test_a_file_malformed_at_its_end_leaves_nothing(world: World) -> None:
     assert world.files() == set()
 
 
+@pytest.mark.every_store
 def test_a_received_file_can_be_put_where_it_belongs(world: World) -> None:
     upload = world.create(1000)
     world.send(upload, 0, 300)
@@ -139,6 +141,7 @@ def kept(outcomes: Sequence[Kept | UploadError]) -> list[Kept]:
     return [outcome for outcome in outcomes if isinstance(outcome, Kept)]
 
 
+@pytest.mark.every_store
 def test_several_files_are_kept_in_order(world: World) -> None:
     files = fingerprinted(world, None, "a", "b")
     outcomes = kept(world.whole.keep_all(files))

@@ -81,6 +81,7 @@ def test_an_upload_being_published_now_is_left_alone(world: World) -> None:
     assert state_of(world, upload) is UploadState.VERIFYING
 
 
+@pytest.mark.every_store
 def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -> None:
     upload = stuck(world)
     world.store.library.publish(upload.id, 100)
@@ -111,6 +112,7 @@ def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: Wor
     assert state_of(world, broken) is UploadState.VERIFYING
 
 
+@pytest.mark.every_store
 def test_staged_files_of_ended_uploads_are_removed(world: World) -> None:
     upload = world.create(100)
     world.records.move(upload.id, UploadState.CANCELLED, world.now)

@@ -65,6 +65,7 @@ def test_a_file_with_a_wrong_digest_is_ended_and_its_space_freed(
         world.send(upload, 999, 1000)
 
 
+@pytest.mark.every_store
 def test_corruption_in_transit_is_found_before_publication(world: World) -> None:
     upload = demanding(world, digest_in("sha256"))
     world.send(upload, 0, 500)
@@ -73,6 +74,7 @@ def test_corruption_in_transit_is_found_before_publication(world: World) -> None
     assert world.files() == set()
 
 
+@pytest.mark.every_store
 def test_a_checked_sha256_is_recorded(world: World) -> None:
     upload = demanding(world, digest_in("sha256"))
     done = world.send(upload, 0, 1000)
@@ -124,6 +126,7 @@ def publish(world: World, upload: Upload, _thread: int) -> Upload:
     return world.completion.publish(upload)
 
 
+@pytest.mark.every_store
 @pytest.mark.parametrize("is_right", [True, False])
 def test_concurrent_publications_have_one_outcome(world: World, is_right: bool) -> None:
     for _ in range(10):

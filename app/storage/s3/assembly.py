@@ -8,8 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import RawIOBase
 
-from app.domain.cells import Garbage, Multipart, Part, Piece, Stamp, StoredFile, covers, overlay
-from app.domain.errors import ServerBusy
+from app.domain.cells import (
+    UNKNOWN_ID,
+    Garbage,
+    Multipart,
+    Part,
+    Piece,
+    Stamp,
+    StoredFile,
+    covers,
+    overlay,
+)
+from app.domain.errors import ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange
 from app.request.slots import without_slot
 from app.storage.base import BytesLost
@@ -25,6 +35,9 @@ COMPLETING_SECONDS = 600.0
 
 PARTS_AT_ONCE = 4
 """Parts of a process that are made of pieces, or of other files, in parallel."""
+
+COMPLETION_TRIES = 3
+"""Parts are compared, and made anew where they can be, between them."""
 
 NO_STAMP = Stamp("", "")
 """Whole objects are not compared."""
@@ -82,7 +95,10 @@ class Assembly:
         if names:
             self._bucket.delete(*names)
         for each in garbage:
-            if each.multipart_id is not None:
+            if each.multipart_id == UNKNOWN_ID:
+                for begun in self._bucket.list_multiparts(each.name):
+                    self._bucket.abort_multipart(begun.name, begun.id)
+            elif each.multipart_id is not None:
                 self._bucket.abort_multipart(each.name, each.multipart_id)
         self._catalog.collected(garbage)
 
@@ -90,7 +106,7 @@ class Assembly:
         whole = ByteRange(0, file.length or 0)
         if whole.length <= file.grid.first_bytes and not self._has_part(file, whole):
             return self._one_piece(file, whole)
-        return self._complete(file, self._parts(file, whole))
+        return self._complete(file, whole)
 
     def _has_part(self, file: StoredFile, whole: ByteRange) -> bool:
         if file.multipart is None:
@@ -200,46 +216,45 @@ class Assembly:
                 raise BytesLost(file.key)
         return found
 
-    def _complete(self, file: StoredFile, parts: Sequence[Part]) -> str:
-        known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
-        multipart = None if known is None else known.multipart
-        if multipart is None:
-            raise BytesLost(file.key)
-        try:
-            self._join_parts(multipart, parts)
-        except (MultipartGone, PartsDiffer) as error:
-            # Completed before, by somebody who could not record it; otherwise it is lost.
-            found = self._bucket.head(multipart.name)
-            if found is None or found.length != file.length:
-                raise BytesLost(file.key) from error
-        return multipart.name
+    def _complete(self, file: StoredFile, whole: ByteRange) -> str:
+        for _ in range(COMPLETION_TRIES):
+            parts = self._parts(file, whole)
+            known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
+            multipart = None if known is None else known.multipart
+            if multipart is None:
+                raise BytesLost(file.key)
+            try:
+                wanted = [(part.number, _stored(part)) for part in parts]
+                bucket = self._bucket.within(COMPLETING_SECONDS)
+                bucket.complete_multipart(multipart.name, multipart.id, wanted)
+                return multipart.name
+            except MultipartGone as error:
+                # Completed before, by somebody who could not record it; otherwise it is lost.
+                found = self._bucket.head(multipart.name)
+                if found is None or found.length != whole.length:
+                    raise BytesLost(file.key) from error
+                return multipart.name
+            except PartsDiffer:
+                self._mend(file.key, multipart, parts)
+        raise StorageFailed("The object store does not have the parts that it has confirmed.")
 
-    def _join_parts(self, multipart: Multipart, parts: Sequence[Part]) -> None:
-        bucket = self._bucket.within(COMPLETING_SECONDS)
-        noted = [(part.number, _stored(part)) for part in parts]
-        try:
-            bucket.complete_multipart(multipart.name, multipart.id, noted)
-        except PartsDiffer:
-            listed = self._as_listed(multipart, parts)
-            bucket.complete_multipart(multipart.name, multipart.id, listed)
-
-    def _as_listed(
-        self, multipart: Multipart, parts: Sequence[Part]
-    ) -> list[tuple[int, StoredObject]]:
-        """The same parts with the ETags that they have now.
-
-        A part that was sent twice has another one where the store encrypts: its bytes are the same
-        if its length and checksum are.
-        """
+    def _mend(self, key: str, multipart: Multipart, parts: Sequence[Part]) -> None:
+        """Forget parts that are not what was confirmed: a late request may have replaced one."""
         listed = {
-            part.number: part for part in self._bucket.list_parts(multipart.name, multipart.id)
+            each.number: each for each in self._bucket.list_parts(multipart.name, multipart.id)
         }
-        found = []
         for part in parts:
-            now = listed.get(part.number)
-            is_same = now and (now.length, now.stored.crc32c) == (part.length, part.stamp.crc32c)
-            found.append((part.number, now.stored if now and is_same else _stored(part)))
-        return found
+            found = listed.get(part.number)
+            if found is not None and found.stored.etag == part.stamp.etag:
+                continue
+            # An ETag may differ for the same bytes, where the store encrypts them; not the CRC.
+            is_same = (
+                found is not None
+                and found.length == part.length
+                and found.stored.crc32c == part.stamp.crc32c != ""
+            )
+            new = Stamp(found.stored.etag, found.stored.crc32c) if found and is_same else None
+            self._catalog.mend(key, part, new)
 
 
 def _stored(part: Part) -> StoredObject:

@@ -33,6 +33,10 @@ class Catalog(Protocol):
         """A file."""
         ...
 
+    def intend_multipart(self, name: str) -> None:
+        """Note that a multipart upload will be begun, which a sweep aborts if it is not noted."""
+        ...
+
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
         """Note the multipart upload of a file; returns the one that was noted first.
 
@@ -135,6 +139,18 @@ class Catalog(Protocol):
         """Make unpublished files younger, but not younger than now."""
         ...
 
-    def names(self) -> Iterator[str]:
-        """All names of objects and multipart uploads that are in use, or to be removed."""
+    def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
+        """Note that a part has another stamp, or is lost, unless it was replaced meanwhile."""
+        ...
+
+    def objects(self) -> Iterator[tuple[str, bool]]:
+        """All names of objects that may be in the bucket, in order, and whether they must be."""
+        ...
+
+    def is_needed(self, name: str) -> bool:
+        """Whether an object of this name must be in the bucket."""
+        ...
+
+    def is_known(self, name: str) -> bool:
+        """Whether anything refers to an object, or a multipart upload, of this name."""
         ...

@@ -156,10 +156,9 @@ class CellStore:
         if known is not None and known.multipart is not None:
             return known.multipart
         name = new_name("files", file.key)
+        self.catalog.intend_multipart(name)
         own = Multipart(name, self.bucket.create_multipart(name))
         noted = self.catalog.begin_multipart(file.key, own)
-        if noted != own:
-            self.catalog.discard(own.name, own.id)
         if noted is None:
             raise BytesLost(file.key)
         return noted

@@ -1,0 +1,71 @@
+"""Holds the database against the bucket, both ways: objects that no row names, rows without one.
+
+Both are read once, in the order of their names, so that millions of them need little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import merge
+from itertools import chain, groupby
+from operator import itemgetter
+
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import Catalog
+from app.storage.s3.contents import ListedMultipart, ListedObject
+
+FOLDERS = ("files/", "pieces/")
+"""Where the store has its objects, in the order of their names."""
+
+ORPHAN_AGE = timedelta(days=1)
+"""What is younger may belong to a row that is still being written, on a clock that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A name that only one side has: an orphan is in the bucket alone, otherwise it is missing."""
+
+    name: str
+    is_orphan: bool
+
+
+class Reconciliation:
+    """Compares; whatever changes while it runs is looked at again before it is reported."""
+
+    def __init__(
+        self, bucket: Bucket, catalog: Catalog, now: datetime, *, orphan_age: timedelta = ORPHAN_AGE
+    ) -> None:
+        self._bucket = bucket
+        self._catalog = catalog
+        self._born_before = now - orphan_age
+
+    def differences(self) -> Iterator[Difference]:
+        """Old objects that nothing refers to, and missing ones, by name."""
+        objects = chain.from_iterable(self._bucket.list_objects(folder) for folder in FOLDERS)
+        listed = ((found.name, found) for found in objects)
+        both = merge(listed, self._catalog.objects(), key=itemgetter(0))
+        for name, sides in groupby(both, key=itemgetter(0)):
+            found, rows = None, list[bool]()
+            for _, side in sides:
+                if isinstance(side, ListedObject):
+                    found = side
+                else:
+                    rows.append(bool(side))
+            if found is None and any(rows) and self._is_missing(name):
+                yield Difference(name, is_orphan=False)
+            if found is not None and not rows and self._is_orphan(found):
+                yield Difference(name, is_orphan=True)
+
+    def orphaned_multiparts(self) -> Iterator[ListedMultipart]:
+        """Old multipart uploads that nothing refers to."""
+        for begun in self._bucket.list_multiparts(FOLDERS[0]):
+            if begun.started_at < self._born_before and not self._catalog.is_known(begun.name):
+                yield begun
+
+    def _is_orphan(self, found: ListedObject) -> bool:
+        return found.changed_at < self._born_before and not self._catalog.is_known(found.name)
+
+    def _is_missing(self, name: str) -> bool:
+        return self._bucket.head(name) is None and self._catalog.is_needed(name)

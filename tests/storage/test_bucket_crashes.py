@@ -1,0 +1,236 @@
+"""A process that ends, or is paused, at any point of the way into a bucket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.ranges import ByteRange, RangeSet
+from app.records.bucket import BucketCatalog
+from app.records.engine import Database
+from app.storage.base import BytesLost
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.reconcile import Reconciliation
+from app.storage.s3.store import BucketStore
+from tests.records.making import new_sqlite
+from tests.storage.sources import body, pattern
+from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES, content
+
+CELL = 5 * 1024 * 1024
+"""The shortest part that S3 takes."""
+
+LENGTH = 2 * CELL + 1000
+CHUNKS = [(0, CELL), (CELL, CELL + 900), (CELL + 900, 2 * CELL), (2 * CELL, LENGTH)]
+
+POINTS = [
+    *("intend_multipart", "create_multipart", "begin_multipart", "claim", "upload_part", "seal"),
+    *("intend", "put_object", "commit", "complete_multipart", "finish"),
+]
+"""What a node calls on the way of a file, in the database and in the store."""
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class Interrupted:
+    """Something real, of which one call is followed, or preceded, by something else, once."""
+
+    def __init__(self, real: Any, call: str, act: Callable[[], None], *, is_after: bool) -> None:
+        self._real = real
+        self._call = call
+        self._act = [act]
+        self._is_after = is_after
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._real, name)
+        if name == "within":
+            return self._within
+        if name != self._call or not self._act:
+            return real
+
+        def interrupted(*args: Any, **options: Any) -> Any:
+            act = self._act.pop() if self._act else lambda: None
+            if not self._is_after:
+                act()
+            found = real(*args, **options)
+            if self._is_after:
+                act()
+            return found
+
+        return interrupted
+
+    def _within(self, seconds: float) -> Interrupted:
+        copy = Interrupted(self._real.within(seconds), self._call, lambda: None, is_after=False)
+        copy._act, copy._is_after = self._act, self._is_after
+        return copy
+
+
+class Clock:
+    """Goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def end_leases(self) -> None:
+        self.now += timedelta(hours=2)
+
+
+class Node:
+    """A store, and what its clients were told."""
+
+    def __init__(self, bucket: Any, catalog: Any, folder: Path) -> None:
+        self.store = BucketStore(
+            bucket, catalog, folder, spool_bytes=SPOOL_BYTES, smallest_cell_bytes=CELL
+        )
+
+    def send(self, told: list[ByteRange], start: int, end: int) -> None:
+        span = ByteRange(start, end)
+        with self.store.staging.writer(KEY, span, LIMITS) as writer:
+            position = writer.write(span, body(start, end), told.append)
+            told.append(ByteRange(start, position))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with closing(new_sqlite(tmp_path / "sluice.db")) as found:
+        yield found
+
+
+@pytest.fixture
+def catalog(database: Database, clock: Clock) -> BucketCatalog:
+    return BucketCatalog(database, clock)
+
+
+def interrupted(
+    bucket: Bucket, catalog: BucketCatalog, call: str, act: Callable[[], None], *, is_after: bool
+) -> tuple[Any, Any]:
+    """Both, the one that has the call interrupted."""
+    wrapped = [
+        Interrupted(each, call, act, is_after=is_after) if hasattr(each, call) else each
+        for each in (bucket, catalog)
+    ]
+    return wrapped[0], wrapped[1]
+
+
+def die() -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("call", POINTS)
+def test_nothing_acknowledged_is_lost_and_nothing_is_left(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str, is_after: bool
+) -> None:
+    first = Node(*interrupted(bucket, catalog, call, die, is_after=is_after), tmp_path / "first")
+    second, told = Node(bucket, catalog, tmp_path / "second"), list[ByteRange]()
+    first.store.staging.reserve(KEY, LENGTH)
+    with suppress(Killed):
+        for chunk in CHUNKS:
+            first.send(told, *chunk)
+        first.store.library.publish(KEY, LENGTH)
+    clock.end_leases()
+    for gap in RangeSet.of(told).gaps(ByteRange(0, LENGTH)):
+        second.send(told, gap.start, gap.end)
+    second.store.library.publish(KEY, LENGTH)
+    assert content(second.store, KEY) == pattern(0, LENGTH)
+    clock.end_leases()
+    second.store.inspection.sweep()
+    assert [each.length for each in bucket.list_objects()] == [LENGTH]
+    assert list(bucket.list_multiparts()) == []
+    comparison = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(0))
+    assert list(comparison.differences()) == []
+
+
+@pytest.mark.parametrize("call", ["claim", "upload_part"])
+def test_a_node_that_was_paused_around_a_part_stores_its_bytes_elsewhere(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str
+) -> None:
+    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+
+    def let_another_write() -> None:
+        clock.end_leases()
+        other.send(told, 0, CELL)
+
+    paused = Node(
+        *interrupted(bucket, catalog, call, let_another_write, is_after=True), tmp_path / "paused"
+    )
+    paused.store.staging.reserve(KEY, LENGTH)
+    for chunk in CHUNKS:
+        paused.send(told, *chunk)
+    assert [piece.span for piece in catalog.pieces(KEY, 0)] == [ByteRange(0, CELL)]
+    paused.store.library.publish(KEY, LENGTH)
+    assert content(paused.store, KEY) == pattern(0, LENGTH)
+
+
+def test_two_nodes_that_write_one_cell_at_once_both_keep_their_bytes(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
+) -> None:
+    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+    busy = Node(
+        *interrupted(
+            bucket, catalog, "upload_part", lambda: other.send(told, 0, CELL), is_after=False
+        ),
+        tmp_path / "busy",
+    )
+    busy.store.staging.reserve(KEY, LENGTH)
+    for chunk in CHUNKS:
+        busy.send(told, *chunk)
+    assert [piece.span for piece in catalog.pieces(KEY, 0)] == [ByteRange(0, CELL)]
+    busy.store.library.publish(KEY, LENGTH)
+    assert content(busy.store, KEY) == pattern(0, LENGTH)
+
+
+def test_an_upload_that_ends_while_a_part_is_stored_leaves_nothing(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+    node = Node(
+        *interrupted(
+            *(bucket, catalog, "put_object", lambda: other.store.library.delete(KEY)),
+            is_after=True,
+        ),
+        tmp_path / "node",
+    )
+    node.store.staging.reserve(KEY, LENGTH)
+    with pytest.raises(BytesLost):
+        node.send(told, 0, 10)
+    clock.end_leases()
+    other.store.inspection.sweep()
+    assert list(bucket.list_objects()) == []
+    assert told == []
+
+
+def test_a_part_that_was_replaced_behind_our_back_is_made_again_of_its_pieces(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
+) -> None:
+    node, told = Node(bucket, catalog, tmp_path / "node"), list[ByteRange]()
+    node.store.staging.reserve(KEY, LENGTH)
+    for chunk in CHUNKS:
+        node.send(told, *chunk)
+    [part] = [part for part in catalog.parts(KEY) if part.cell == 1]
+    file = catalog.file(KEY)
+    assert file is not None
+    assert file.multipart is not None
+    spool = node.store.cells.spools.open(ByteRange(0, CELL))
+    with spool:
+        os.ftruncate(spool.descriptor, CELL)
+        bucket.upload_part(
+            file.multipart.name, file.multipart.id, part.number, spool.slice(ByteRange(0, CELL))
+        )
+    node.store.library.publish(KEY, LENGTH)
+    assert content(node.store, KEY) == pattern(0, LENGTH)
