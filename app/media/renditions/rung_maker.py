@@ -89,7 +89,8 @@ class RungMaker:
         with folder.locked(self.video_id):
             if self._mark() is None:
                 folder.discard(self.video_id, rung_folder(self.rung.quality))
-                self._write(self._made_by, self._mark_file)
+                with suppress(FileExistsError):  # Another machine has just prepared it.
+                    self._write(self._made_by, self._mark_file, is_new=True)
 
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
@@ -136,10 +137,14 @@ class RungMaker:
             problem = "This part of the film was encoded unlike the others."
             raise JobFailed("encoded_unlike", problem, is_final=True)
 
-    def _write(self, text: str, name: str, *, beside: Made | None = None) -> None:
-        with self.tools.folder.scratch_folder() as scratch:
-            (scratch / "made").write_text(text)
-            self.tools.folder.keep(scratch / "made", self.video_id, name, beside=beside)
+    def _write(
+        self, text: str, name: str, *, beside: Made | None = None, is_new: bool = False
+    ) -> None:
+        folder = self.tools.folder
+        with folder.scratch_folder() as scratch:
+            made = scratch / "made"
+            made.write_text(text)
+            folder.keep(made, self.video_id, name, beside=beside, is_new=is_new)
 
     def _mark(self) -> Made | None:
         """What says that the rung is made with this encoder, if it does."""
