@@ -156,12 +156,7 @@ def build_services(
         video_expiry=VideoExpiry(ProjectRecords(database), records, library, identity.audit),
         quotas=quotas,
         request_rate=_request_rate(settings, counts),
-        line=line_in(
-            settings.data_dir,
-            total=settings.bytes_per_second,
-            cap=settings.bytes_per_second_per_sender,
-            is_fleet=database.is_remote,
-        ),
+        line=_line(settings, is_fleet=database.is_remote),
         counts=counts,
         records=records,
         database=database,
@@ -198,6 +193,11 @@ def _library(settings: Settings, records: UploadRecords, store: Store) -> VideoL
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
         sign_url=store.library.sign_url if isinstance(store, BucketStore) else None,
     )
+
+
+def _line(settings: Settings, *, is_fleet: bool) -> Line | None:
+    total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
+    return line_in(settings.data_dir, total=total, cap=cap, is_fleet=is_fleet)
 
 
 def _request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:

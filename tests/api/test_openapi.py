@@ -26,8 +26,9 @@ from app.domain.webhooks import SUBSCRIBABLE
 from app.http.problems import Problem
 from app.request.stages import Stage
 from app.uploads.library import MAX_PAGE
+from tests.api.answers import Answer, Conversation
 from tests.api.application import application
-from tests.api.conversation import Answer, Conversation, hold_conversation
+from tests.api.conversation import hold_conversation
 from tests.api.description import (
     DOCUMENT,
     OPERATIONS,
