@@ -184,6 +184,12 @@ class BucketCatalog:
         with self._database.read() as connection:
             return [_part(row) for row in connection.execute(statements.PARTS, {"of_key": key})]
 
+    def part(self, key: str, cell: int) -> Part | None:
+        """A cell, if it has an ETag."""
+        with self._database.read() as connection:
+            row = connection.execute(statements.PART, {"of_key": key, "in_cell": cell}).first()
+        return None if row is None else _part(row)
+
     def add_whole(self, wholes: Sequence[tuple[str, str, int]]) -> None:
         """Insert files with their names, or replace what was reserved for them."""
         common = {"is_published": False, "active_at": self._clock()}

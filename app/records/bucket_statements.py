@@ -133,6 +133,8 @@ RELEASE = update(cells).where(_OF_CLAIM).values(token=None)
 
 PARTS = select(cells).where(cells.c.key == _KEY, cells.c.etag.is_not(None)).order_by(cells.c.cell)
 
+PART = PARTS.where(cells.c.cell == bindparam("in_cell"))
+
 FINISH = (
     update(files)
     .where(_IS_OPEN)

@@ -1,22 +1,27 @@
 """The store in a bucket: what differs from a folder."""
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from io import FileIO
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from app.domain.cells import Piece, Stamp
-from app.domain.errors import BodyTruncated
-from app.domain.ranges import ByteRange
+from app.domain.errors import BodyTruncated, NoRoom, ServerBusy, StorageFailed
+from app.domain.ranges import ByteRange, RangeSet
+from app.ingest.blocks import BLOCK_BYTES
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
+from app.storage.local.folder import Folder
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.spool import Spools
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.storage.conftest import InBucket
-from tests.storage.sources import body, pattern
-from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES, content, ignore
+from tests.storage.sources import PiecesSource, body, pattern
+from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES, bucket_store, content, ignore
 
 MIB = 1024 * 1024
 CELL = 20 * MIB
@@ -25,6 +30,20 @@ CELL = 20 * MIB
 @pytest.fixture
 def store(in_bucket: InBucket) -> Store:
     return in_bucket.store
+
+
+@contextmanager
+def counted_statements(place: InBucket) -> Iterator[list[str]]:
+    """The statements that the store sends to its database meanwhile."""
+    found = list[str]()
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        found.append(statement)
+
+    engine = place.store.cells.catalog._database._engine  # type: ignore[attr-defined]
+    event.listen(engine, "before_cursor_execute", note)
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
 
 
 def write(store: Store, start: int, end: int) -> None:
@@ -123,3 +142,124 @@ def test_a_part_with_other_bytes_than_were_noted_is_lost(in_bucket: InBucket) ->
     renote(in_bucket, etag="0" * 32, crc32c="AAAAAA==")
     with pytest.raises(BytesLost):
         store.library.publish(KEY, length)
+
+
+def test_bytes_that_may_still_prove_wrong_are_stored_once_they_have_not(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    length, told = CELL + 10, list[ByteRange]()
+    with bucket_store(bucket, tmp_path) as store:
+        store.staging.reserve(KEY, length)
+        span = ByteRange(0, length)
+        source = PiecesSource(pattern(0, length), is_verified_at_end=True)
+        with store.staging.writer(KEY, span, LIMITS) as writer:
+            assert writer.write(span, source, told.append) == length
+            assert list(bucket.list_objects()) == []
+            assert store.cells.catalog.parts(KEY) == []
+            writer.finish(source)
+        assert told == []
+        store.library.publish(KEY, length)
+        assert content(store, KEY) == pattern(0, length)
+
+
+def test_more_unproven_bytes_than_spools_may_hold_are_refused_unread(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    with bucket_store(bucket, tmp_path, spool_bytes=1000) as store:
+        store.staging.reserve(KEY, 1001)
+        span, source = ByteRange(0, 1001), PiecesSource(pattern(0, 1001), is_verified_at_end=True)
+        with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
+            writer.write(span, source, ignore)
+        assert source.position == 0
+
+
+def test_the_spools_of_all_processes_share_one_limit(tmp_path: Path) -> None:
+    one, two = (Spools(Folder(tmp_path), 1000, room_seconds=0.0) for _ in range(2))
+    first = one.open(ByteRange(0, 600))
+    with pytest.raises(ServerBusy):
+        two.open(ByteRange(0, 600))
+    with two.open(ByteRange(0, 400)):
+        first.shrink(100)
+        with one.open(ByteRange(0, 500)), pytest.raises(ServerBusy):
+            two.open(ByteRange(0, 1))
+    first.close()
+    with two.open(ByteRange(0, 1000)):
+        pass
+
+
+def test_a_store_that_is_down_acknowledges_nothing_and_frees_the_cell(
+    in_bucket: InBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, told = in_bucket.store, list[ByteRange]()
+    store.staging.reserve(KEY, 2 * CELL)
+    span = ByteRange(0, CELL)
+
+    def fail(*_: object) -> None:
+        raise ServerBusy("The object store does not answer in time.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "upload_part", fail)
+        with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(ServerBusy):
+            writer.write(span, body(0, CELL), told.append)
+    assert told == []
+    write(store, 0, CELL)
+    assert [part.cell for part in in_bucket.store.cells.catalog.parts(KEY)] == [0]
+
+
+def test_a_slow_body_is_stored_now_and_then(bucket: Bucket, tmp_path: Path) -> None:
+    with closing(new_sqlite(tmp_path / "sluice.db")) as database:
+        catalog = BucketCatalog(database)
+        store = BucketStore(
+            bucket, catalog, tmp_path, spool_bytes=SPOOL_BYTES, checkpoint_seconds=0.0
+        )
+        store.staging.reserve(KEY, 3 * BLOCK_BYTES)
+        span, told = ByteRange(0, 3 * BLOCK_BYTES), list[ByteRange]()
+        with store.staging.writer(KEY, span, LIMITS) as writer:
+            writer.write(span, body(0, span.end), told.append)
+        assert RangeSet.of(told).prefix_end == span.end
+        assert len(told) == 3
+        store.library.publish(KEY, span.end)
+        assert content(store, KEY) == pattern(0, span.end)
+
+
+def test_a_part_costs_the_same_however_many_there_are(in_bucket: InBucket) -> None:
+    """In statements: 10,000 parts would take a while."""
+    store, counts = in_bucket.store, list[int]()
+    store.staging.reserve(KEY, 4 * CELL)
+    for number in range(4):
+        with counted_statements(in_bucket) as statements:
+            write(store, number * CELL, (number + 1) * CELL)
+        counts.append(len(statements))
+    assert counts[1:] == [counts[1]] * 3
+    assert counts[1] == 3, "the file, the claim, and the part"
+
+
+def test_a_whole_file_of_unknown_length_becomes_parts(in_bucket: InBucket) -> None:
+    store, length = in_bucket.store, CELL + 12_345
+    source = PiecesSource(pattern(0, length), is_told=False)
+    assert store.staging.receive(KEY, source, 1 << 30, LIMITS) == length
+    store.staging.sync([KEY])
+    with store.staging.open_complete(KEY, length) as file:
+        assert file.read(1000) == pattern(0, 1000)
+    assert in_bucket.published() == set(), "it stays hidden"
+    store.library.publish_all([(KEY, length)])
+    assert content(store, KEY) == pattern(0, length)
+
+
+def test_what_is_stored_is_compared_with_what_came(in_bucket: InBucket, tmp_path: Path) -> None:
+    store, length = in_bucket.store, CELL + 1000
+    store.staging.reserve(KEY, 2 * CELL)
+    write(store, 0, length)
+
+    def has(start: int, found: bytes) -> bool:
+        (tmp_path / "ours").write_bytes(found)
+        with FileIO(tmp_path / "ours") as ours:
+            return store.staging.contains(KEY, start, ours, len(found))
+
+    right = pattern(0, length)
+    assert has(0, right)
+    assert has(CELL, right[CELL:])
+    assert not has(0, right[:-1] + b"?")
+    assert not has(0, b"?" + right[1:])
+    with pytest.raises(StorageFailed):
+        has(10, right[10:20])

@@ -89,6 +89,10 @@ class Catalog(Protocol):
         """Stored cells of a file, in order."""
         ...
 
+    def part(self, key: str, cell: int) -> Part | None:
+        """One stored cell."""
+        ...
+
     def add_whole(self, files: Sequence[tuple[str, str, int]]) -> None:
         """Add files that are one object each, which is put afterwards: key, name and length.
 

@@ -96,7 +96,7 @@ class PieceReader(io.RawIOBase):
         return self._known[1]
 
     def _is_hidden(self, number: int) -> bool:
-        return any(part.cell == number for part in self._cells.catalog.parts(self._file.key))
+        return self._cells.catalog.part(self._file.key, number) is not None
 
 
 def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, length: int) -> bool:
@@ -105,9 +105,8 @@ def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, le
     A cell that arrived whole is compared by its checksum. Raises `StorageFailed` where only some
     bytes of it are asked for.
     """
-    parts = {part.cell: part for part in cells.catalog.parts(file.key)}
     for cell in file.grid.cells(ByteRange(start, start + length)):
-        part = parts.get(cell.number)
+        part = cells.catalog.part(file.key, cell.number)
         is_whole = part is not None and cell.span.length == part.length
         if part is not None and is_whole and part.stamp.crc32c:
             if crc32c_of_stream(ours, part.length) != part.stamp.crc32c:

@@ -11,6 +11,8 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
+from app.request.slots import without_slot
+from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint
 from app.storage.local.folder import disk_errors
 from app.storage.local.range_lock import is_takeover_requested
@@ -79,8 +81,9 @@ class BucketRangeWriter:
             self._unverified.pop()[1].close()
 
     def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
-        """Make bytes in a spool durable."""
-        self._cells.keep(self._file, cell, spool, span)
+        """Make bytes in a spool durable; meanwhile other requests run."""
+        with stage(Stage.SYNC), without_slot():
+            self._cells.keep(self._file, cell, spool, span)
 
     def is_whole(self, cell: int, span: ByteRange) -> bool:
         """Whether a span is all of a cell."""

@@ -145,7 +145,7 @@ class BucketStaging:
             self._cells.bucket.within(limit_seconds(body.length)).put_object(names[key], body)
             held[key].is_put = True
 
-        with stage(Stage.SYNC):
+        with stage(Stage.SYNC), without_slot():
             for _ in self._putting.map(put, held):
                 pass
 
