@@ -8,14 +8,12 @@ from random import Random
 
 import pytest
 
-from app.storage.s3.address import BucketAddress
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.signing import AccessKey
 from tests.fleet.faulty_proxy import Fault
 from tests.fleet.senders import KINDS
 from tests.fleet.shaken import DISTURBANCES, Fleet, end_leases, shaken_fleet
 from tests.hostile.conftest import Scaled
 from tests.hostile.senders import Crowd, Line
+from tests.storage.stores import bucket_at
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -37,7 +35,7 @@ def test_no_acknowledged_byte_is_lost_whatever_dies(tmp_path: Path, scaled: Scal
     ) as fleet:
         crowd = Crowd(Line([node.server for node in fleet.nodes], is_bad=True), seed, KINDS)
         with crowd.running(clients=len(KINDS) * scaled(short=1, long=2)):
-            shake(fleet, rng, times=scaled(short=8, long=1000))
+            shake(fleet, rng, times=scaled(short=6, long=1000))
         fleet.heal()
         crowd.finish()
         crowd.check()
@@ -76,7 +74,7 @@ def make_leftovers_old(fleet: Fleet) -> None:
 
 def left_over(fleet: Fleet) -> set[str]:
     """Objects and multipart uploads that belong to no file."""
-    bucket = bucket_of(fleet)
+    bucket = bucket_at(fleet.store.access, "")
     stored = {item.name for item in bucket.list_objects("")}
     begun = {item.name for item in bucket.list_multiparts("")}
     files, multiparts, pieces = (
@@ -93,12 +91,3 @@ def left_over(fleet: Fleet) -> set[str]:
 def column(fleet: Fleet, query: str) -> list[str]:
     """The only column of what the database answers."""
     return fleet.postgresql.ask(query, database="sluice").splitlines()
-
-
-def bucket_of(fleet: Fleet) -> Bucket:
-    """What is in the bucket, seen without a proxy."""
-    access = fleet.store.access
-    address = BucketAddress.of(
-        f"s3://{access.bucket}", endpoint=access.endpoint, region=access.region
-    )
-    return Bucket.at(address, key=lambda: AccessKey(access.key, access.secret))
