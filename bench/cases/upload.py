@@ -265,6 +265,6 @@ BENCHMARK = Benchmark(
     needed_bytes=4 * GB,
     rounds=5,
     seconds=900,
-    quick_seconds=16,
+    quick_seconds=14,
     summary_of=summary,
 )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import Event, Semaphore
 
 import pytest
 import requests
 
 from tests.live_server import ROOT, Server, running_server
 from tests.postgresql import Postgresql, postgresql
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -53,15 +57,20 @@ class Film:
 
     def send(self, server: Server) -> requests.Response:
         """The next chunk."""
-        offset = self.offset(server)
+        return self.send_from(server, self.offset(server))
+
+    def send_from(self, server: Server, offset: int) -> requests.Response:
+        """The chunk that begins there."""
         headers = {**TUS, "Upload-Offset": str(offset)}
         headers["Content-Type"] = "application/offset+octet-stream"
         body = self.content[offset : offset + MIB]
         return server.patch(f"/tus/{self.id}", headers=headers, data=body)
 
+    def head(self, server: Server) -> requests.Response:
+        return requests.head(f"{server.url}/tus/{self.id}", headers=TUS, timeout=60)
+
     def offset(self, server: Server) -> int:
-        url = f"{server.url}/tus/{self.id}"
-        return int(requests.head(url, headers=TUS, timeout=60).headers["Upload-Offset"])
+        return int(self.head(server).headers["Upload-Offset"])
 
 
 def command(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
@@ -94,6 +103,42 @@ def test_an_upload_goes_on_after_the_database_was_away(
     assert film.offset(server) == MIB
     assert [film.send(server).status_code for _ in range(2)] == [204, 204]
     assert server.get(f"/media/{film.id}").content == film.content
+
+
+def test_nothing_acknowledged_is_lost_when_the_database_crashes_amid_uploads(
+    server: Server, database_server: Postgresql
+) -> None:
+    films = [Film(server) for _ in range(4)]
+    is_waiting, is_crashing = Semaphore(0), Event()
+
+    def send(film: Film) -> list[int]:
+        """Everything, chunk by chunk; the statuses."""
+        statuses, acknowledged = [], 0
+        while acknowledged < len(film.content):
+            found = film.head(server)
+            if found.status_code == 200:
+                offset = int(found.headers["Upload-Offset"])
+                assert offset >= acknowledged
+                if offset == len(film.content) - MIB and not is_crashing.is_set():
+                    is_waiting.release()
+                    is_crashing.wait(120)
+                found = film.send_from(server, offset)
+            statuses.append(found.status_code)
+            if found.status_code == 204:
+                acknowledged = int(found.headers["Upload-Offset"])
+        return statuses
+
+    with ThreadPoolExecutor(len(films)) as threads:
+        sent = [threads.submit(send, film) for film in films]
+        assert all(is_waiting.acquire(timeout=120) for _ in films)
+        is_crashing.set()  # All send their last chunks now.
+        database_server.stop(signal.SIGQUIT)
+        wait_until(lambda: server.get("/readyz").status_code == 503, "the server has noticed")
+        database_server.start()
+        statuses = {status for each in sent for status in each.result()}
+    assert statuses <= {204, 503}
+    for film in films:
+        assert server.get(f"/media/{film.id}").content == film.content
 
 
 def test_a_restart_of_the_database_between_chunks_goes_unnoticed(
