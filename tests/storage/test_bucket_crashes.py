@@ -16,7 +16,7 @@ from app.records.bucket import BucketCatalog
 from app.records.engine import Database
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.reconcile import Reconciliation
+from app.storage.s3.reconcile import Difference, Reconciliation
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.storage.sources import body, pattern
@@ -234,3 +234,23 @@ def test_a_part_that_was_replaced_behind_our_back_is_made_again_of_its_pieces(
         )
     node.store.library.publish(KEY, LENGTH)
     assert content(node.store, KEY) == pattern(0, LENGTH)
+
+
+def test_what_only_the_bucket_or_only_the_database_has_is_named(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    node, told = Node(bucket, catalog, tmp_path / "node"), list[ByteRange]()
+    node.store.staging.reserve(KEY, 10)
+    node.send(told, 0, 10)
+    node.store.library.publish(KEY, 10)
+    [stored] = bucket.list_objects()
+    bucket.put_object("files/stray", b"stray")
+    bucket.create_multipart("files/begun")
+    clock.end_leases()
+    young = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(days=1))
+    assert list(young.differences()) == []
+    old = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(0))
+    assert list(old.differences()) == [Difference("files/stray", is_orphan=True)]
+    assert [begun.name for begun in old.orphaned_multiparts()] == ["files/begun"]
+    bucket.delete(stored.name)
+    assert Difference(stored.name, is_orphan=False) in list(old.differences())
