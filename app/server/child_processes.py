@@ -77,9 +77,14 @@ class KeptRunning:
         if self._process is not None:
             self._process.terminate()
 
-    def wait(self) -> None:
-        """Wait until it has."""
-        if self._process is not None:
+    def wait(self, seconds: float) -> None:
+        """Wait until it has; after so long it is killed."""
+        if self._process is None:
+            return
+        self._process.join(max(0.0, seconds))
+        if self._process.is_alive():
+            log.error("the %s does not end, and is killed", self._name)
+            self._process.kill()
             self._process.join()
 
     def _start(self) -> None:

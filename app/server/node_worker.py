@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from threading import Event, Thread
 from typing import Any
 
 from app import __version__
@@ -31,6 +32,9 @@ BEAT_SECONDS = 1.0
 """How often a node renews its lease, and reads what the others say. Whatever one tells, all know
 after two of them."""
 
+END_SECONDS = 5.0
+"""How long a database that does not answer may delay the end of this process."""
+
 
 class NodeWorker:
     """One node's row among those of the others."""
@@ -41,6 +45,13 @@ class NodeWorker:
         self._counts = counts
         self._name = services.node.name or new_name()
         self._is_alone = False  # What others told the last time may still be in the files.
+
+    def run(self, stop: Event) -> None:
+        """Keep the lease until `stop`, then leave."""
+        while not stop.is_set():
+            attempt(self.beat)
+            stop.wait(BEAT_SECONDS)
+        attempt(self.end)
 
     def beat(self) -> None:
         """Renew the lease, and learn what the others say."""
@@ -109,10 +120,12 @@ def run(settings: Settings) -> None:
         return
     services.prepare()
     worker = NodeWorker(services, services.nodes, NodeCounts(services, Instruments()))
-    attempt(worker.beat)
-    while signal.sigtimedwait(END_SIGNALS, BEAT_SECONDS) is None:
-        attempt(worker.beat)
-    attempt(worker.end)
+    stop = Event()
+    working = Thread(target=worker.run, args=(stop,), daemon=True)
+    working.start()
+    signal.sigwait(END_SIGNALS)
+    stop.set()
+    working.join(END_SECONDS)
 
 
 def main() -> int:

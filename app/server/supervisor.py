@@ -52,6 +52,10 @@ CLOCK_SECONDS = 5.0
 
 POLL_SECONDS = 0.2
 
+END_SECONDS = 10.0
+"""How long the workers have to end after the web server has. They need a second; one that waits for
+a database which does not answer would never end."""
+
 BUCKET_SECONDS = 10.0
 """How long the start waits for each answer of the object store."""
 
@@ -143,8 +147,9 @@ def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
     for worker in workers:
         worker.stop()
     web.join()
+    deadline = time.monotonic() + END_SECONDS
     for worker in workers:
-        worker.wait()
+        worker.wait(deadline - time.monotonic())
 
 
 def _serve() -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -105,3 +106,10 @@ print(open("/proc/self/oom_score_adj").read())"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     inherited = int(Path("/proc/self/oom_score_adj").read_text())
     assert int(result.stdout) == min(inherited + 500, 1000)
+
+
+def test_a_process_that_does_not_end_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+    kept = kept_running(partial(time.sleep, 600), settled_seconds=0.0)
+    kept.look_after()
+    kept.wait(0)
+    assert caplog.messages == ["the media worker does not end, and is killed"]
