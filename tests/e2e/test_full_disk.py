@@ -12,7 +12,7 @@ from shutil import disk_usage
 import pytest
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk, stored_sha256
-from tests.live_server import Server, running_server
+from tests.live_server import FFMPEG, Server, running_server
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024
@@ -103,7 +103,7 @@ def test_a_whole_file_that_does_not_fit_leaves_nothing(cramped: Server) -> None:
 def test_readiness_reports_a_staging_folder_in_memory_and_little_space(
     small_disk: Path, start_server: Callable[..., Server]
 ) -> None:
-    server = start_server(SLUICE_STAGING_DIR=str(small_disk / "staging"))
+    server = start_server(SLUICE_STAGING_DIR=str(small_disk / "staging"), **FFMPEG)
     codes = {problem["code"] for problem in server.get("/readyz").json()["problems"]}
     assert codes == {"staging_in_memory", "staging_low_on_room"}
     assert "kept in memory" in server.log
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_written_is_reported(
     tmp_path: Path, start_server: Callable[..., Server]
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    server = start_server(SLUICE_STAGING_DIR=str(tmp_path / "file" / "staging"))
+    server = start_server(SLUICE_STAGING_DIR=str(tmp_path / "file" / "staging"), **FFMPEG)
     response = server.get("/readyz")
     assert response.status_code == 503
     assert [p["code"] for p in response.json()["problems"]] == ["staging_not_writable"]
