@@ -13,7 +13,11 @@ from flask.cli import AppGroup, with_appcontext
 
 from app.admin.printing import as_json, explained
 from app.http.context import current_services
+from app.media.film.bucket_folder import object_name
+from app.media.film.reconcile import missing as missing_files
+from app.media.film.reconcile import orphans
 from app.records.bucket import BucketCatalog
+from app.records.made_files import MadeFileRecords
 from app.settings import PREFIX
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
@@ -63,18 +67,22 @@ def cors(origins: tuple[str, ...]) -> None:
 
 
 @storage.command("reconcile")
-@click.option("--remove", is_flag=True, help="Remove what nothing refers to.")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Remove what nothing refers to, and have made again what is missing of films.",
+)
 @with_appcontext
 @explained
 def reconcile(remove: bool) -> None:
     """Compare the database with the bucket: what only one of them has.
 
     Objects and multipart uploads that nothing refers to are shown once they are a day old. The exit
-    status is 1 if an object is missing.
+    status is 1 if an object is missing. What was made of films can be made again.
     """
     bucket, catalog = _bucket(), BucketCatalog(current_services().database)
     comparison = Reconciliation(bucket, catalog, datetime.now(UTC))
-    missing = 0
+    missing = _reconcile_films(bucket, remove=remove)
     for found in comparison.differences():
         click.echo(f"{'orphan' if found.is_orphan else 'missing':<9} {found.name}")
         missing += not found.is_orphan
@@ -85,6 +93,24 @@ def reconcile(remove: bool) -> None:
         if remove:
             bucket.abort_multipart(begun.name, begun.id)
     sys.exit(1 if missing else 0)
+
+
+def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
+    """The same for what was made of films; how many files are missing and not made again."""
+    media, records = current_services().media, MadeFileRecords(current_services().database)
+    for name in orphans(bucket, records, datetime.now(UTC)):
+        click.echo(f"{'orphan':<9} {name}")
+        if remove:
+            bucket.delete(name)
+    lost = []
+    for made in missing_files(bucket, records):
+        click.echo(f"{'missing':<9} {object_name(made)}")
+        lost.append(made)
+        if remove:
+            media.folder.discard(made.upload_id, made.name)
+    if remove:
+        media.records.plan_again({made.upload_id for made in lost})
+    return 0 if remove else len(lost)
 
 
 def _bucket() -> Bucket:

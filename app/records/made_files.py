@@ -166,6 +166,18 @@ class MadeFileRecords:
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
+    def known(self, versions: Sequence[str]) -> set[str]:
+        """Those of some versions that there are rows for, kept or not."""
+        query = select(made_files.c.version).where(made_files.c.version.in_(versions))
+        with self._database.read() as connection:
+            return set(connection.scalars(query))
+
+    def of(self, upload_id: UploadId) -> list[Made]:
+        """The files of a video that are kept."""
+        query = select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
+        with self._database.read() as connection:
+            return [_made(row) for row in connection.execute(query)]
+
     def bundles(self, folders: Collection[str]) -> Iterator[Bundle]:
         """All bundles in these folders, of all videos."""
         folder, name = made_files.c.folder, made_files.c.name

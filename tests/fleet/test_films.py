@@ -139,3 +139,25 @@ def test_a_film_that_is_remuxed_is_watched_from_the_bucket(
     playback = settled(third, made)
     assert (playback["state"], playback["problem"]) == ("ready", None)
     assert third.get(f"/media/{made}/play.mp4")[4:8] == b"ftyp"
+
+
+def test_what_somebody_has_removed_from_the_bucket_is_made_again(
+    nodes: tuple[Node, Node, Node], film: FilmStore
+) -> None:
+    first, second, third = nodes
+    made = first.upload(film("h264.flv"))
+    settled(third, made)
+    services = second.site.services
+    assert services.bucket is not None
+    objects = [each.name for each in services.bucket.list_objects(f"media/{made}/")]
+    services.bucket.delete(*(name for name in objects if "/hls/source/" in name))
+    command = second.site.app.test_cli_runner()
+    assert command.invoke(args=["storage", "reconcile"]).exit_code == 1
+    assert command.invoke(args=["storage", "reconcile", "--remove"]).exit_code == 0
+
+    def plays() -> bool:
+        with third.client.get(f"/media/{made}/hls/source/1.m4s") as answer:
+            return answer.status_code == 200
+
+    wait_until(plays, "its segments are there again")
+    assert command.invoke(args=["storage", "reconcile"]).exit_code == 0

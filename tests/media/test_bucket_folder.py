@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from app.domain.errors import NoRoom
 from app.domain.upload import UploadId
-from app.media.film.bucket_folder import COPIES, MOST_COPIED_BYTES, OBJECTS, BucketFolder
+from app.media.film.bucket_folder import (
+    COPIES,
+    MOST_COPIED_BYTES,
+    OBJECTS,
+    BucketFolder,
+    object_name,
+)
 from app.media.film.disk_folder import DiskFolder
 from app.media.film.folder import read_whole, writing
+from app.media.film.reconcile import missing, orphans
 from app.records.engine import Database
 from app.records.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.reconcile import ORPHAN_AGE
 from app.storage.s3.signing import AccessKey
 from tests.records.making import NOW, new_sqlite
 from tests.s3_servers import S3Server, new_prefix
@@ -177,3 +185,18 @@ def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> Non
     fleet.bucket = allowed
     fleet.node().remove_abandoned()
     assert fleet.objects() == set()
+
+
+def test_the_table_and_the_bucket_are_compared_both_ways(fleet: Fleet) -> None:
+    node, records = fleet.node(), MadeFileRecords(fleet.database)
+    keep(node, "poster.jpg", b"poster")
+    keep(node, "sprite.jpg", b"sprite")
+    lost = node.find(VIDEO, "sprite.jpg")
+    assert lost is not None
+    fleet.bucket.delete(object_name(lost))
+    nobodys = f"{OBJECTS}{VIDEO}/poster.jpg.{'0' * 32}"
+    fleet.bucket.put_object(nobodys, b"nobody's")
+    now = datetime.now(UTC)
+    assert list(missing(fleet.bucket, records)) == [lost]
+    assert list(orphans(fleet.bucket, records, now)) == []
+    assert list(orphans(fleet.bucket, records, now + 2 * ORPHAN_AGE)) == [nobodys]

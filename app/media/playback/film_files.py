@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -39,6 +39,9 @@ PLAY_FILE = "play.virtual"
 MANIFEST = "hls.json"
 SOUND_FILE = "sound.mp4"
 """Names of files in the folder of a video."""
+
+STREAM_FILES = ("init.mp4", "segments.virtual")
+"""In the folder of a stream."""
 
 _VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
 
@@ -106,16 +109,23 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
             streams = []
         manifest = Manifest(streams).to_json()
         with suppress(FileNotFoundError):
-            if read_whole(folder, video_id, MANIFEST) == manifest:
+            if read_whole(folder, video_id, MANIFEST) == manifest and _are_kept(
+                streams, video_id, folder
+            ):
                 return  # It was made while the film arrived, and somebody may be watching.
         if not streams:
             folder.discard(video_id, MANIFEST)
             return
         for stream in streams:
-            for name in ("init.mp4", "segments.virtual"):
+            for name in STREAM_FILES:
                 folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
         (making / MANIFEST).write_bytes(manifest)  # After what it names.
         folder.keep(making / MANIFEST, video_id, MANIFEST)
+
+
+def _are_kept(streams: Iterable[Stream], video_id: UploadId, folder: MadeFiles) -> bool:
+    names = [f"hls/{stream.name}/{name}" for stream in streams for name in STREAM_FILES]
+    return all(folder.find(video_id, name) is not None for name in names)
 
 
 def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:

@@ -1,0 +1,39 @@
+"""Compares what the table says was made of films with what is in the bucket, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+
+from app.domain.made_files import Made
+from app.media.film.bucket_folder import OBJECTS, object_name
+from app.records.made_files import MadeFileRecords
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.reconcile import ORPHAN_AGE
+
+ASKED_AT_ONCE = 500
+
+
+def orphans(bucket: Bucket, records: MadeFileRecords, now: datetime) -> Iterator[str]:
+    """The names of old objects that no row names."""
+    listed = bucket.list_objects(OBJECTS)
+    while some := list(islice(listed, ASKED_AT_ONCE)):
+        known = records.known([_version(found.name) for found in some])
+        for found in some:
+            if _version(found.name) not in known and found.changed_at < now - ORPHAN_AGE:
+                yield found.name
+
+
+def missing(bucket: Bucket, records: MadeFileRecords) -> Iterator[Made]:
+    """The files whose objects somebody has removed by hand."""
+    for upload_id in records.videos():
+        made = {object_name(each): each for each in records.of(upload_id)}
+        listed = {found.name for found in bucket.list_objects(f"{OBJECTS}{upload_id}/")}
+        for name in sorted(made.keys() - listed):
+            if records.find(upload_id, made[name].name) == made[name]:  # It may be gone by now.
+                yield made[name]
+
+
+def _version(name: str) -> str:
+    return name.rpartition(".")[2]
