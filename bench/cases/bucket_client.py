@@ -5,10 +5,8 @@ Both run in this process and take turns, so that each pair of samples met the sa
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,12 @@ from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import COPIED_BYTES, Bucket
 from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.signing import AccessKey
-from bench.lib.harness import Benchmark, Lab, NotRunnable
+from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, costs_of, ratio, spread
-from scripts.fleet.s3_servers import TOOLS, Access, garage
+from bench.peers.buckets import running_garage
+from scripts.fleet.s3_servers import Access
 
 PART_BYTES = 20 * 1024 * 1024
 PARTS, QUICK_PARTS = 25, 3
@@ -40,25 +39,13 @@ Work = Callable[[], None]
 
 def run(lab: Lab) -> list[Table]:
     """Measure, and return the table; raises `NotRunnable` without Garage."""
-    if not os.access(TOOLS / "garage", os.X_OK):
-        raise NotRunnable("Garage is not there: `make setup-s3` builds it")
     source = lab.source(PART_BYTES)
-    with lab.scratch("garage") as folder, _garage(folder) as access, source.open("rb") as file:
-        cases = {**_ours(access, file.fileno()), **_botocore(access, source)}
+    with running_garage(lab) as store, source.open("rb") as file:
+        cases = {**_ours(store.access, file.fileno()), **_botocore(store.access, source)}
         for number in lab.rounds():
             for name in sorted(cases, reverse=bool(number % 2)):
                 _measure(lab, number, name, cases[name])
     return [_table(lab)]
-
-
-@contextmanager
-def _garage(folder: Path) -> Iterator[Access]:
-    server = garage(folder)
-    server.program.start()
-    try:
-        yield server.access
-    finally:
-        server.program.stop()
 
 
 def _ours(access: Access, descriptor: int) -> Mapping[str, Work]:

@@ -208,5 +208,5 @@ BENCHMARK = Benchmark(
     needed_bytes=5 * GB,
     seconds=700,
     rounds=2,
-    quick_seconds=8,
+    quick_seconds=7,
 )

@@ -7,7 +7,7 @@ kept, what is compared lies seconds to half a minute apart, and there are severa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from bench.lib.harness import Benchmark, Lab
@@ -19,7 +19,7 @@ from bench.lib.samples import GB, costs_of, paired_ratio, rates_of, ratio, sprea
 from bench.peers import uploads as who
 from bench.peers.disk import DD, DD_EACH_BLOCK_SYNCED, DD_SYNCED, measure_dd
 from bench.peers.process import build
-from bench.peers.uploads import Contender, Servers
+from bench.peers.uploads import Contender, Job, Servers
 
 COLUMNS = (
     "case",
@@ -37,19 +37,6 @@ NOTES = (
     "waits once. CPU: the processes that answer requests. Memory: the peak of all processes, "
     "resident, above what the same server had when it was fresh.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """So many uploads at once, of so many bytes each."""
-
-    count: int
-    length: int
-
-    @property
-    def name(self) -> str:
-        """As in the table."""
-        return f"{self.count} x {self.length / 1024**2:.0f} MiB"
 
 
 def run(lab: Lab) -> list[Table]:
@@ -265,6 +252,6 @@ BENCHMARK = Benchmark(
     needed_bytes=4 * GB,
     rounds=5,
     seconds=900,
-    quick_seconds=14,
+    quick_seconds=13,
     summary_of=summary,
 )

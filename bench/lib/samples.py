@@ -21,6 +21,8 @@ class Sample:
     cpu_seconds: float | None = None
     background_cpu_seconds: float | None = None
     peak_bytes: int | None = None
+    store_cpu_seconds: float | None = None
+    """Of the object store, where there is one."""
 
     @property
     def mb_per_second(self) -> float:

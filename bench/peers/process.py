@@ -130,9 +130,9 @@ def running(lab: Lab, peer: Peer) -> Iterator[PeerServer]:
             server.stop()
 
 
-def build() -> None:
+def build(names: Iterable[str] = BUILT_PEERS) -> None:
     """Have `scripts/peers` build what is missing, one by one; a failure leaves that one out."""
-    for name in BUILT_PEERS:
+    for name in names:
         try:
             subprocess.run([ROOT / "scripts" / "peers", name], check=True, timeout=BUILD_SECONDS)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

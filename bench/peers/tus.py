@@ -1,6 +1,7 @@
 """Upload servers that speak tus: tusd (Go), rustus (Rust), @tus/server (JavaScript).
 
-None of them waits for the disk unless told so, and only rustus can be told.
+None of them waits for the disk unless told so, and only rustus can be told. With a `bucket` they
+keep files in an object store.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from pathlib import Path
 
 from bench.lib.uploading import CHUNK_BYTES, upload_tus
 from bench.peers.process import BUILT, built_version
+from scripts.fleet.s3_servers import Access
 from tests.live_server import ROOT
 
 BASE = "/files/"
-PACKAGE = ROOT / "node_modules" / "@tus" / "server"
+PACKAGES = ROOT / "node_modules" / "@tus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Tusd:
     """The reference server, in Go."""
 
     name: str = "tusd"
+    bucket: Access | None = None
     program: Path = BUILT / "tusd" / "tusd"
 
     @property
@@ -38,9 +41,14 @@ class Tusd:
 
     def command(self, folder: Path, port: int) -> list[str]:
         """No lines of its log about requests: our access log is one line a request, its is many."""
-        options = {"host": "127.0.0.1", "port": str(port), "upload-dir": str(folder / "files")}
+        options = {"host": "127.0.0.1", "port": str(port), "base-path": BASE, "verbose": "false"}
+        if self.bucket is None:
+            options["upload-dir"] = str(folder / "files")
+        else:
+            options |= {"s3-bucket": self.bucket.bucket, "s3-endpoint": self.bucket.endpoint}
+            options["s3-object-prefix"] = "tusd"
         words = [f"-{name}={value}" for name, value in options.items()]
-        return [str(self.program), *words, f"-base-path={BASE}", "-verbose=false"]
+        return [*_variables(self.bucket, folder), str(self.program), *words]
 
     def upload(
         self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
@@ -91,30 +99,60 @@ class Rustus:
 
 @dataclass(frozen=True, slots=True)
 class TusNode:
-    """The server of the tus project in JavaScript, with its file store."""
+    """The server of the tus project in JavaScript, with its store of files or of a bucket."""
 
     name: str = "@tus/server"
+    bucket: Access | None = None
     script: Path = Path(__file__).parent / "tus_node_server.mjs"
 
     @property
     def version(self) -> str:
-        """As the package says."""
-        return f"@tus/server {json.loads((PACKAGE / 'package.json').read_text())['version']}"
+        """As the packages say."""
+        found = [("server", PACKAGES / "server")]
+        found += [("s3-store", self._store)] if self.bucket else []
+        return ", ".join(
+            f"@tus/{name} {json.loads((path / 'package.json').read_text())['version']}"
+            for name, path in found
+        )
 
     @property
     def needs(self) -> Sequence[Path | None]:
-        """A Node.js, and the package that `make setup-dev` brings."""
-        return [_node(), PACKAGE]
+        """A Node.js, and the packages that `make setup-dev` brings."""
+        return [_node(), PACKAGES / "server", self._store]
 
     def command(self, folder: Path, port: int) -> list[str]:
         """One process, as its documentation has it."""
-        return [str(_node()), str(self.script), str(port), str(folder / "files")]
+        place = [str(folder / "files")]
+        if self.bucket is not None:
+            place = [self.bucket.bucket, self.bucket.endpoint]
+        words = [str(_node()), str(self.script), str(port), self._store.name, *place]
+        return [*_variables(self.bucket, folder), *words]
 
     def upload(
         self, port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES
     ) -> str:
         """With PATCH."""
         return upload_tus(port, source, length, base=BASE.rstrip("/"), chunk_bytes=chunk_bytes)
+
+    @property
+    def _store(self) -> Path:
+        return PACKAGES / ("file-store" if self.bucket is None else "s3-store")
+
+
+def _variables(bucket: Access | None, folder: Path) -> list[str]:
+    """Words before a command that tell its program the key of a bucket, as AWS tools find it.
+
+    Both programs keep a part in a temporary file until it is whole.
+    """
+    if bucket is None:
+        return []
+    values = {
+        "AWS_ACCESS_KEY_ID": bucket.key,
+        "AWS_SECRET_ACCESS_KEY": bucket.secret,
+        "AWS_REGION": bucket.region,
+        "TMPDIR": str(folder / "files"),
+    }
+    return ["env", *(f"{name}={value}" for name, value in values.items())]
 
 
 def _node() -> Path | None:

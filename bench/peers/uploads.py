@@ -61,6 +61,19 @@ class Contender:
     peer: Uploads | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """So many uploads at once, of so many bytes each."""
+
+    count: int
+    length: int
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        return f"{self.count} x {self.length / 1024**2:.0f} MiB"
+
+
 class Servers:
     """The contenders' servers, one for each kind of job, so that jobs do not share their memory.
 
@@ -137,7 +150,7 @@ def _own(shape: str, *, durability: str = "none", name: str | None = None) -> Co
         name=name or shape,
         server=f"Sluice, {durability}",
         start=lambda lab: lab.server(SLUICE_DURABILITY=durability),
-        clear=_delete_videos,
+        clear=delete_videos,
         upload=SHAPES[shape],
         is_synced=durability == "chunk",
     )
@@ -152,7 +165,8 @@ def _empty_folder(server: Served, _: list[str]) -> None:
         path.unlink()
 
 
-def _delete_videos(server: Served, paths: list[str]) -> None:
+def delete_videos(server: Served, paths: list[str]) -> None:
+    """Remove what ours has stored; ids end the paths."""
     with Connection(server.port) as connection:
         for path in paths:
             connection.request(f"DELETE /api/videos/{path.rpartition('/')[2]}", {})
