@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,7 @@ from bench.lib.uploading import (
 from bench.peers.process import Served, Uploads, can_run, running, versions
 from bench.peers.tus import Tusd, TusNode
 from bench.peers.uploads import SHAPES, TUS, Contender, delete_videos
+from scripts.fleet.postgresql import Postgresql, find_postgresql
 from scripts.fleet.s3_servers import TOOLS, Access, S3Server, garage
 
 LOCAL_RAW, LOCAL_TUS = "Sluice, local disk, raw", "Sluice, local disk, tus"
@@ -52,6 +54,21 @@ def running_garage(lab: Lab) -> Iterator[S3Server]:
             yield server
         finally:
             server.program.stop()
+
+
+@contextmanager
+def running_postgresql() -> Iterator[Postgresql]:
+    """A fresh PostgreSQL; raises `NotRunnable` where it is not installed."""
+    programs = find_postgresql()
+    if programs is None:
+        raise NotRunnable("PostgreSQL is not installed")
+    with TemporaryDirectory(prefix="sluice-bench-") as folder:  # The path of a socket is short.
+        server = Postgresql(Path(folder), programs)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def upload_direct(port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES) -> str:

@@ -9,7 +9,6 @@ import pytest
 
 from bench.__main__ import BENCHMARKS
 from bench.cases import download, many_files, upload
-from bench.cases.upload import Job
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Bar, Bars, Plot, svg_of
 from bench.lib.report import Table
@@ -17,7 +16,7 @@ from bench.lib.samples import GB, Sample, paired_ratio
 from bench.peers import uploads as who
 from bench.peers.disk import DD, DD_SYNCED
 from bench.peers.downloads import HTTP_JOBS, NGINX, OURS, STEP_BYTES, spans
-from bench.peers.uploads import Contender, contenders
+from bench.peers.uploads import Contender, Job, contenders
 
 ONE, EIGHT = Job(1, 1024**3), Job(8, 128 * 1024**2)
 
