@@ -13,11 +13,18 @@ from tests.browser.tools import find_program
 from tests.delivery.stored import Stored, store
 from tests.dropzone_client import ChunkedFile, form_headers
 from tests.live_server import Server
+from tests.media.shelf import Shelf
 from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def server(shelf: Shelf) -> Server:
+    """One with ffmpeg."""
+    return shelf.server
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A minute's worth of segments, with the index at the end."""
     folder = tmp_path_factory.mktemp("films")
     encode(folder / "front.mp4", size="160x90", seconds=14, bits_per_second="400k")
@@ -43,8 +50,8 @@ def wait_for_playback(stored: Stored) -> dict[str, Any]:
     return playback_of(stored.server, path)
 
 
-def test_a_film_plays_from_its_original(server: Server, film: Path) -> None:
-    stored = store(server, "film.mp4", film.read_bytes())
+def test_a_film_plays_from_its_original(server: Server, clip: Path) -> None:
+    stored = store(server, "film.mp4", clip.read_bytes())
     playback = wait_for_playback(stored)
     assert playback["state"] in {"playable", "ready"}
     assert playback["duration"] == pytest.approx(14, abs=0.1)
@@ -54,11 +61,11 @@ def test_a_film_plays_from_its_original(server: Server, film: Path) -> None:
     wait_until(lambda: playback_of(server, path)["playable"]["hls"], "the segments")
     playback = playback_of(server, path)
     for name in ("mp4", "hls"):
-        assert played(server.url + playback["playable"][name]) == played(str(film))
+        assert played(server.url + playback["playable"][name]) == played(str(clip))
 
 
-def test_pictures_come_by_themselves(server: Server, film: Path) -> None:
-    stored = store(server, "film.mp4", film.read_bytes())
+def test_pictures_come_by_themselves(server: Server, clip: Path) -> None:
+    stored = store(server, "film.mp4", clip.read_bytes())
     path = f"/api/videos/{stored.id}"
     wait_until(lambda: playback_of(server, path)["thumbnails"], "the pictures")
     playback = playback_of(server, path)
@@ -88,9 +95,9 @@ def test_other_formats_are_left_to_the_browser(server: Server) -> None:
     assert playback["problem"] is None
 
 
-def test_a_film_plays_while_it_arrives(server: Server, film: Path) -> None:
+def test_a_film_plays_while_it_arrives(server: Server, clip: Path) -> None:
     """The index comes first, though it is at the end of the file; then one piece after another."""
-    content = film.read_bytes()
+    content = clip.read_bytes()
     file = ChunkedFile(content, -(-len(content) // 8), key="arriving")
     last = file.count - 1
     upload_id = ""
@@ -114,4 +121,4 @@ def test_a_film_plays_while_it_arrives(server: Server, film: Path) -> None:
         server.post("/upload", data=file.body(index), headers=form_headers())
     assert "ENDLIST" in server.get(playlist).text
     wait_until(lambda: server.get(f"/media/{upload_id}/play.mp4").ok, "the whole film")
-    assert played(f"{server.url}/media/{upload_id}/hls/master.m3u8") == played(str(film))
+    assert played(f"{server.url}/media/{upload_id}/hls/master.m3u8") == played(str(clip))

@@ -14,6 +14,7 @@ from app.domain.policy import UploadPolicy
 from app.domain.ranges import ByteRange
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
+from app.media.film.source import reader
 from app.records.bucket import BucketCatalog
 from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
@@ -241,8 +242,7 @@ class World:
     def staged_bytes(self, upload_id: UploadId, start: int, end: int) -> bytes:
         """Bytes of an unpublished file."""
         with self.store.staging.open(upload_id) as file:
-            file.seek(start)
-            return file.read(end - start)
+            return reader(file)(start, end - start)  # One read stops at the end of a piece.
 
     def files(self) -> set[str]:
         """Names of all files, staged or published."""
