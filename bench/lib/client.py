@@ -118,9 +118,11 @@ class Connection:
             raise RequestFailed(f"{answer.status}: {document.get('stored')} of {len(files)} stored")
         return document
 
-    def get(self, path: str, byte_range: tuple[int, int] | None = None) -> int:
+    def get(
+        self, path: str, byte_range: tuple[int, int] | None = None, *, host: str = "localhost"
+    ) -> int:
         """GET and drop the body; its length. The range is half-open."""
-        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n"
+        head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n"
         if byte_range:
             head += f"Range: bytes={byte_range[0]}-{byte_range[1] - 1}\r\n"
         self._socket.sendall(f"{head}\r\n".encode())
