@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier, Event
 
 import pytest
 
 from app.domain.errors import NoRoom
+from app.domain.made_files import Made
+from app.domain.ranges import ByteRange
 from app.domain.upload import UploadId
 from app.media.film.bucket_folder import (
     COPIES,
@@ -24,8 +28,10 @@ from app.media.film.folder import read_whole, writing
 from app.media.film.reconcile import missing, orphans
 from app.records.engine import Database
 from app.records.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
+from app.request.slots import Slots, holding
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import Caller
 from app.storage.s3.reconcile import ORPHAN_AGE
 from app.storage.s3.signing import AccessKey
 from tests.records.making import NOW, new_sqlite
@@ -65,6 +71,21 @@ class Fleet:
     def objects(self) -> set[str]:
         """The names of the objects without their versions."""
         return {each.name.rpartition(".")[0] for each in self.bucket.list_objects(OBJECTS)}
+
+
+class PatientBucket(Bucket):
+    """Reads one object, and only once it is told to."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller)
+        self.is_asked, self.may_answer = Event(), Event()
+
+    def copy_into(self, name: str, span: ByteRange, descriptor: int, *, at: int) -> None:
+        """As the bucket does, but later."""
+        assert not self.is_asked.is_set(), "asked a second time"
+        self.is_asked.set()
+        self.may_answer.wait()
+        super().copy_into(name, span, descriptor, at=at)
 
 
 @pytest.fixture
@@ -174,6 +195,46 @@ def test_copies_make_room_for_what_is_being_made(fleet: Fleet) -> None:
         node.require_room(1 << 60)
     assert copies(node) == []
     assert read_whole(node, VIDEO, "poster.jpg") == b"poster"
+
+
+def test_copies_make_room_for_what_is_watched(fleet: Fleet) -> None:
+    node, records = fleet.node(), MadeFileRecords(fleet.database)
+    keep(node, "poster.jpg", b"poster")
+    huge = Made(VIDEO, "huge.m4s", 1 << 60, fleet.now, "f" * 32)
+    records.begin(huge)
+    records.keep(huge, fleet.now)
+    with pytest.raises(NoRoom):
+        node.fetch(VIDEO, huge.name)
+    assert copies(node) == []
+
+
+def test_viewers_of_the_same_file_wait_for_one_copy(fleet: Fleet) -> None:
+    keep(fleet.node(), "poster.jpg", b"poster")
+    fleet.bucket = bucket = PatientBucket(fleet.bucket.caller)
+    node, slots = fleet.node(), Slots(2)
+    entered = Barrier(2)
+
+    def view() -> bytes:
+        with holding(slots):
+            entered.wait()
+            return read_whole(node, VIDEO, "poster.jpg")
+
+    with ThreadPoolExecutor(2) as viewers:
+        views = [viewers.submit(view) for _ in range(2)]
+        bucket.is_asked.wait()
+        slots.acquire()  # The second viewer waits, and has given its slot to others.
+        bucket.may_answer.set()
+        slots.release()
+        assert [view.result() for view in views] == [b"poster"] * 2
+    assert [copy.read_bytes() for copy in copies(node)] == [b"poster"]
+
+
+def test_what_is_stored_is_kept_where_no_copy_can_be(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    maker.root.mkdir()
+    (maker.root / COPIES).write_bytes(b"not a folder")
+    keep(maker, "poster.jpg", b"poster")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"poster"
 
 
 def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> None:

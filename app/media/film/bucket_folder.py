@@ -2,6 +2,7 @@
 
 PREFIX/media/<id>/<name>.<version>    each file, under a name that is never used again
 <media>/.copies/<version>             copies on this machine of what was asked for here
+<media>/.copies/<version>.lock        while a copy is being made
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import datetime
 from io import FileIO, RawIOBase
 from pathlib import Path
 
-from app.domain.errors import NoRoom, UploadError
+from app.domain.errors import NoRoom, StorageFailed, UploadError
 from app.domain.made_files import Bundle, Made
 from app.domain.ranges import ByteRange
 from app.domain.upload import UploadId
@@ -115,7 +116,8 @@ class BucketFolder:
             self._store(file, stored)
         self._records.keep(stored, self._clock(), beside=beside, is_new=is_new)
         if stored.length <= MOST_COPIED_BYTES:
-            self._copies.add(made, stored)
+            with suppress(NoRoom, StorageFailed):  # It is kept already, and can be had again.
+                self._copies.add(made, stored)
         else:
             made.unlink()
 
@@ -178,14 +180,20 @@ class BucketFolder:
         return found
 
     def _copy(self, found: Made) -> FileIO:
-        """Bring a file here; raises `FileNotFoundError`, and `NoRoom` if it does not fit."""
-        with self._disk.scratch_folder(found.length) as scratch:
-            copy = scratch / "copy"
-            with disk_errors(), copy.open("xb", buffering=0) as target:
-                self._receive(found, target.fileno())
-            file = FileIO(copy, "rb")  # Can be read though it makes room a moment later.
-            self._copies.add(copy, found)
-            return file
+        """Bring a file here, once for all who ask for it at the same time.
+
+        Raises `FileNotFoundError`, `NoRoom` if it does not fit, and `ServerBusy`.
+        """
+        with self._copies.adding(found):
+            with suppress(FileNotFoundError):  # Another request has just brought it.
+                return self._copies.open(found)
+            with self.scratch_folder(found.length) as scratch:
+                copy = scratch / "copy"
+                with disk_errors(), copy.open("xb", buffering=0) as target:
+                    self._receive(found, target.fileno())
+                file = FileIO(copy, "rb")  # Can be read though it makes room a moment later.
+                self._copies.add(copy, found)
+                return file
 
     def _receive(self, found: Made, target: int) -> None:
         span = ByteRange(0, found.length)

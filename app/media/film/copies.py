@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
+from app.domain.errors import ServerBusy
 from app.domain.made_files import Made
+from app.request.slots import without_slot
 from app.storage.local.folder import disk_errors, make_private_folder
+from app.storage.local.range_lock import WHOLE_FILE, try_lock, wait_for_range
 
 USED_SECONDS = 600
 """How exactly it is known when a copy was last used: noting it is a write."""
@@ -19,6 +22,10 @@ GROWN_SHARE = 8
 """A process looks at all copies when it has added this part of what they may take."""
 
 ASKED_AT_ONCE = 500
+
+ADDING_SECONDS = 30.0
+"""How long a request waits for another one to bring the same file, before it is told to come
+again."""
 
 
 class Copies:
@@ -41,6 +48,33 @@ class Copies:
             with suppress(FileNotFoundError):  # It has just been removed.
                 os.utime(path)
         return file
+
+    @contextmanager
+    def adding(self, made: Made) -> Iterator[None]:
+        """Only one request of all processes is in here for a file; the others wait for it.
+
+        Raises `ServerBusy` after `ADDING_SECONDS`.
+        """
+        path = self._folder / f"{made.version}.lock"
+        with disk_errors():
+            make_private_folder(self._folder)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock(descriptor)
+            try:
+                yield
+            finally:  # Those who wait have it open; whoever comes now finds the copy.
+                self.remove([path.name])
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def _lock(descriptor: int) -> None:
+        if try_lock(descriptor, WHOLE_FILE):
+            return
+        with without_slot():
+            if not wait_for_range(descriptor, WHOLE_FILE, ADDING_SECONDS):
+                raise ServerBusy("Another request is still fetching this file.")
 
     def add(self, path: Path, made: Made) -> None:
         """Move a whole copy, of the same disk, to its place."""
