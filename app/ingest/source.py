@@ -54,7 +54,7 @@ class BodySource(Protocol):
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, or None if the request does not say."""
+        """Bytes still to come, 0 once the end was read; None while nobody knows."""
         ...
 
     @property
@@ -107,7 +107,9 @@ class StreamSource:
         data = read_from_stream(self._stream, wanted)
         note_arrival(len(data))
         buffer[: len(data)] = data
-        if self._remaining is not None:
+        if self._remaining is None:
+            self._remaining = None if data else 0
+        else:
             if not data and self._must_end:
                 raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
             if not data:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from app.domain.errors import BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest.gunicorn_socket.chunked_body import GunicornChunkedSource
 from app.ingest.gunicorn_socket.take_over import take_over, trailers
+from app.ingest.source import SOURCE_KEY
+from app.server.gunicorn_worker import SlotTaking
 from tests.ingest.test_gunicorn_socket import Connection
 
 HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -146,3 +149,24 @@ def test_a_partly_read_body_is_not_taken_over(ends: Ends) -> None:
     assert environ["wsgi.input"].readline() == b"first\n"
     assert take_over(environ) is None
     assert environ["wsgi.input"].read() == b"end"
+
+
+def test_a_worker_that_stops_breaks_off_bodies_but_not_their_answers(ends: Ends) -> None:
+    connection, client = ends
+    client.sendall(HEAD + b"5\r\nfirst\r\n0\r\n\r\n" + HEAD + b"5\r\nfir")
+    connection.socket.settimeout(30)
+
+    def store(environ: dict[str, Any], _start: object) -> list[bytes]:
+        source = environ[SOURCE_KEY] = take_over(environ)
+        assert isinstance(source, GunicornChunkedSource)
+        read(source)
+        slots.break_off_bodies()
+        connection.socket.sendall(b"answer")
+        return []
+
+    slots = SlotTaking(store, 1)
+    slots(connection.next_request(), lambda *_: lambda _: None)
+    assert client.recv(100) == b"answer"
+    assert connection.can_be_reused()
+    with pytest.raises(BrokenPipeError):
+        slots(connection.next_request(), lambda *_: lambda _: None)

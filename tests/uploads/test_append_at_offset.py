@@ -207,6 +207,7 @@ def test_a_body_of_unknown_length_ends_where_it_ends(world: World) -> None:
     upload = world.create(1000)
     source = StreamSource(Stream(pattern(0, 300)), None)
     assert world.chunks.append_at_offset(upload, 0, source).offset == 300
+    assert source.remaining == 0
     source = StreamSource(Stream(pattern(300, 1000)), None)
     current = world.service.get(ME, upload.id)
     done = world.chunks.append_at_offset(current, 300, source)

@@ -37,7 +37,7 @@ class GunicornChunkedSource:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, if another header says so."""
+        """Bytes still to come, if another header says so, or all have been read."""
         return self._remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
@@ -96,6 +96,7 @@ class GunicornChunkedSource:
             self._release()
         if self._remaining:
             raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
+        self._remaining = 0
         return 0
 
     def _release(self) -> None:
