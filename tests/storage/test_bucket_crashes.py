@@ -156,6 +156,32 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_left(
     assert list(comparison.differences()) == []
 
 
+def test_a_chunk_that_is_repeated_after_the_last_part_does_not_lose_the_file(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
+) -> None:
+    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+
+    def repeat_and_die() -> None:
+        other.send(told, *CHUNKS[1])
+        raise Killed
+
+    node = Node(
+        *interrupted(bucket, catalog, "complete_multipart", repeat_and_die, is_after=True),
+        tmp_path / "node",
+    )
+    node.store.staging.reserve(KEY, LENGTH)
+    for chunk in CHUNKS:
+        node.send(told, *chunk)
+    with suppress(Killed):
+        node.store.library.publish(KEY, LENGTH)
+    assert [piece.span for piece in catalog.loose(KEY)] == [ByteRange(*CHUNKS[1])]
+    claim = catalog.claim(KEY, 1, "token", timedelta(minutes=1))
+    assert claim is not None, "whoever found no multipart upload has released the cell"
+    catalog.release(claim)
+    other.store.library.publish(KEY, LENGTH)
+    assert content(other.store, KEY) == pattern(0, LENGTH)
+
+
 @pytest.mark.parametrize("call", ["claim", "upload_part"])
 def test_a_node_that_was_paused_around_a_part_stores_its_bytes_elsewhere(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str

@@ -73,13 +73,14 @@ class Assembly:
         if file is None:
             raise BytesLost(key)
         if file.name is None:
+            name: str | None
             try:
                 name = self._object_of(replace(file, length=length))
             except BytesLost:
-                pass  # What it was made of may be gone because another request was faster.
-            else:
-                if self._catalog.finish(key, name, length, is_published=is_published):
-                    return name
+                # What it was made of may be gone because another request was faster.
+                name = self._completed(key, length)
+            if name and self._catalog.finish(key, name, length, is_published=is_published):
+                return name
             file = self._catalog.file(key)
         if file is None or file.name is None or file.length != length:
             raise BytesLost(key)
@@ -101,6 +102,14 @@ class Assembly:
             elif each.multipart_id is not None:
                 self._bucket.abort_multipart(each.name, each.multipart_id)
         self._catalog.collected(garbage)
+
+    def _completed(self, key: str, length: int) -> str | None:
+        """The object of a multipart upload that was completed, but not recorded."""
+        file = self._catalog.file(key)
+        if file is None or file.name is not None or file.multipart is None:
+            return None
+        found = self._bucket.head(file.multipart.name)
+        return file.multipart.name if found is not None and found.length == length else None
 
     def _object_of(self, file: StoredFile) -> str:
         whole = ByteRange(0, file.length or 0)
@@ -229,11 +238,7 @@ class Assembly:
                 bucket.complete_multipart(multipart.name, multipart.id, wanted)
                 return multipart.name
             except MultipartGone as error:
-                # Completed before, by somebody who could not record it; otherwise it is lost.
-                found = self._bucket.head(multipart.name)
-                if found is None or found.length != whole.length:
-                    raise BytesLost(file.key) from error
-                return multipart.name
+                raise BytesLost(file.key) from error
             except PartsDiffer:
                 self._mend(file.key, multipart, parts)
         raise StorageFailed("The object store does not have the parts that it has confirmed.")

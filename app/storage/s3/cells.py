@@ -127,10 +127,10 @@ class CellStore:
         try:
             multipart = self.multipart(file)
             part = upload(claim, multipart) if time.monotonic() + limit < lease_ends else None
-        except MultipartGone as error:
-            raise BytesLost(file.key) from error
-        except BaseException:
+        except BaseException as error:
             self._release(claim)
+            if isinstance(error, MultipartGone):
+                raise BytesLost(file.key) from error
             raise
         if part is None:
             self._release(claim)
