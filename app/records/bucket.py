@@ -191,7 +191,7 @@ class BucketCatalog:
         return None if row is None else _part(row)
 
     def add_whole(self, wholes: Sequence[tuple[str, str, int]]) -> None:
-        """Insert files with their names, or replace what was reserved for them."""
+        """Insert files with their names, or name those that were reserved."""
         common = {"is_published": False, "active_at": self._clock()}
         rows = [
             {"key": key, "name": name, "length": length, "cell_bytes": 0, **common}
@@ -201,7 +201,10 @@ class BucketCatalog:
             new = self._insert(connection, files)
             known = {name: new.excluded[name] for name in ("name", "length")}
             connection.execute(
-                new.on_conflict_do_update(index_elements=[files.c.key], set_=known), rows
+                new.on_conflict_do_update(
+                    index_elements=[files.c.key], set_=known, where=files.c.name.is_(None)
+                ),
+                rows,
             )
 
     def finish(self, key: str, name: str, length: int, *, is_published: bool) -> bool:
@@ -226,7 +229,7 @@ class BucketCatalog:
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
         """Delete the rows of a file; the garbage that this makes, as far as it is due."""
         now = self._clock()
-        values = {"of_key": key, "kept": "", "now": now}
+        values = {"of_key": key, "kept": "", "now": now, "lease_end": now + PIECE_LEASE}
         with self._database.write() as connection:
             # Locked, so that no piece or claim is added meanwhile.
             found = connection.execute(statements.FILE.with_for_update(), values).first()

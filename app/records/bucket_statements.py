@@ -162,9 +162,13 @@ DISCARD_MULTIPART = insert(garbage).from_select(
     ),
 )
 
+_LEASE_END = bindparam("lease_end", type_=Instant)
 _DISCARD_OBJECT = insert(garbage).from_select(
     ["name", "due_at"],
-    select(files.c.name, NOW).where(files.c.key == _KEY, files.c.name.is_not(None)),
+    # Of a file that came whole, the row is there first: its object may still be on its way.
+    select(files.c.name, case((files.c.is_published, NOW), else_=_LEASE_END)).where(
+        files.c.key == _KEY, files.c.name.is_not(None)
+    ),
 )
 
 DELETE_PIECES = delete(pieces).where(pieces.c.key == _KEY)

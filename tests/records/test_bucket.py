@@ -152,6 +152,25 @@ def test_published_files_are_listed_apart(catalog: BucketCatalog, clock: Clock) 
     assert list(catalog.published()) == [OTHER]
 
 
+def test_a_file_that_is_one_object_keeps_it_when_it_is_added_again(catalog: BucketCatalog) -> None:
+    catalog.add_whole([(KEY, "reserved", 5), (OTHER, "new", 5)])
+    catalog.publish([OTHER])
+    catalog.add_whole([(KEY, "again", 6), (OTHER, "again", 6)])
+    kept = [(found.name, found.length) for key in (KEY, OTHER) if (found := catalog.file(key))]
+    assert kept == [("reserved", 5), ("new", 5)]
+
+
+def test_an_object_that_may_be_on_its_way_is_removed_a_lease_later(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    catalog.add_whole([(OTHER, f"files/{OTHER}.1", 5)])
+    assert catalog.remove(OTHER, also_published=True) == []
+    assert list(catalog.objects()) == [(f"files/{OTHER}.1", False)]
+    assert catalog.garbage(10) == []
+    clock.now += PIECE_LEASE
+    assert [each.name for each in catalog.garbage(10)] == [f"files/{OTHER}.1"]
+
+
 def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clock) -> None:
     clock.now += timedelta(seconds=10)
     catalog.shift_activity(timedelta(seconds=4))

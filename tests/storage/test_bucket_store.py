@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from io import FileIO
 from pathlib import Path
+from threading import Event
 
 import pytest
 from sqlalchemy import event
@@ -16,12 +17,13 @@ from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.contents import SpoolSlice, StoredObject
 from app.storage.s3.spool import Spools
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.storage.conftest import InBucket
 from tests.storage.sources import PiecesSource, body, pattern
-from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES, bucket_store, content, ignore
+from tests.storage.stores import KEY, LIMITS, OTHER_KEY, SPOOL_BYTES, bucket_store, content, ignore
 
 MIB = 1024 * 1024
 CELL = 20 * MIB
@@ -244,6 +246,32 @@ def test_a_whole_file_of_unknown_length_becomes_parts(in_bucket: InBucket) -> No
     assert in_bucket.published() == set(), "it stays hidden"
     store.library.publish_all([(KEY, length)])
     assert content(store, KEY) == pattern(0, length)
+
+
+def test_short_files_are_sent_to_their_end_before_one_of_them_fails(
+    in_bucket: InBucket, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever hears of it closes the spools, and their descriptors become those of others."""
+    staging, put, has_failed = in_bucket.store.staging, Bucket.put_object, Event()
+    names = list[str]()
+
+    def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> StoredObject:
+        names.append(name)
+        if KEY in name and not has_failed.is_set():
+            has_failed.set()
+            raise ServerBusy("The object store does not answer in time.")
+        assert has_failed.wait(30)
+        return put(own, name, sent)
+
+    for key in (KEY, OTHER_KEY):
+        staging.receive(key, body(0, 5000), 5000, LIMITS)
+    monkeypatch.setattr(Bucket, "put_object", fail_first)
+    with pytest.raises(ServerBusy):
+        staging.sync([KEY, OTHER_KEY])
+    assert len(list(bucket.list_objects())) == 1, "the other is stored by now"
+    staging.sync([KEY, OTHER_KEY])
+    assert {each.name for each in bucket.list_objects()} == set(names)
+    assert len(names) == 3, "one of them twice, under the same name"
 
 
 def test_what_is_stored_is_compared_with_what_came(in_bucket: InBucket, tmp_path: Path) -> None:

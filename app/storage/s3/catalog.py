@@ -96,7 +96,7 @@ class Catalog(Protocol):
     def add_whole(self, files: Sequence[tuple[str, str, int]]) -> None:
         """Add files that are one object each, which is put afterwards: key, name and length.
 
-        Whoever could not put it removes the file.
+        Those that are one object already stay. Whoever could not put it removes the file.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import RawIOBase
@@ -34,8 +34,12 @@ PUTS_AT_ONCE = 8
 
 @dataclass(slots=True)
 class ReceivedWhole:
-    """A short file that has arrived whole, in a spool; `is_put` once it is in the bucket too."""
+    """A short file that has arrived whole, in a spool; `is_put` once it is in the bucket too.
 
+    `name` is that of its object, however often it is tried.
+    """
+
+    name: str
     spool: Spool
     length: int
     is_put: bool = False
@@ -110,7 +114,7 @@ class BucketStaging:
             has_ended = end < cell.span.end or end == told
             if cell.number == 0 and has_ended:
                 spool.shrink(end)
-                self._hold(key, ReceivedWhole(spool, end))
+                self._hold(key, spool, end)
                 return end
             with spool:
                 if cell.number == 0:
@@ -121,7 +125,7 @@ class BucketStaging:
             if has_ended:
                 break
         if position == 0:
-            self._hold(key, ReceivedWhole(self._cells.spools.open(ByteRange(0, 0)), 0))
+            self._hold(key, self._cells.spools.open(ByteRange(0, 0)), 0)
         return position
 
     def sync(self, keys: Sequence[str]) -> None:
@@ -137,17 +141,18 @@ class BucketStaging:
         held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
         if not held:
             return
-        names = {key: new_name("files", key) for key in held}
-        self._catalog.add_whole([(key, names[key], whole.length) for key, whole in held.items()])
+        self._catalog.add_whole([(key, each.name, each.length) for key, each in held.items()])
 
-        def put(key: str) -> None:
-            body = held[key].spool.slice(ByteRange(0, held[key].length))
-            self._cells.bucket.within(limit_seconds(body.length)).put_object(names[key], body)
-            held[key].is_put = True
+        def put(whole: ReceivedWhole) -> None:
+            body = whole.spool.slice(ByteRange(0, whole.length))
+            self._cells.bucket.within(limit_seconds(body.length)).put_object(whole.name, body)
+            whole.is_put = True
 
         with stage(Stage.SYNC), without_slot():
-            for _ in self._putting.map(put, held):
-                pass
+            puts = [self._putting.submit(put, whole) for whole in held.values()]
+            wait(puts)  # If one fails, all spools are closed: nobody may send from them any more.
+            for each in puts:
+                each.result()
 
     def open(self, key: str) -> RawIOBase:
         """A file as far as it can be read: cells that arrived whole cannot before all has come."""
@@ -206,10 +211,10 @@ class BucketStaging:
     def _grid(self, length: int | None) -> Grid:
         return Grid.of(length, smallest=self._smallest_cell_bytes)
 
-    def _hold(self, key: str, whole: ReceivedWhole) -> None:
+    def _hold(self, key: str, spool: Spool, length: int) -> None:
         self.let_go(key)
         with self._changing:
-            self._received[key] = whole
+            self._received[key] = ReceivedWhole(new_name("files", key), spool, length)
 
     def _arrived(self, cell: Cell, source: BodySource, limits: BodyLimits) -> tuple[Spool, int]:
         """A spool with what has come for one cell, and where in the file it ends."""
