@@ -23,6 +23,7 @@ from app.ingest.line import Line, line_in
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
 from app.records.bucket import BucketCatalog
+from app.records.clock import shared_clock
 from app.records.engine import Database
 from app.records.facts import Facts, SharedNote
 from app.records.identity.outbox import Outbox
@@ -286,8 +287,8 @@ def _store(
     if bucket is None:
         durability = Durability(settings.durability)
         return LocalStore(settings.staging_dir, settings.library_dir, durability)
-    catalog, folder = BucketCatalog(database), settings.staging_dir
-    return BucketStore(bucket, catalog, folder, spool_bytes=settings.spool_bytes)
+    catalog = BucketCatalog(database, shared_clock(database, _now))
+    return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
 
 
 def _address(settings: Settings) -> BucketAddress:

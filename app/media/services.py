@@ -38,7 +38,7 @@ from app.media.steps.sound import Sound
 from app.media.steps.subtitles import SUBTITLES, Subtitles
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM, Waveform
-from app.records.clock import ServerClock
+from app.records.clock import shared_clock
 from app.records.encoders import EncoderRecords
 from app.records.engine import Database
 from app.records.jobs import JobRecords
@@ -94,7 +94,7 @@ class MediaServices:
         spool_bytes: int = 0,
     ) -> MediaServices:
         """All of them, in a process with so many threads; `spool_bytes` are for a bucket alone."""
-        clock = ServerClock(database, clock) if database.is_remote else clock
+        clock = shared_clock(database, clock)
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
         shared = _shared(database, folder.root, clock) if database.is_remote else None
         playlists = Playlists(folder)

@@ -61,9 +61,9 @@ def _utc_now() -> datetime:
 
 
 class BucketCatalog:
-    """`Catalog` of the store in a bucket; `clock` is the machine's, which leases are held against.
+    """`Catalog` of the store in a bucket; leases are held against `clock`.
 
-    Clocks of nodes may differ by less than a lease: beyond that, work is done twice.
+    Nodes must share it (`app.records.clock`). Where it differs by a lease, work is done twice.
     """
 
     def __init__(self, database: Database, clock: Clock = _utc_now) -> None:

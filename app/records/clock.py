@@ -57,6 +57,11 @@ class ServerClock:
             self._start, self._started_at = found.astimezone(UTC), middle
 
 
+def shared_clock(database: Database, own: Callable[[], datetime]) -> Callable[[], datetime]:
+    """The clock that all who use the database share: its server's, or the one of this machine."""
+    return ServerClock(database, own) if database.is_remote else own
+
+
 def _elapsed() -> float:
     """Seconds that pass while the machine sleeps, too."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
