@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from app.domain.access import Role
 from app.domain.lifecycle import UploadState
@@ -23,7 +24,7 @@ from app.ingest.line import Line, line_in
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
 from app.records.bucket import BucketCatalog
-from app.records.clock import shared_clock
+from app.records.clock import Clock, shared_clock
 from app.records.engine import Database
 from app.records.facts import Facts, SharedNote
 from app.records.identity.outbox import Outbox
@@ -41,7 +42,7 @@ from app.settings import Settings
 from app.storage.base import Durability, Inspection, Problem, Store
 from app.storage.local import LocalStore
 from app.storage.local.folder import disk_errors, make_private_folder
-from app.storage.machine import IdleClock, NoteFile, after_restart_of_machine
+from app.storage.machine import IdleClock, NoteFile, after_restart_of_machine, read_clocks
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.direct import DirectCells
@@ -125,6 +126,7 @@ def build_services(
     `passwords` are by default as costly to guess as they should be.
     """
     database = _database(settings)
+    clock = shared_clock(database, _now)
     links = LinkLimits(UploadLinkRecords(database), _now)
     quotas = ProjectQuotas(database)
     counts = counts_in(settings.data_dir, is_fleet=database.is_remote)
@@ -133,11 +135,11 @@ def build_services(
     observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
     records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
     bucket = Bucket.at(_address(settings)) if settings.storage else None
-    store = _store(settings, database, bucket)
-    completion = Completion(records, store, policy=settings.policy, clock=_now)
+    store = _store(settings, database, bucket, clock)
+    completion = Completion(records, store, policy=settings.policy, clock=clock)
     uploads = _uploads(settings, records, store, completion=completion, links=links)
     chunks = _chunks(settings, records, store, completion=completion, quotas=quotas, links=links)
-    library = _library(settings, records, store)
+    library = _library(settings, records, store, clock)
     identity = _identity(settings, database, counts=counts, passwords=passwords or Passwords())
     return Services(
         settings=settings,
@@ -179,18 +181,20 @@ def _uploads(
         store,
         completion=completion,
         policy=settings.policy,
-        clock=_now,
+        clock=completion.clock,
         new_id=_new_id,
         allowance=links.allowance,
     )
 
 
-def _library(settings: Settings, records: UploadRecords, store: Store) -> VideoLibrary:
+def _library(
+    settings: Settings, records: UploadRecords, store: Store, clock: Clock
+) -> VideoLibrary:
     return VideoLibrary(
         records,
         store.library,
         policy=settings.policy,
-        clock=_now,
+        clock=clock,
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
         sign_url=store.library.sign_url if isinstance(store, BucketStore) else None,
     )
@@ -231,7 +235,7 @@ def _chunks(
         policy=settings.policy,
         quotas=quotas,
         limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
-        clock=_now,
+        clock=completion.clock,
         allowance=links.allowance,
     )
 
@@ -258,7 +262,7 @@ def _whole_files(
         policy=settings.policy,
         quotas=quotas,
         limits=BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second),
-        clock=_now,
+        clock=completion.clock,
         new_id=_new_id,
         allowance=links.allowance,
     )
@@ -282,12 +286,12 @@ def _database(settings: Settings) -> Database:
 
 
 def _store(
-    settings: Settings, database: Database, bucket: Bucket | None
+    settings: Settings, database: Database, bucket: Bucket | None, clock: Clock
 ) -> LocalStore | BucketStore:
     if bucket is None:
         durability = Durability(settings.durability)
         return LocalStore(settings.staging_dir, settings.library_dir, durability)
-    catalog = BucketCatalog(database, shared_clock(database, _now))
+    catalog = BucketCatalog(database, clock)
     return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
 
 
@@ -378,8 +382,8 @@ def _housekeeping(
         records,
         store,
         completion=completion,
-        clock=_now,
-        idle_clock=IdleClock(note),
+        clock=completion.clock,
+        idle_clock=IdleClock(note, partial(read_clocks, completion.clock)),
         turns=Turns(database),
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),

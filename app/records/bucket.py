@@ -210,10 +210,10 @@ class BucketCatalog:
     def finish(self, key: str, name: str, length: int, *, is_published: bool) -> bool:
         """Name the object; pieces that are not that object become garbage."""
         values = {"object": name, "bytes": length, "published": is_published}
+        kept = {"of_key": key, "kept": name, "now": self._clock()}
         with self._database.write() as connection:
             if not connection.execute(statements.FINISH, {"of_key": key, **values}).rowcount:
                 return False
-            kept = {"of_key": key, "kept": name, "now": self._clock()}
             connection.execute(statements.DISCARD_MULTIPART, kept)
             connection.execute(statements.DISCARD_PIECES, kept)
             connection.execute(statements.DELETE_PIECES, kept)

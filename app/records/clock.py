@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,56 +11,54 @@ from sqlalchemy import func, select
 from app.domain.errors import UploadError
 from app.records.engine import Database
 
+Clock = Callable[[], datetime]
+
 ASKED_SECONDS = 60.0
 """Between two looks at the server's clock; in that time a machine's own is off by some ms."""
-
-
-class ServerClock:
-    """The clock of the database server: leases hold though the machines' own clocks differ.
-
-    While the server cannot be asked, time goes on from when it was; before that, it is the
-    machine's own.
-    """
-
-    def __init__(self, database: Database, own: Callable[[], datetime]) -> None:
-        self._database = database
-        self._own = own
-        self._asking = threading.Lock()
-        self._start: datetime | None = None
-        self._started_at = 0.0
-        self._ask_at = float("-inf")
-
-    def __call__(self) -> datetime:
-        """The time there now."""
-        if _elapsed() >= self._ask_at and self._asking.acquire(blocking=self._start is None):
-            try:
-                self._ask()
-            finally:
-                self._asking.release()
-        if self._start is None:
-            return self._own()
-        return self._start + timedelta(seconds=_elapsed() - self._started_at)
-
-    def _ask(self) -> None:
-        began = _elapsed()
-        if began < self._ask_at:  # Another thread has asked meanwhile.
-            return
-        self._ask_at = began + ASKED_SECONDS
-        try:
-            with self._database.read() as connection:
-                found = connection.scalar(select(func.clock_timestamp()))
-        except UploadError:
-            return
-        if found is not None:
-            middle = (began + _elapsed()) / 2
-            self._start, self._started_at = found.astimezone(UTC), middle
-
-
-def shared_clock(database: Database, own: Callable[[], datetime]) -> Callable[[], datetime]:
-    """The clock that all who use the database share: its server's, or the one of this machine."""
-    return ServerClock(database, own) if database.is_remote else own
 
 
 def _elapsed() -> float:
     """Seconds that pass while the machine sleeps, too."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class ServerClock:
+    """The clock of the database server: leases hold though the machines' own clocks differ.
+
+    While the server cannot be asked, time goes on from when it was. Before that there is no time:
+    raises `UploadError`, as a wrong one could delete videos.
+    """
+
+    def __init__(self, database: Database, elapsed: Callable[[], float] = _elapsed) -> None:
+        self._database = database
+        self._elapsed = elapsed
+        # One value, as another thread may replace it at any time: when this machine booted.
+        self._booted: datetime | None = None
+        self._ask_at = float("-inf")
+
+    def __call__(self) -> datetime:
+        """The time there now."""
+        booted = self._booted
+        if booted is None or self._elapsed() >= self._ask_at:
+            booted = self._ask(booted)
+        return booted + timedelta(seconds=self._elapsed())
+
+    def _ask(self, known: datetime | None) -> datetime:
+        began = self._elapsed()
+        self._ask_at = began + ASKED_SECONDS  # First: the other threads go on with what is known.
+        try:
+            with self._database.read() as connection:
+                found = connection.execute(select(func.clock_timestamp())).scalar_one()
+        except UploadError:
+            if known is None:
+                raise
+            return known
+        middle = timedelta(seconds=(began + self._elapsed()) / 2)
+        booted: datetime = found.astimezone(UTC) - middle
+        self._booted = booted
+        return booted
+
+
+def shared_clock(database: Database, own: Clock) -> Clock:
+    """The clock that all who use the database share: its server's, or that of the one machine."""
+    return ServerClock(database) if database.is_remote else own

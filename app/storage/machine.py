@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -94,10 +94,10 @@ def _beyond_tolerance(difference: timedelta) -> timedelta:
     return difference if abs(difference) > TOLERANCE else timedelta(0)
 
 
-def read_clocks() -> Reading:
-    """Both clocks now."""
+def read_clocks(wall: Callable[[], datetime]) -> Reading:
+    """Both clocks now; `wall` is the one that uploads and videos are dated by."""
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return Reading(BOOT_ID.read_text().strip(), since_boot, datetime.now(UTC))
+    return Reading(BOOT_ID.read_text().strip(), since_boot, wall())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +151,14 @@ class NoteFile:
 class IdleClock:
     """Compares each reading with the previous one, which `note` keeps across restarts.
 
-    Servers that share the records share the note: uploads are idle while all of them are off.
+    Servers that share the records share the note: uploads are idle while all of them are off. So
+    they must share the wall clock, too: what differs between two machines would look like time.
     """
 
     def __init__(
         self,
         note: Note,
-        read: Callable[[], Reading] = read_clocks,
+        read: Callable[[], Reading],
         *,
         counted_gap: timedelta = COUNTED_GAP,
     ) -> None:

@@ -60,7 +60,7 @@ class Completion:
     ) -> None:
         self._records = records
         self._store = store
-        self._clock = clock
+        self.clock = clock
         self._listeners = listeners
         self._concatenation = Concatenation(records, store, policy=policy, clock=clock)
         self._publishing = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
@@ -100,7 +100,7 @@ class Completion:
         except (BytesLost, FileTooShort):
             self.give_up(upload)
         try:
-            published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
+            published = self._records.move(upload.id, UploadState.COMPLETE, self.clock())
         except IllegalTransition:
             return self._published_by_another(upload)
         self._tell(published)
@@ -138,7 +138,7 @@ class Completion:
     def give_up(self, upload: Upload) -> NoReturn:
         """End an upload whose bytes were lost, so that its client starts again."""
         with suppress(IllegalTransition):
-            self._records.move(upload.id, UploadState.EXPIRED, self._clock())
+            self._records.move(upload.id, UploadState.EXPIRED, self.clock())
             self._store.library.delete(upload.id)
         self._records.get(upload.id).require_present()
         raise UploadGone("The server has lost the bytes of this upload.")
@@ -150,7 +150,7 @@ class Completion:
                     [(upload.id, upload.known_length) for upload in uploads]
                 )
             upload_ids = [upload.id for upload in uploads]
-            published = self._records.move_all(upload_ids, UploadState.COMPLETE, self._clock())
+            published = self._records.move_all(upload_ids, UploadState.COMPLETE, self.clock())
         except (BytesLost, IllegalTransition, UploadError):
             # One of them was cancelled or lost meanwhile: publish the others one by one.
             return [self._published_or_error(upload) for upload in uploads]
@@ -206,7 +206,7 @@ class Completion:
 
     def _refuse(self, upload: Upload, reason: str) -> NoReturn:
         with suppress(IllegalTransition):
-            self._records.move(upload.id, UploadState.CANCELLED, self._clock())
+            self._records.move(upload.id, UploadState.CANCELLED, self.clock())
             self._store.library.delete(upload.id)
         raise DigestMismatch(reason)
 

@@ -2,44 +2,95 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
+
+from app.domain.access import FIRST_PROJECT, Scope
+from app.domain.errors import UploadError
 from app.domain.jobs import Lane
 from app.media.renditions.capability import Capability
 from app.media.renditions.shared_capability import SharedCapability
-from app.records.clock import ServerClock
+from app.records.clock import ASKED_SECONDS, ServerClock
 from app.records.encoders import FRESH_FOR, EncoderRecords
 from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.uploads import UploadRecords
+from app.services import Services, build_services
+from app.settings import Settings
+from app.uploads.service import NewUpload
 from tests.records.making import NOW, at, new_upload
 
 FAST = Capability(encoder="7", megapixels_per_second=200)
 SLOW = Capability(encoder="5", megapixels_per_second=100)
 
 
-def wrong_clock() -> datetime:
-    return datetime.now(UTC) - timedelta(days=300)
+AHEAD = timedelta(days=40)
 
 
-def test_a_machine_whose_clock_is_wrong_goes_by_that_of_the_server(on_server: Database) -> None:
-    clock = ServerClock(on_server, wrong_clock)
+def test_the_time_is_that_of_the_server(on_server: Database) -> None:
+    clock = ServerClock(on_server)
     first, second = clock(), clock()
     assert abs(datetime.now(UTC) - first) < timedelta(minutes=1)
     assert first <= second
 
 
-def test_a_lease_holds_for_a_machine_whose_clock_is_ahead(on_server: Database) -> None:
-    clock = ServerClock(on_server, lambda: datetime.now(UTC) + timedelta(days=1))
-    right, jobs, lease = (
-        ServerClock(on_server, wrong_clock),
-        JobRecords(on_server),
-        timedelta(seconds=60),
-    )
+def test_there_is_no_time_before_the_server_could_be_asked() -> None:
+    clock = ServerClock(Database("postgresql+psycopg://127.0.0.1:1/nowhere", synced=True))
+    for _ in range(2):
+        with pytest.raises(UploadError):
+            clock()
+
+
+@pytest.mark.parametrize("asked_meanwhile", [1, 2, 3])
+def test_time_does_not_go_back_while_another_thread_asks(
+    on_server: Database, asked_meanwhile: int
+) -> None:
+    """It may ask between any two steps of those that need the time."""
+    passed, calls = 0.0, 0
+
+    def elapsed() -> float:
+        nonlocal passed, calls
+        calls += 1
+        if calls == asked_meanwhile:
+            passed += ASKED_SECONDS
+            clock()
+        return passed
+
+    clock, calls = ServerClock(on_server, elapsed), -100
+    clock()
+    passed = ASKED_SECONDS / 2
+    first, calls = clock(), 0
+    assert first <= clock()
+
+
+def test_a_node_whose_clock_is_wrong_goes_by_that_of_the_server(
+    tmp_path: Path, on_server: Database, shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def node(name: str) -> Services:
+        data, staging = tmp_path / name, tmp_path / name / "staging"
+        return build_services(Settings(database_url=shared_url, data_dir=data, staging_dir=staging))
+
+    right = node("right")
+    monkeypatch.setattr("app.services._now", lambda: datetime.now(UTC) + AHEAD)
+    wrong = node("wrong")
+    with closing(right.database), closing(wrong.database):
+        now = right.housekeeping.allow_for_clock()
+        new = NewUpload(scope=Scope(FIRST_PROJECT), filename="a.mp4", length=10)
+        begun, _ = wrong.uploads.create(new)
+        swept = wrong.housekeeping.sweep()
+    assert max(begun.active_at, swept) - now < AHEAD / 2
+
+
+def test_a_lease_holds_for_all_that_share_a_clock(on_server: Database) -> None:
+    one, other = ServerClock(on_server), ServerClock(on_server)
+    jobs, lease = JobRecords(on_server), timedelta(seconds=60)
     upload = UploadRecords(on_server).add(new_upload())[0]
-    jobs.enqueue(upload.id, "index", lane=Lane.QUICK, priority=0, now=right())
-    assert jobs.claim(Lane.QUICK, "one", right(), lease, ["index"]) is not None
-    assert jobs.claim(Lane.QUICK, "two", clock(), lease, ["index"]) is None
+    jobs.enqueue(upload.id, "index", lane=Lane.QUICK, priority=0, now=one())
+    assert jobs.claim(Lane.QUICK, "one", one(), lease, ["index"]) is not None
+    assert jobs.claim(Lane.QUICK, "two", other(), lease, ["index"]) is None
 
 
 def test_a_fleet_offers_what_its_slowest_worker_can_do(database: Database) -> None:
