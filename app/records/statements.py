@@ -31,7 +31,7 @@ from app.domain.lifecycle import ACTIVE, GONE, UploadState
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import Position, VideoList, search_form, sort_form
 from app.records.concurrency import InsertUnlessKnown
-from app.records.driver import fetch, run
+from app.records.driver import fetch, run, run_together
 from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
 
@@ -93,8 +93,22 @@ _UPDATE = (
     .values({name: bindparam(name) for name in _CHANGING})
 )
 
-_UPDATE_IF_UNCHANGED = _UPDATE.where(
-    *(uploads.c[name].is_not_distinct_from(bindparam(f"old_{name}")) for name in _COMPARED)
+_IS_UNCHANGED = [
+    uploads.c[name].is_not_distinct_from(bindparam(f"old_{name}")) for name in _COMPARED
+]
+
+_UPDATE_IF_UNCHANGED = _UPDATE.where(*_IS_UNCHANGED)
+
+_UNCHANGED_AND_FREE = (
+    select(uploads.c.id)
+    .where(uploads.c.id == bindparam("upload_id"), *_IS_UNCHANGED)
+    .with_for_update(skip_locked=True)
+)
+
+_UPDATE_UNLESS_LOCKED = (
+    update(uploads)
+    .where(uploads.c.id.in_(_UNCHANGED_AND_FREE))
+    .values({name: bindparam(name) for name in _CHANGING})
 )
 
 
@@ -242,8 +256,16 @@ def store(connection: Connection, upload: Upload) -> None:
 
 def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> bool:
     """Write the changes of an upload if the record still equals `old`; whether it did."""
-    compared = {f"old_{name}": getattr(old, name) for name in _COMPARED}
-    return run(connection, _UPDATE_IF_UNCHANGED, {**_changed(upload), **compared}) == 1
+    return run(connection, _UPDATE_IF_UNCHANGED, _changed_from(upload, old)) == 1
+
+
+def store_unchanged(connection: Connection, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
+    """Do so with several, each given with what it was, on a server; whether each was written.
+
+    Those whose rows somebody has locked are not.
+    """
+    values = [_changed_from(upload, old) for upload, old in changes]
+    return [count == 1 for count in run_together(connection, _UPDATE_UNLESS_LOCKED, values)]
 
 
 def names(filename: str) -> dict[str, str | bytes]:
@@ -269,6 +291,11 @@ def _key(upload: Upload) -> tuple[str, str]:
 
 def _row(upload: Upload) -> dict[str, object]:
     return {name: getattr(upload, name) for name in _COLUMNS} | names(upload.filename)
+
+
+def _changed_from(upload: Upload, old: Upload) -> dict[str, object]:
+    compared = {f"old_{name}": getattr(old, name) for name in _COMPARED}
+    return {**_changed(upload), **compared}
 
 
 def _changed(upload: Upload) -> dict[str, object]:

@@ -18,6 +18,7 @@ from app.domain.upload import Part, Upload, UploadId
 from app.domain.video_list import Position, VideoList
 from app.records import statements
 from app.records.engine import Database
+from app.records.shared_updates import SharedUpdates
 from app.records.tables import UPLOAD, uploads
 from app.records.tables import parts as parts_table
 
@@ -26,8 +27,7 @@ CREATED = "created"
 Listener = Callable[[str], None]
 """Called with `CREATED`, or the state that `move` set, once the transaction is committed.
 
-If several callers try the same step, one succeeds, so each step is reported once, by the process
-that took it."""
+If several callers try the same step, one succeeds: each is reported once, where it was taken."""
 
 Observer = Callable[[Connection, Upload | None, Upload | None], None]
 """Called with an upload before and after a change, in the transaction of that change; None where it
@@ -53,6 +53,7 @@ class UploadRecords:
         self._database = database
         self._tell = listener
         self._observers = observers
+        self._together = SharedUpdates(self._store_unchanged)
 
     def add(
         self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
@@ -145,22 +146,17 @@ class UploadRecords:
         `upload` is as the caller last read it; if that is current, a single statement suffices.
         Raises `UploadGone` if it was cancelled or has expired meanwhile.
         """
+
+        def with_received(found: Upload) -> Upload:
+            return found.require_present().with_received(span, now)
+
         after = None
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
-            after = upload.require_present().with_received(span, now)
-        if after and self._database.is_remote:
-            with self._database.read() as connection:  # No round trips to begin and commit.
-                if statements.store_if_unchanged(connection, after, upload):
-                    return after
-            after = None
+            after = with_received(upload)
+        if after and self._store_if_unchanged(after, upload):
+            return after
         with self._database.write() as connection:
-            if after and statements.store_if_unchanged(connection, after, upload):
-                return after
-            return self._change(
-                connection,
-                upload.id,
-                lambda found: found.require_present().with_received(span, now),
-            )
+            return self._change(connection, upload.id, with_received)
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
@@ -332,10 +328,7 @@ class UploadRecords:
     def videos(
         self, owner: str | None, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
-        """Complete uploads that match `wanted`, in its order, after a position.
-
-        The owner's, or else those of all.
-        """
+        """Complete uploads that match `wanted`, the owner's or all, in its order, after a place."""
         return self._list(statements.videos(owner, wanted, after).limit(limit))
 
     def beside(self, owner: str, stem: str, endings: Sequence[str], *, limit: int) -> list[Upload]:
@@ -367,11 +360,20 @@ class UploadRecords:
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
 
+    def _store_if_unchanged(self, after: Upload, before: Upload) -> bool:
+        if self._database.is_remote:
+            return self._together.make((after, before))
+        with self._database.write() as connection:
+            return statements.store_if_unchanged(connection, after, before)
+
+    def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
+        with self._database.read() as connection:  # No round trips to begin and commit.
+            return statements.store_unchanged(connection, changes)
+
     def _wholes_of(self, part_id: UploadId, *states: UploadState) -> list[Upload]:
         made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
-        return self._list(
-            select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
-        )
+        query = select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
+        return self._list(query)
 
     def _change(
         self, connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
