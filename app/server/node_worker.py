@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from threading import Event, Thread
 from typing import Any
 
@@ -64,13 +65,16 @@ class NodeWorker:
     def end(self) -> None:
         """Leave: the web workers finish their requests, and the supervisor removes the row then.
 
-        Without a supervisor the row goes now.
+        Without a supervisor the row goes now. The last report names no senders: nobody would say
+        when they end, and the others would keep their shares for them as long as the lease.
         """
         if not self._services.node.name:
             self._records.remove(self._name)
             return
         lease_seconds = LEASE_SECONDS + self._services.settings.graceful_seconds
-        self._records.tell(self._report(is_leaving=True), lease_seconds=lease_seconds)
+        report = self._report(is_leaving=True)
+        report = replace(report, traffic={**report.traffic, "senders": []})
+        self._records.tell(report, lease_seconds=lease_seconds)
 
     def _report(self, *, is_leaving: bool) -> NodeReport:
         return NodeReport(
