@@ -30,6 +30,9 @@ from scripts.fleet.s3_servers import TOOLS, garage
 
 POLL_SECONDS = 0.2
 
+MARKER = "made-by-fleet"
+"""A file in each folder that may be emptied."""
+
 
 class Fleet:
     """All programs of a fleet, with their files and logs in a folder."""
@@ -94,14 +97,24 @@ def made(folder: Path) -> Path:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder without what the last fleet left there; ours alone until this process ends."""
+    """The folder without what the last fleet left there; ours alone until this process ends.
+
+    Refuses a folder with files of anybody else.
+    """
     lock = os.open(made(folder), os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         refuse(f"another fleet runs in {folder}")
-    for path in folder.iterdir():
-        shutil.rmtree(path)
+    found = list(folder.iterdir())
+    if found and folder / MARKER not in found:
+        refuse(f"{folder} is not empty, and no fleet made it; choose another, or empty it")
+    (folder / MARKER).touch()
+    for path in found:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != MARKER:
+            path.unlink()
     return folder
 
 
@@ -126,7 +139,9 @@ def main() -> int:
     """Run a fleet; 0 after Ctrl-C or SIGTERM, 1 if one of its programs ended."""
     parser = argparse.ArgumentParser(prog="make fleet", description=__doc__)
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=ROOT / ".fleet", help="logs and files")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / ".fleet", help="logs and files; emptied first"
+    )
     options = parser.parse_args()
     port = int(os.environ.get("SLUICE_PORT", "8000"))
     if can_connect(port):

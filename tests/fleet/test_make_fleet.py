@@ -13,6 +13,7 @@ import psutil
 import pytest
 import requests
 
+from scripts.fleet.__main__ import MARKER, emptied
 from scripts.fleet.nginx import find_nginx
 from scripts.fleet.postgresql import find_postgresql
 from tests.browser.tools import do_without
@@ -53,6 +54,26 @@ def test_a_fleet_serves_and_ends_with_all_its_programs_when_one_of_them_dies(
     assert fleet.wait(STOP_SECONDS) == 1
     assert "node 1 ended with 0" in fleet.stdout.read()
     wait_until(lambda: not psutil.wait_procs(programs, 0)[1], "all programs have ended")
+
+
+def test_a_folder_that_no_fleet_made_is_left_alone(tmp_path: Path) -> None:
+    film = tmp_path / "holidays" / "film.mp4"
+    film.parent.mkdir()
+    film.write_bytes(b"film")
+    with pytest.raises(SystemExit, match="not empty"):
+        emptied(tmp_path)
+    assert film.read_bytes() == b"film"
+
+
+def test_a_fleet_begins_without_anything_that_the_last_one_left(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "fleet"
+    (folder / "node1").mkdir(parents=True)
+    elsewhere.mkdir()
+    for file in (folder / MARKER, folder / "notes", folder / "node1" / "log", elsewhere / "film"):
+        file.write_bytes(b"something")
+    (folder / "link").symlink_to(elsewhere)
+    assert [path.name for path in emptied(folder).iterdir()] == [MARKER]
+    assert (elsewhere / "film").exists()
 
 
 def test_a_signal_while_it_starts_ends_what_has_started(fleet: subprocess.Popen[str]) -> None:
