@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import select, update
 
 from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
@@ -35,10 +35,11 @@ class Facts:
         return row["value"] if found is None else found
 
     def put(self, name: str, value: str) -> None:
-        """Replace the text of that name."""
+        """Replace the text of that name; of several first ones at once, one stays."""
         with self._database.write() as connection:
-            connection.execute(delete(facts).where(facts.c.name == name))
-            connection.execute(insert(facts).values(name=name, value=value))
+            change = update(facts).where(facts.c.name == name).values(value=value)
+            if not connection.execute(change).rowcount:
+                insert_unless_known(connection, facts, {"name": name, "value": value})
 
 
 class SharedNote:

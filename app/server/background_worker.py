@@ -19,6 +19,7 @@ from app.server.worker_process import attempt, run_worker
 from app.services import Services, build_services
 from app.settings import Settings
 from app.storage.machine import COUNTED_GAP
+from app.uploads.housekeeping import SWEEP
 
 DIGEST_SECONDS = 0.25
 """How often published files without a digest are looked for, if anything has changed."""
@@ -61,7 +62,7 @@ def sweep(services: Services, pause: float) -> None:
 
     Of several servers one does that, and each removes what it has left over itself.
     """
-    if Turns(services.database).take("sweep", pause):
+    if Turns(services.database).take(SWEEP, pause):
         services.video_expiry.sweep(services.housekeeping.sweep())
     services.housekeeping.collect_garbage()
 

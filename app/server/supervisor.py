@@ -20,7 +20,6 @@ from types import FrameType
 from app.domain.errors import ServerBusy, UploadError
 from app.monitoring.folder import MetricsFolder
 from app.records.errors import driver_message
-from app.records.turns import Turns
 from app.request.this_node import VARIABLE as NODE_VARIABLE
 from app.request.this_node import new_name, this_node
 from app.server.access_log import configure_logging
@@ -46,9 +45,6 @@ from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_quickly
-
-CLOCK_SECONDS = 5.0
-"""Of several servers that start at the same time, one allows for the time that all were off."""
 
 POLL_SECONDS = 0.2
 
@@ -221,8 +217,7 @@ def _prepare(settings: Settings) -> None:
         services.prepare()
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
-            if Turns(services.database).take("clock", CLOCK_SECONDS):
-                services.housekeeping.allow_for_clock()
+            services.housekeeping.start()
         if not settings.is_open:
             _invite_first_administrator(services)
 

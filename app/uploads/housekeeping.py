@@ -28,6 +28,12 @@ STUCK_AFTER = timedelta(seconds=60)
 """An upload that stays in `verifying` this long was left by a crash. If it is merely slow, a second
 attempt to publish it waits for the first and is harmless."""
 
+SWEEP = "sweep"
+"""The turn in which a server looks at the clocks: two that do would both move the same times."""
+
+START_SECONDS = 60.0
+"""A server that starts and dies at its look keeps the others from sweeping for this long."""
+
 DIGEST_SECONDS = 60.0
 DIGEST_BYTES_PER_SECOND = 20_000_000
 """A server that takes longer over a digest is taken for dead, and another one computes it too."""
@@ -93,6 +99,12 @@ class Housekeeping:
         """Remove what this server, or a bucket, has left over; each server does that."""
         if self._collect_garbage is not None:
             self._collect_garbage()
+
+    def start(self) -> None:
+        """`allow_for_clock`, unless another server does that or has just done it."""
+        if self._turns.take(SWEEP, START_SECONDS):
+            self.allow_for_clock()
+            self._turns.end(SWEEP)
 
     def allow_for_clock(self) -> datetime:
         """The time now; what the clock skipped makes neither uploads idle nor videos old.

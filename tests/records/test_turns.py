@@ -16,6 +16,7 @@ from app.records.media import MediaRecords
 from app.records.turns import Turns
 from app.records.uploads import UploadRecords
 from app.storage.machine import IdleClock, Reading
+from app.uploads.housekeeping import SWEEP
 from tests.records.making import NOW, at, new_upload
 from tests.uploads.world import World
 
@@ -101,6 +102,27 @@ def test_time_in_which_another_node_ran_counts_as_idle(on_server: Database) -> N
     assert again.look().uncounted == timedelta(0)
     after_a_day = IdleClock(note, lambda: Reading("first boot", 9e4, NOW + 3 * hour + DAY))
     assert after_a_day.look().uncounted == DAY - hour
+
+
+def test_a_node_that_starts_leaves_the_clock_to_one_that_sweeps(world: World) -> None:
+    world.housekeeping.sweep()
+    upload, turns = world.create(10), Turns(world.database)
+    world.set_clock(days=8)
+    assert turns.take(SWEEP, 60)  # As a node that sweeps does.
+    world.housekeeping.start()
+    assert world.records.get(upload.id).active_at < world.now
+    turns.end(SWEEP)
+    world.housekeeping.start()
+    assert world.records.get(upload.id).active_at == world.now
+    assert turns.take(SWEEP, 60)
+
+
+def test_a_fact_is_replaced_by_many_at_once(database: Database) -> None:
+    facts, texts = Facts(database), [f"of {number}" for number in range(8)]
+    with ThreadPoolExecutor(len(texts)) as threads:
+        for name in ("a", "b", "a", "b", "a"):
+            list(threads.map(lambda text, name=name: facts.put(name, text), texts))
+            assert facts.get(name) in texts
 
 
 def test_facts_are_kept(database: Database) -> None:
