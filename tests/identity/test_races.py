@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import (
+    EntryNotFound,
     InvalidRequest,
     LastAdministrator,
     LastManager,
@@ -129,6 +130,23 @@ def test_of_invitations_that_are_made_at_once_one_works(world: World) -> None:
     made = [invitation(world, FIRST_PROJECT) for _ in range(8)]
     at_once(*[partial(records.add, each) for each in made])
     assert len(records.waiting(world.clock())) == 1
+
+
+def test_people_are_invited_while_their_project_is_removed(world: World) -> None:
+    records, all_projects = InvitationRecords(world.database), ProjectRecords(world.database)
+    for _ in range(ROUNDS):
+        project = world.project(world.new_id())
+        made = [
+            replace(invitation(world, project), email=f"{number}@example.org")
+            for number in range(6)
+        ]
+        removed, *added = at_once(
+            partial(all_projects.remove, project), *[partial(records.add, each) for each in made]
+        )
+        assert isinstance(removed, tuple)
+        assert kinds(added) <= {type(None), EntryNotFound}
+    with pytest.raises(EntryNotFound):
+        records.add(made[0])
 
 
 def test_who_joins_in_two_ways_at_once_does_so_once(world: World) -> None:

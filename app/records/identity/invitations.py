@@ -13,12 +13,12 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, u
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.access import Role
-from app.domain.errors import InvalidField, LinkClosed
+from app.domain.errors import EntryNotFound, InvalidField, LinkClosed
 from app.records.concurrency import lock_table
 from app.records.engine import Database
 from app.records.identity.makers import role_now
 from app.records.identity.people import Person, add_person, give_to_owner
-from app.records.identity.tables import invitations, members, people
+from app.records.identity.tables import invitations, members, people, projects
 
 
 class Purpose(StrEnum):
@@ -62,12 +62,16 @@ class InvitationRecords:
         self._database = database
 
     def add(self, invitation: Invitation) -> None:
-        """Store it; earlier ones for the same person or address, or to set up, work no longer."""
+        """Store it; earlier ones for the same person or address, or to set up, work no longer.
+
+        Raises `EntryNotFound` if the project or the person is gone.
+        """
         values = {column.name: getattr(invitation, column.name) for column in invitations.columns}
         is_same = invitations.c.purpose == invitation.purpose
         for column in ("person_id", "project_id", "email"):
             is_same &= invitations.c[column].is_not_distinct_from(values[column])
         with self._database.write() as connection:
+            _keep_what_it_is_for(connection, invitation)
             lock_table(connection, invitations)  # Of two at once, the second sees the first.
             connection.execute(delete(invitations).where(is_same))
             connection.execute(insert(invitations).values(values))
@@ -164,6 +168,17 @@ class InvitationRecords:
             if not is_backed:
                 raise LinkClosed("Whoever made the link can let nobody in now. Ask for a new one.")
             yield connection
+
+
+def _keep_what_it_is_for(connection: Connection, invitation: Invitation) -> None:
+    """Keep its project and its person until the transaction ends; see `concurrency`."""
+    for key, value, kind in (
+        (projects.c.id, invitation.project_id, "project"),
+        (people.c.id, invitation.person_id, "person"),
+    ):
+        row = select(key).where(key == value).with_for_update(read=True, key_share=True)
+        if value is not None and connection.execute(row).first() is None:
+            raise EntryNotFound(f"There is no such {kind}.")
 
 
 def _waiting(now: datetime) -> ColumnElement[bool]:
