@@ -7,7 +7,7 @@ in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -49,6 +49,9 @@ from app.records.tables import stored_pieces as pieces
 
 PIECE_LEASE = timedelta(hours=1)
 """An object that was not stored by then is garbage. Nobody waits for this lease to end."""
+
+RETRY_DELAY = timedelta(hours=1)
+"""When to try again to remove what the store has refused to remove."""
 
 PAGE = 1000
 """Rows read at once from a table of any length."""
@@ -279,12 +282,14 @@ class BucketCatalog:
             connection.execute(delete(pieces).where(pieces.c.id.in_(gone)))
             return [_garbage(row) for row in connection.execute(due.limit(limit))]
 
-    def collected(self, removed: Sequence[Garbage]) -> None:
-        """Delete the rows."""
-        with self._one_statement() as connection:
-            connection.execute(
-                delete(garbage).where(garbage.c.id.in_([each.id for each in removed]))
-            )
+    def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
+        """Delete the rows; those of what could not be removed are due later."""
+        gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
+        with self._database.write() as connection:
+            connection.execute(delete(garbage).where(gone))
+            if failed:
+                due_at = self._clock() + RETRY_DELAY
+                connection.execute(update(garbage).where(kept).values(due_at=due_at))
 
     def staged(self) -> Iterator[tuple[str, float]]:
         """Unpublished files with their ages in seconds."""

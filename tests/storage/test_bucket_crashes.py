@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.records.engine import Database
@@ -239,6 +240,89 @@ def test_an_upload_that_ends_while_a_part_is_stored_leaves_nothing(
     other.store.inspection.sweep()
     assert list(bucket.list_objects()) == []
     assert told == []
+
+
+def test_an_upload_that_ends_after_it_was_completed_leaves_no_object(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+    node = Node(
+        *interrupted(bucket, catalog, "complete_multipart", die, is_after=True), tmp_path / "node"
+    )
+    node.store.staging.reserve(KEY, LENGTH)
+    for chunk in CHUNKS:
+        node.send(told, *chunk)
+    with suppress(Killed):
+        node.store.library.publish(KEY, LENGTH)
+    other.store.library.delete(KEY)
+    clock.end_leases()
+    other.store.inspection.sweep()
+    assert list(bucket.list_objects()) == []
+
+
+def test_an_upload_that_ends_while_the_store_completes_it_leaves_no_object(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    told = list[ByteRange]()
+
+    def remove_unheard() -> None:
+        """The store goes on with the completion, whatever the sweep has asked it to remove."""
+        catalog.collected(catalog.remove(KEY, also_published=False))
+
+    node = Node(
+        *interrupted(bucket, catalog, "complete_multipart", remove_unheard, is_after=False),
+        tmp_path / "node",
+    )
+    node.store.staging.reserve(KEY, LENGTH)
+    for start in (0, CELL):
+        node.send(told, start, start + CELL)
+    node.send(told, 2 * CELL, LENGTH)
+    with pytest.raises(BytesLost):
+        node.store.library.publish(KEY, LENGTH)
+    clock.end_leases()
+    node.store.inspection.sweep()
+    assert list(bucket.list_objects()) == []
+
+
+class Refusing:
+    """A bucket that does not remove certain objects and multipart uploads."""
+
+    def __init__(self, real: Bucket, refused: set[str]) -> None:
+        self._real = real
+        self._refused = refused
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def delete(self, *names: str) -> None:
+        self._real.delete(*(name for name in names if name not in self._refused))
+        if self._refused & {*names}:
+            raise StorageFailed("The object store refused a request (AccessDenied).")
+
+    def abort_multipart(self, name: str, multipart_id: str) -> None:
+        self.delete(name)
+        self._real.abort_multipart(name, multipart_id)
+
+
+def test_what_cannot_be_removed_is_tried_later_and_the_rest_is_removed(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    refused = {"files/refused", "files/refused-parts"}
+    node = Node(Refusing(bucket, refused), catalog, tmp_path / "node")
+    for name in ("files/refused", "files/removed"):
+        bucket.put_object(name, b"bytes")
+        catalog.discard(name)
+    for name in ("files/refused-parts", "files/removed-parts"):
+        catalog.discard(name, bucket.create_multipart(name))
+    node.store.inspection.sweep()
+    assert [each.name for each in bucket.list_objects()] == ["files/refused"]
+    assert [each.name for each in bucket.list_multiparts()] == ["files/refused-parts"]
+    assert catalog.garbage(10) == []
+    clock.end_leases()
+    assert {each.name for each in catalog.garbage(10)} == refused
+    refused.clear()
+    node.store.inspection.sweep()
+    assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
 
 
 def test_a_part_that_was_replaced_behind_our_back_is_made_again_of_its_pieces(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from io import RawIOBase
 
@@ -72,8 +73,8 @@ class Assembly:
         file = self._catalog.file(key)
         if file is None:
             raise BytesLost(key)
+        name = None
         if file.name is None:
-            name: str | None
             try:
                 name = self._object_of(replace(file, length=length))
             except BytesLost:
@@ -82,6 +83,8 @@ class Assembly:
             if name and self._catalog.finish(key, name, length, is_published=is_published):
                 return name
             file = self._catalog.file(key)
+        if file is None and name:
+            self._catalog.discard(name)  # The file may have been removed before there was this.
         if file is None or file.name is None or file.length != length:
             raise BytesLost(key)
         if is_published and not file.is_published:
@@ -89,19 +92,43 @@ class Assembly:
         return file.name
 
     def collect(self, garbage: Sequence[Garbage]) -> None:
-        """Remove objects and multipart uploads that nothing needs, and forget them."""
-        if not garbage:
-            return
-        names = [each.name for each in garbage if each.multipart_id is None]
-        if names:
-            self._bucket.delete(*names)
-        for each in garbage:
-            if each.multipart_id == UNKNOWN_ID:
-                for begun in self._bucket.list_multiparts(each.name):
-                    self._bucket.abort_multipart(begun.name, begun.id)
-            elif each.multipart_id is not None:
-                self._bucket.abort_multipart(each.name, each.multipart_id)
-        self._catalog.collected(garbage)
+        """Remove objects and multipart uploads that nothing needs, and forget them.
+
+        What the store refuses to remove is tried again an hour later, as is all that is left once
+        it does not answer, which raises `ServerBusy`: nothing stands in the way of the rest.
+        """
+        removed = set[Garbage]()
+        try:
+            removed |= self._delete([each for each in garbage if each.multipart_id is None])
+            for each in garbage:
+                if each.multipart_id is not None:
+                    with suppress(StorageFailed):
+                        self._abort(each.name, each.multipart_id)
+                        removed.add(each)
+        finally:
+            if garbage:
+                self._catalog.collected(removed, [each for each in garbage if each not in removed])
+
+    def _delete(self, objects: Sequence[Garbage]) -> set[Garbage]:
+        """Remove objects at once, or one by one if some cannot be; returns which are gone."""
+        with suppress(StorageFailed):
+            self._bucket.delete(*(each.name for each in objects))
+            return {*objects}
+        removed = set[Garbage]()
+        for each in objects:
+            with suppress(StorageFailed):
+                self._bucket.delete(each.name)
+                removed.add(each)
+        return removed
+
+    def _abort(self, name: str, multipart_id: str) -> None:
+        """Remove a multipart upload, and the object if it was completed unnoticed."""
+        if multipart_id == UNKNOWN_ID:
+            for begun in self._bucket.list_multiparts(name):
+                self._bucket.abort_multipart(begun.name, begun.id)
+        else:
+            self._bucket.abort_multipart(name, multipart_id)
+            self._bucket.delete(name)
 
     def _completed(self, key: str, length: int) -> str | None:
         """The object of a multipart upload that was completed, but not recorded."""

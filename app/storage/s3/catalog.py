@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -40,7 +40,8 @@ class Catalog(Protocol):
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
         """Note the multipart upload of a file; returns the one that was noted first.
 
-        None if the file is gone, or is one object already.
+        None if the file is gone, or is one object already, or if the intent came so long ago that
+        a sweep may have aborted the multipart upload.
         """
         ...
 
@@ -127,8 +128,8 @@ class Catalog(Protocol):
         """What is due to be removed, among it objects whose lease ended before they were stored."""
         ...
 
-    def collected(self, garbage: Sequence[Garbage]) -> None:
-        """Forget garbage that was removed."""
+    def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
+        """Forget garbage that was removed; what could not be is due again an hour later."""
         ...
 
     def staged(self) -> Iterator[tuple[str, float]]:

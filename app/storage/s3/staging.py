@@ -192,7 +192,7 @@ class BucketStaging:
     def delete(self, key: str, *, also_published: bool) -> None:
         """Forget the file, tell the writers of this node, and remove its bytes.
 
-        What the store does not remove now, it removes with the next sweep.
+        What the store does not remove now, it removes with a later sweep.
         """
         self.let_go(key)
         garbage = self._catalog.remove(key, also_published=also_published)
