@@ -224,6 +224,28 @@ def test_a_slow_body_is_stored_now_and_then(bucket: Bucket, tmp_path: Path) -> N
         assert content(store, KEY) == pattern(0, span.end)
 
 
+def test_bytes_that_could_not_be_stored_are_not_sent_a_second_time(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = list[str]()
+
+    def fail(_: Bucket, name: str, _body: SpoolSlice) -> StoredObject:
+        names.append(name)
+        raise ServerBusy("The object store does not answer in time.")
+
+    with closing(new_sqlite(tmp_path / "sluice.db")) as database:
+        catalog, told = BucketCatalog(database), list[ByteRange]()
+        store = BucketStore(
+            bucket, catalog, tmp_path, spool_bytes=SPOOL_BYTES, checkpoint_seconds=0.0
+        )
+        store.staging.reserve(KEY, 3 * BLOCK_BYTES)
+        span = ByteRange(0, 3 * BLOCK_BYTES)
+        monkeypatch.setattr(Bucket, "put_object", fail)
+        with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(ServerBusy):
+            writer.write(span, body(0, span.end), told.append)
+    assert (len(names), told) == (1, [])
+
+
 def test_a_part_costs_the_same_however_many_there_are(in_bucket: InBucket) -> None:
     """In statements: 10,000 parts would take a while."""
     store, counts = in_bucket.store, list[int]()

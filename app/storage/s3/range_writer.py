@@ -144,6 +144,7 @@ class _Flow:
         self._copy = copy
         self._checkpoint = checkpoint
         self._check_room = writer.check_room(spool)
+        self._is_storing = False
         self.told_to = cell.span.start
         now = time.monotonic()
         self._look_at = now + LOOK_SECONDS
@@ -155,13 +156,17 @@ class _Flow:
         return self._cell.span.start + self._copy.position
 
     def run(self, source: BodySource) -> None:
-        """Copy and store; whatever ends the copy early, what has arrived is stored and told."""
+        """Copy and store; if the copy ends early, what has arrived is stored and told.
+
+        Unless that has just failed: the store was given its time.
+        """
         try:
             self._copy.run(source, self._watch)
         except BytesLost:
             raise
         except BaseException:
-            self._store_and_tell()
+            if not self._is_storing:
+                self._store_and_tell()
             raise
         self._store()
 
@@ -178,10 +183,12 @@ class _Flow:
 
     def _store_and_tell(self) -> None:
         fresh = ByteRange(self.told_to, self.position)
+        self._is_storing = True
         self._store()
         self.told_to = fresh.end
         if self._checkpoint is not None and fresh.length:
             self._checkpoint(fresh)
+        self._is_storing = False
 
     def _store(self) -> None:
         """Store what has come since the last time, or all of the cell once it is whole."""
