@@ -101,11 +101,12 @@ class BucketCatalog:
             connection.execute(insert(garbage), row)
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
-        """Note it unless another was."""
+        """Note it unless another was, or the intent is due."""
         values = {"multipart": multipart.name, "multipart_number": multipart.id}
+        place = {"of_key": key, "now": self._clock()}
         with self._database.write() as connection:
-            if connection.execute(statements.NOTE_MULTIPART, {"of_key": key, **values}).rowcount:
-                connection.execute(statements.FORGET_INTENT, {"object": multipart.name})
+            if connection.execute(statements.NOTE_MULTIPART, {**place, **values}).rowcount:
+                connection.execute(statements.FORGET_INTENT, {"multipart": multipart.name})
                 return multipart
         found = self.file(key)
         return None if found is None or found.name is not None else found.multipart
@@ -122,7 +123,7 @@ class BucketCatalog:
         return found
 
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> int | None:
-        """Give the piece its ETag."""
+        """Give the piece its ETag, if the file is open."""
         values = {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
         with self._one_statement() as connection:
             if connection.execute(statements.COMMIT, values).first() is None:

@@ -35,14 +35,18 @@ _IS_OPEN = and_(files.c.key == _KEY, files.c.name.is_(None))
 
 FILE = select(files).where(files.c.key == _KEY)
 
+_OF_INTENT = and_(
+    garbage.c.name == bindparam("multipart", type_=garbage.c.name.type),
+    garbage.c.multipart_id == UNKNOWN_ID,
+)
+FORGET_INTENT = delete(garbage).where(_OF_INTENT)
+
 NOTE_MULTIPART = (
     update(files)
     .where(_IS_OPEN, files.c.multipart_id.is_(None))
+    # Once it is due, a sweep may have seen it, and abort the multipart upload.
+    .where(select(garbage.c.id).where(_OF_INTENT, garbage.c.due_at > NOW).exists())
     .values(multipart_name=bindparam("multipart"), multipart_id=bindparam("multipart_number"))
-)
-
-FORGET_INTENT = delete(garbage).where(
-    garbage.c.name == bindparam("object"), garbage.c.multipart_id == UNKNOWN_ID
 )
 
 INTEND = (
@@ -64,6 +68,7 @@ INTEND = (
 COMMIT = (
     update(pieces)
     .where(pieces.c.id == bindparam("piece"), pieces.c.etag.is_(None))
+    .where(select(files.c.key).where(files.c.key == pieces.c.key, files.c.name.is_(None)).exists())
     .values(etag=bindparam("tag"), crc32c=bindparam("checksum"))
     .returning(pieces.c.end - pieces.c.start)
 )

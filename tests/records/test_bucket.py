@@ -47,6 +47,12 @@ def piece(catalog: BucketCatalog, start: int, end: int, name: str, *, cell: int 
     return number
 
 
+def begin(catalog: BucketCatalog, key: str, multipart: Multipart) -> Multipart | None:
+    """Note a multipart upload, as is announced before."""
+    catalog.intend_multipart(multipart.name)
+    return catalog.begin_multipart(key, multipart)
+
+
 def test_a_file_is_there_once_it_is_reserved(catalog: BucketCatalog) -> None:
     assert catalog.file(OTHER) is None
     found = catalog.file(KEY)
@@ -64,9 +70,21 @@ def test_reserving_again_keeps_the_grid_and_may_ask_for_more(catalog: BucketCata
 
 def test_the_first_multipart_upload_stays(catalog: BucketCatalog) -> None:
     first, second = Multipart("a", "1"), Multipart("b", "2")
-    assert catalog.begin_multipart(KEY, first) == first
-    assert catalog.begin_multipart(KEY, second) == first
-    assert catalog.begin_multipart(OTHER, second) is None
+    assert begin(catalog, KEY, first) == first
+    assert begin(catalog, KEY, second) == first
+    assert begin(catalog, OTHER, second) is None
+
+
+def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_noted(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    late = Multipart("files/late", "1")
+    catalog.intend_multipart(late.name)
+    clock.now += PIECE_LEASE
+    assert [each.name for each in catalog.garbage(10)] == ["files/late"]
+    assert catalog.begin_multipart(KEY, late) is None
+    in_time = Multipart("files/in-time", "2")
+    assert begin(catalog, KEY, in_time) == in_time
 
 
 def test_a_piece_counts_once_it_is_stored(catalog: BucketCatalog) -> None:
@@ -88,7 +106,17 @@ def test_nothing_can_be_added_to_a_missing_or_finished_file(catalog: BucketCatal
     assert catalog.finish(KEY, "whole", 100, is_published=False)
     assert catalog.intend(KEY, 0, ByteRange(0, 1), "one") is None
     assert catalog.claim(KEY, 0, "token", LEASE) is None
-    assert catalog.begin_multipart(KEY, Multipart("a", "1")) is None
+    assert begin(catalog, KEY, Multipart("a", "1")) is None
+
+
+def test_a_piece_that_was_stored_after_its_file_became_one_object_is_late(
+    catalog: BucketCatalog,
+) -> None:
+    number = catalog.intend(KEY, 0, ByteRange(0, 10), "late")
+    assert number is not None
+    catalog.add_whole([(KEY, "whole", 10)])
+    assert catalog.commit(number, KEY, 0, STAMP) is None
+    assert not catalog.is_needed("late")
 
 
 def test_a_cell_has_one_claim_until_its_lease_ends(catalog: BucketCatalog, clock: Clock) -> None:
@@ -129,7 +157,7 @@ def test_a_part_holds_the_pieces_before_its_claim(catalog: BucketCatalog) -> Non
 def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, clock: Clock) -> None:
     piece(catalog, 0, 50, "half")
     piece(catalog, 0, 100, "whole")
-    catalog.begin_multipart(KEY, Multipart("parts", "1"))
+    begin(catalog, KEY, Multipart("parts", "1"))
     on_its_way = catalog.intend(KEY, 0, ByteRange(0, 1), "late")
     assert catalog.finish(KEY, "whole", 100, is_published=True)
     assert not catalog.finish(KEY, "other", 100, is_published=True), "only once"
@@ -182,7 +210,7 @@ def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clo
 def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog) -> None:
     piece(catalog, 0, 50, f"pieces/{KEY}.1")
     catalog.claim(KEY, 0, "token", LEASE)
-    catalog.begin_multipart(KEY, Multipart(f"files/{KEY}.2", "id"))
+    begin(catalog, KEY, Multipart(f"files/{KEY}.2", "id"))
     found = catalog.remove(KEY, also_published=False)
     assert {(each.name, each.multipart_id) for each in found} == {
         (f"pieces/{KEY}.1", None),
@@ -252,6 +280,6 @@ def test_no_claim_has_the_number_under_which_clients_upload() -> None:
 
 
 def test_a_file_to_which_clients_may_be_sending_is_not_unused(catalog: BucketCatalog) -> None:
-    catalog.begin_multipart(KEY, Multipart("files/a", "upload"))
+    begin(catalog, KEY, Multipart("files/a", "upload"))
     catalog.remove_unused(KEY)
     assert catalog.file(KEY) is not None

@@ -183,6 +183,30 @@ def test_a_chunk_that_is_repeated_after_the_last_part_does_not_lose_the_file(
     assert content(other.store, KEY) == pattern(0, LENGTH)
 
 
+def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+
+    def sweep_late() -> None:
+        clock.end_leases()
+        other.store.inspection.sweep()
+
+    paused = Node(
+        *interrupted(bucket, catalog, "create_multipart", sweep_late, is_after=True),
+        tmp_path / "paused",
+    )
+    paused.store.staging.reserve(KEY, LENGTH)
+    paused.send(told, 0, CELL)
+    other.store.inspection.sweep()
+    assert [part.cell for part in catalog.parts(KEY)] == [0]
+    for start, end in ((CELL, 2 * CELL), (2 * CELL, LENGTH)):
+        paused.send(told, start, end)
+    paused.store.library.publish(KEY, LENGTH)
+    assert content(paused.store, KEY) == pattern(0, LENGTH)
+    assert list(bucket.list_multiparts()) == []
+
+
 @pytest.mark.parametrize("call", ["claim", "upload_part"])
 def test_a_node_that_was_paused_around_a_part_stores_its_bytes_elsewhere(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str

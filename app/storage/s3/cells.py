@@ -150,17 +150,25 @@ class CellStore:
 
     def multipart(self, file: StoredFile) -> Multipart:
         """The multipart upload of a file, begun here if there is none yet; raises `BytesLost`."""
-        if file.multipart is not None:
-            return file.multipart
-        known = self.catalog.file(file.key)
-        if known is not None and known.multipart is not None:
-            return known.multipart
-        name = new_name("files", file.key)
+        known = file.multipart
+        while known is None:
+            known = self._noted_multipart(file.key) or self._begin_multipart(file.key)
+        return known
+
+    def _noted_multipart(self, key: str) -> Multipart | None:
+        file = self.catalog.file(key)
+        if file is None or file.name is not None:
+            raise BytesLost(key)
+        return file.multipart
+
+    def _begin_multipart(self, key: str) -> Multipart | None:
+        """None if the file is gone, or it took so long that a sweep may have aborted this one."""
+        name = new_name("files", key)
         self.catalog.intend_multipart(name)
         own = Multipart(name, self.bucket.create_multipart(name))
-        noted = self.catalog.begin_multipart(file.key, own)
+        noted = self.catalog.begin_multipart(key, own)
         if noted is None:
-            raise BytesLost(file.key)
+            self.catalog.discard(own.name, own.id)
         return noted
 
     def _join(
