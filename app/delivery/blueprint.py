@@ -45,7 +45,7 @@ has no origin to load the film from."""
 @requires(Action.WATCH)
 def media(upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
-    is_download = bool(request.query_string) and "download" in request.args
+    is_download = _is_download()
     caller = current_caller()
     scope = scope_of(caller, Action.DOWNLOAD) if is_download else current_scope()
     video = note_upload(current_services().library.get(scope, parse_upload_id(upload_id)))
@@ -58,6 +58,10 @@ def media(upload_id: str) -> Response:
     )
     stored = Stored(video.known_length, content_type, validators, headers)
     return answer(stored, lambda spans, headers: _send(video, spans, headers))
+
+
+def _is_download() -> bool:
+    return bool(request.query_string) and "download" in request.args
 
 
 def _require_player_needs(video: Upload) -> None:
@@ -81,8 +85,8 @@ def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Res
         settings = current_services().settings
         if settings.accel_redirect and is_forwarded(request.environ):
             return _leave_to_nginx(video, headers)
-        is_redirected = settings.direct_downloads and follows_redirects(request.headers)
-        if is_redirected and (url := _signed_url(video, headers)):
+        may_go = follows_redirects(request.headers, is_download=_is_download())
+        if settings.direct_downloads and may_go and (url := _signed_url(video, headers)):
             return _redirect(url)
     if len(spans) > 1:
         return _send_parts(video, spans, headers)

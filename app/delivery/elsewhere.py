@@ -19,6 +19,8 @@ BUCKET_HEADER = "X-Bucket-URL"
 _OURS_ALONE = ("If-Match", "If-Unmodified-Since")
 """Others would compare them with validators of their own, which the client has never seen."""
 
+_CONDITIONS = (*_OURS_ALONE, "If-None-Match", "If-Modified-Since", "If-Range")
+
 _PLAIN_RANGE = re.compile("bytes=([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})")
 """One range. Of several, nginx sends overlapping bytes twice, and S3 sends none. nginx answers
 malformed ranges and numbers beyond 63 bits with 416. Garage knows the unit in small letters only.
@@ -36,11 +38,15 @@ def is_decided_alike(headers: Headers, *, has_range: bool) -> bool:
     return asked is None or (has_range and _PLAIN_RANGE.fullmatch(asked) is not None)
 
 
-def follows_redirects(headers: Headers) -> bool:
-    """Whether the client may be sent to another origin.
+def follows_redirects(headers: Headers, *, is_download: bool) -> bool:
+    """Whether the client may be sent to another origin for a file, at once and just this time.
 
-    Browsers say so only of downloads and opened links (Fetch Metadata). What pages load, films
-    among it, has to come from our origin: their policies name no other, and a player would go on
-    with a signed URL after its end.
+    Browsers say of downloads and opened links that they are (Fetch Metadata), and say nothing to
+    sites without TLS. What pages load, films among it, has to come from our origin: their policies
+    name no other, and a player would go on with a signed URL after its end. A client that sends
+    conditions would repeat them to the bucket, whose validators are others.
     """
-    return headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+    if any(name in headers for name in _CONDITIONS):
+        return False
+    mode = headers.get("Sec-Fetch-Mode")
+    return is_download if mode is None else mode == "navigate"

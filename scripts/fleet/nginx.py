@@ -16,6 +16,8 @@ SHIPPED = DEPLOY / "nginx.conf"
 OWN_FILES = re.compile(r"^    location /protected/ \{$.*?^    \}$", re.DOTALL | re.MULTILINE)
 """What `nginx-bucket.conf` replaces in it."""
 
+OVER_TLS = re.compile(r"^ *proxy_ssl_(verify|trusted).*$", re.MULTILINE)
+
 PLACES = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 LOG = "/var/log/nginx/access.log"
 """Where the shipped file has the access log; here it is `access` in nginx's folder."""
@@ -67,8 +69,11 @@ def shipped_site(port: int, changes: Mapping[str, str]) -> str:
 
 
 def fetching_from_bucket(site: str) -> str:
-    """A site whose nginx fetches downloads from the bucket."""
-    fetching = (DEPLOY / "nginx-bucket.conf").read_text()
+    """A site whose nginx fetches downloads from a bucket of this machine, without TLS."""
+    shipped = (DEPLOY / "nginx-bucket.conf").read_text()
+    fetching = re.sub(
+        r"^ *proxy_ssl_verify.*$|^ *proxy_ssl_trusted.*$", "", shipped, flags=re.MULTILINE
+    )
     site, count = OWN_FILES.subn(lambda _: fetching, site)
     if not count:
         raise ValueError("deploy/nginx.conf has no location /protected/")

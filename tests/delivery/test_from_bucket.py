@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -107,10 +111,11 @@ def redirecting(
 def test_a_download_comes_straight_from_the_bucket(redirecting: Server, ranges: str) -> None:
     stored = store(redirecting, "影片 1.mov", CONTENT)
     headers = {"Range": ranges} if ranges else {}
-    response = requests.get(stored.url, headers=headers, timeout=60)
+    response = requests.get(f"{stored.url}?download", headers=headers, timeout=60)
     assert [each.status_code for each in response.history] == [302]
     assert not response.url.startswith(redirecting.url)
-    asked = redirecting.get(stored.path, headers={**headers, "Sec-Fetch-Mode": "no-cors"})
+    kept = {**headers, "Sec-Fetch-Mode": "no-cors"}
+    asked = redirecting.get(f"{stored.path}?download", headers=kept)
     assert asked.history == []
     assert (response.status_code, response.content) == (asked.status_code, asked.content)
     assert response.headers.get("Content-Range") == asked.headers.get("Content-Range")
@@ -121,7 +126,8 @@ def test_a_download_comes_straight_from_the_bucket(redirecting: Server, ranges: 
 
 def test_a_redirect_is_not_kept(redirecting: Server) -> None:
     stored = store(redirecting, "a.mp4", b"x")
-    response = requests.get(stored.url, allow_redirects=False, timeout=60)
+    headers = {"Sec-Fetch-Mode": "navigate"}
+    response = requests.get(stored.url, headers=headers, allow_redirects=False, timeout=60)
     assert response.headers["Cache-Control"] == "no-store"
     assert response.headers["Referrer-Policy"] == "no-referrer"
 
@@ -132,6 +138,7 @@ def test_a_redirect_is_not_kept(redirecting: Server) -> None:
         {"Range": "bytes=0-9,20-29"},
         {"Range": "bytes=5-9", "If-Range": '"other"'},
         {"If-Match": "*"},
+        {"If-Modified-Since": "Mon, 02 Jan 2006 15:04:05 GMT"},
         {"Sec-Fetch-Mode": "cors"},
     ],
     ids=str,
@@ -140,19 +147,31 @@ def test_what_the_bucket_would_answer_differently_comes_from_the_node(
     redirecting: Server, headers: dict[str, str]
 ) -> None:
     stored = store(redirecting, "a.mp4", CONTENT)
-    response = requests.get(stored.url, headers=headers, timeout=60)
+    response = requests.get(f"{stored.url}?download", headers=headers, timeout=60)
     assert response.history == []
     assert len(response.content) > 100 if "If-Range" not in headers else response.content == CONTENT
 
 
+def test_the_client_fetches_through_the_node(redirecting: Server, tmp_path: Path) -> None:
+    stored = store(redirecting, "a.mp4", CONTENT)
+    target = tmp_path / "fetched"
+    words = [sys.executable, "-m", "sluice_client", "fetch", stored.id, "-o", str(target)]
+    subprocess.run(words, check=True, env={**os.environ, "SLUICE_URL": redirecting.url})
+    assert target.read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize(
-    ("headers", "follows"),
+    ("headers", "is_download", "follows"),
     [
-        ({}, True),
-        ({"Sec-Fetch-Mode": "navigate"}, True),
-        ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "video"}, False),
-        ({"Sec-Fetch-Mode": "cors"}, False),
+        ({}, False, False),  # A film on a page without TLS: browsers say nothing there.
+        ({}, True, True),
+        ({"Sec-Fetch-Mode": "navigate"}, False, True),
+        ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "video"}, False, False),
+        ({"Sec-Fetch-Mode": "cors"}, True, False),
+        ({"Sec-Fetch-Mode": "navigate", "If-None-Match": '"a"'}, True, False),
     ],
 )
-def test_only_what_opens_a_link_is_redirected(headers: dict[str, str], follows: bool) -> None:
-    assert follows_redirects(Headers(headers)) is follows
+def test_only_downloads_and_opened_links_are_redirected(
+    headers: dict[str, str], is_download: bool, follows: bool
+) -> None:
+    assert follows_redirects(Headers(headers), is_download=is_download) is follows

@@ -258,7 +258,9 @@ def _lifecycle(place: Place) -> Result:
 
 def _versions(place: Place) -> Result:
     reply = _ask(place, Call("GET", None, {"versioning": ""}))
-    if reply.status < 300 and reply.document.text("Status") == "Enabled":
+    if reply.status >= 300:
+        return Grade.FINE, "Whether the bucket keeps old versions cannot be read with this key."
+    if reply.document.text("Status") == "Enabled":
         return Grade.DEGRADED, (
             "The bucket keeps old versions: what the server deletes goes on costing room, unless a "
             "lifecycle rule removes it."
