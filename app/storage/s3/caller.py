@@ -21,6 +21,7 @@ from app.storage.s3.answers import (
 )
 from app.storage.s3.connections import (
     IDLE_SECONDS,
+    SLOWEST_BYTES_PER_SECOND,
     Answer,
     Connections,
     Request,
@@ -166,7 +167,9 @@ class Caller:
         headers = {**call.headers, "content-length": str(length)}
         signed = self.signer.headers(call.method, target, headers, payload)
         text = f"{target.path}?{query}" if (query := target.query_text) else target.path
-        patience = self.seconds if call.is_slow else IDLE_SECONDS
+        patience = (
+            self.seconds if call.is_slow else IDLE_SECONDS + length / SLOWEST_BYTES_PER_SECOND
+        )
         return Request(call.method, text, signed, call.body, patience)
 
     def _target(self, call: Call) -> Target:

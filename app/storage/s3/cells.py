@@ -22,14 +22,12 @@ from app.storage.local.folder import disk_errors
 from app.storage.s3.answers import MultipartGone
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
+from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice, StoredObject
 from app.storage.s3.spool import Spool, Spools
 
 CALL_SECONDS = 60.0
 """What the store may take for a request, however few bytes it has."""
-
-SLOWEST_BYTES_PER_SECOND = 2 * MIB
-"""It gets longer for more bytes, at this rate."""
 
 SPARE_SECONDS = 30.0
 """By how much a claim outlives the request that it was taken for."""

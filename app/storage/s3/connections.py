@@ -37,6 +37,10 @@ CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 15.0
 """A store that neither takes nor sends a byte for this long is taken for dead, and asked anew."""
 
+SLOWEST_BYTES_PER_SECOND = 2 * 1024 * 1024
+"""A request gets longer for more bytes, at this rate: to send them, and for the answer, since some
+stores check and write them all first."""
+
 KEPT_SECONDS = 10.0
 """An idle connection is used again for this long. S3 closes them after some 20 seconds."""
 

@@ -16,6 +16,7 @@ from app.domain.ranges import ByteRange
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import Call
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort, StoredObject
 from app.storage.s3.signing import AccessKey
 from tests.e2e.server_kinds import make_certificate
@@ -77,6 +78,16 @@ def test_a_store_that_does_not_recover_in_time_is_busy(step: Step) -> None:
     with HostileStore([step]) as store, pytest.raises(ServerBusy) as caught:
         store.bucket(SHORT).head("a")
     assert caught.value.retry_after_seconds
+
+
+def test_a_store_has_longer_to_answer_for_a_longer_body() -> None:
+    with HostileStore([STORED]) as store:
+        caller = store.bucket(LONG).caller
+        patience = [
+            caller.request(Call("PUT", "a", body=SpoolSlice(0, 0, length))).idle_seconds
+            for length in (0, 512 * MIB)
+        ]
+    assert patience[1] >= 60 + patience[0]
 
 
 def test_a_store_that_is_not_there_is_busy() -> None:
