@@ -1,7 +1,9 @@
 """The store in a bucket: what differs from a folder."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from threading import Event
@@ -16,8 +18,13 @@ from app.ingest.blocks import BLOCK_BYTES
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import Caller
+from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice, StoredObject
+from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.spool import Spools
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
@@ -313,3 +320,80 @@ def test_what_is_stored_is_compared_with_what_came(in_bucket: InBucket, tmp_path
     assert not has(0, b"?" + right[1:])
     with pytest.raises(StorageFailed):
         has(10, right[10:20])
+
+
+class CountedConnections(Connections):
+    """Those of a bucket, which know what was asked of it."""
+
+    def __init__(self, address: BucketAddress) -> None:
+        super().__init__(address.scheme, address.host, address.port)
+        self.asked = list[str]()
+
+    def ask(self, request: Request, deadline: float) -> Answer:
+        """As the others do."""
+        self.asked.append(request.method)
+        return super().ask(request, deadline)
+
+
+def test_a_file_that_is_still_received_is_read_with_few_requests(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    connections = CountedConnections(bucket.caller.address)
+    counted = Bucket(replace(bucket.caller, connections=connections))
+    with bucket_store(counted, tmp_path) as store:
+        store.staging.reserve(KEY, CELL + MIB)
+        write(store, 0, 3 * MIB)
+        write(store, 3 * MIB, 4 * MIB)
+        connections.asked.clear()
+        with store.staging.open(KEY) as stored:
+            found = [stored.read(64 * 1024) for _ in range(4 * 16)]
+    assert b"".join(found) == pattern(0, 4 * MIB)
+    assert connections.asked.count("GET") <= 8
+
+
+class HangingBucket(Bucket):
+    """Can be used once, and hangs from then on until it is told to answer."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller)
+        self.probes = 0
+        self.hangs, self.may_answer = Event(), Event()
+
+    def within(self, _seconds: float) -> Bucket:
+        """With all the time there is."""
+        return self
+
+    def probe(self) -> None:
+        """Find it usable at first."""
+        self.probes += 1
+        assert self.probes <= 2, "two ask at once"
+        if self.probes == 2:
+            self.hangs.set()
+            self.may_answer.wait()
+            raise ServerBusy("It hangs.")
+
+
+def test_health_checks_do_not_all_wait_for_a_store_that_hangs(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    hanging = HangingBucket(bucket.caller)
+    with bucket_store(hanging, tmp_path) as store, ThreadPoolExecutor(1) as threads:
+        inspection = BucketInspection(
+            Assembly(store.cells),
+            store.cells.catalog,
+            hanging,
+            spools=Folder(tmp_path / "spools"),
+            locks=Folder(tmp_path / "locks"),
+            probed_every_seconds=0,
+        )
+        before = inspection.problems()
+        waiting = threads.submit(inspection.problems)
+        try:
+            hanging.hangs.wait()
+            assert inspection.problems() == before
+        finally:
+            hanging.may_answer.set()
+        assert [problem.code for problem in waiting.result()] == [
+            *(problem.code for problem in before),
+            "bucket_unreachable",
+        ]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from threading import Lock
 
 from app.domain.errors import StorageFailed, UploadError
 from app.storage.base import Problem, StagedFile
@@ -32,15 +33,24 @@ class BucketInspection:
     """`Inspection` of a bucket and of this node's folder of spools."""
 
     def __init__(
-        self, assembly: Assembly, catalog: Catalog, bucket: Bucket, *, spools: Folder, locks: Folder
+        self,
+        assembly: Assembly,
+        catalog: Catalog,
+        bucket: Bucket,
+        *,
+        spools: Folder,
+        locks: Folder,
+        probed_every_seconds: float = PROBED_EVERY_SECONDS,
     ) -> None:
         self._assembly = assembly
         self._catalog = catalog
         self._bucket = bucket
         self._spools = spools
         self._locks = locks
+        self._probed_every_seconds = probed_every_seconds
+        self._probing = Lock()
         self._probed_at = float("-inf")
-        self._found: list[Problem] = []
+        self._found: list[Problem] | None = None
 
     def staged(self) -> Iterator[StagedFile]:
         """Files that have not been published; idle since they were reserved."""
@@ -56,16 +66,31 @@ class BucketInspection:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the spools now, or was with the bucket some seconds ago."""
-        if time.monotonic() >= self._probed_at + PROBED_EVERY_SECONDS:
-            self._found = list(self._probe())
-            self._probed_at = time.monotonic()
-        return [*folder_problems(self._spools, "staging", warn_of_memory=False), *self._found]
+        of_bucket = self._problems_of_bucket()
+        return [*folder_problems(self._spools, "staging", warn_of_memory=False), *of_bucket]
 
     def sweep(self) -> None:
         """Remove from the bucket what nothing needs, and from this node the locks of old files."""
         while garbage := self._catalog.garbage(REMOVED_AT_ONCE):
             self._assembly.collect(garbage)
         self._remove_old_locks()
+
+    def _problems_of_bucket(self) -> list[Problem]:
+        """What was found last; if that is old one thread looks again, without the others.
+
+        They wait only while nothing is known.
+        """
+        if self._is_due() and self._probing.acquire(blocking=self._found is None):
+            try:
+                if self._is_due():
+                    self._found = list(self._probe())
+                    self._probed_at = time.monotonic()
+            finally:
+                self._probing.release()
+        return self._found or []
+
+    def _is_due(self) -> bool:
+        return time.monotonic() >= self._probed_at + self._probed_every_seconds
 
     def _probe(self) -> Iterator[Problem]:
         try:

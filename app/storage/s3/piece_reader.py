@@ -37,6 +37,7 @@ class PieceReader(io.RawIOBase):
         self._position = 0
         self._end = file.length
         self._known: tuple[int, Sequence[Piece]] | None = None
+        self._source: tuple[Piece, RawIOBase] | None = None
 
     def readable(self) -> bool:
         """True."""
@@ -54,6 +55,11 @@ class PieceReader(io.RawIOBase):
         """Go elsewhere, counted from the start or from here."""
         self._position = offset + (self._position if whence == io.SEEK_CUR else 0)
         return self._position
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._let_go()
+        super().close()
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read from one piece, or the zeros up to the next; 0 at the end."""
@@ -85,10 +91,24 @@ class PieceReader(io.RawIOBase):
         piece, found = taken[0]
         inside = ByteRange(found.start - piece.span.start, found.end - piece.span.start)
         try:
-            with self._cells.bucket.open(piece.name, inside, piece.span.length) as source:
-                return source.readinto(target[: found.length]) or 0
+            return self._opened(piece, inside).readinto(target[: found.length]) or 0
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
+
+    def _opened(self, piece: Piece, inside: ByteRange) -> RawIOBase:
+        """The object of a piece, at the start of a range."""
+        if self._source is None or self._source[0] != piece:
+            self._let_go()
+            source = self._cells.bucket.open(piece.name, inside, piece.span.length)
+            self._source = piece, source
+        source = self._source[1]
+        source.seek(inside.start)
+        return source
+
+    def _let_go(self) -> None:
+        if self._source is not None:
+            self._source[1].close()
+        self._source = None
 
     def _pieces(self, number: int) -> Sequence[Piece]:
         if self._known is None or self._known[0] != number:
