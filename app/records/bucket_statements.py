@@ -167,20 +167,24 @@ DISCARD_MULTIPART = insert(garbage).from_select(
     ),
 )
 
-_LEASE_END = bindparam("lease_end", type_=Instant)
 _DISCARD_OBJECT = insert(garbage).from_select(
     ["name", "due_at"],
-    # Of a file that came whole, the row is there first: its object may still be on its way.
-    select(files.c.name, case((files.c.is_published, NOW), else_=_LEASE_END)).where(
-        files.c.key == _KEY, files.c.name.is_not(None)
+    select(files.c.name, NOW).where(files.c.key == _KEY, files.c.name.is_not(None)),
+)
+
+_DISCARD_AGAIN = insert(garbage).from_select(
+    ["name", "due_at"],
+    select(files.c.name, bindparam("lease_end", type_=Instant)).where(
+        files.c.key == _KEY, files.c.name.is_not(None), files.c.is_published.is_(False)
     ),
 )
+"""The row of a file that came whole is there before its object, which may arrive after this."""
 
 DELETE_PIECES = delete(pieces).where(pieces.c.key == _KEY)
 DELETE_CELLS = delete(cells).where(cells.c.key == _KEY)
 _DELETE_FILE = delete(files).where(files.c.key == _KEY)
 REMOVE: Sequence[Executable] = (
-    *(DISCARD_MULTIPART, _DISCARD_OBJECT, DISCARD_PIECES),
+    *(DISCARD_MULTIPART, _DISCARD_OBJECT, _DISCARD_AGAIN, DISCARD_PIECES),
     *(DELETE_PIECES, DELETE_CELLS, _DELETE_FILE),
 )
 """A file with all that belongs to it; its names become garbage, except that of `kept`."""

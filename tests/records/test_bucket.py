@@ -188,15 +188,18 @@ def test_a_file_that_is_one_object_keeps_it_when_it_is_added_again(catalog: Buck
     assert kept == [("reserved", 5), ("new", 5)]
 
 
-def test_an_object_that_may_be_on_its_way_is_removed_a_lease_later(
+def test_an_object_that_may_be_on_its_way_is_removed_again_a_lease_later(
     catalog: BucketCatalog, clock: Clock
 ) -> None:
-    catalog.add_whole([(OTHER, f"files/{OTHER}.1", 5)])
-    assert catalog.remove(OTHER, also_published=True) == []
-    assert list(catalog.objects()) == [(f"files/{OTHER}.1", False)]
+    name = f"files/{OTHER}.1"
+    catalog.add_whole([(OTHER, name, 5)])
+    found = catalog.remove(OTHER, also_published=True)
+    assert [each.name for each in found] == [name]
+    catalog.collected(found)
     assert catalog.garbage(10) == []
+    assert catalog.is_known(name)
     clock.now += PIECE_LEASE
-    assert [each.name for each in catalog.garbage(10)] == [f"files/{OTHER}.1"]
+    assert [each.name for each in catalog.garbage(10)] == [name]
 
 
 def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clock) -> None:
