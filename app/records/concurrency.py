@@ -73,3 +73,13 @@ def lock_table(connection: Connection, table: Table) -> None:
     """Have others wait who change the table, until the transaction ends; they may read it."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def lock_name(connection: Connection, name: str) -> None:
+    """Have others wait who lock this name too, until the transaction ends.
+
+    It comes last: who has it waits for no row that another who wants it has locked.
+    """
+    if connection.dialect.name == "postgresql":
+        key = func.hashtextextended(name, 0)
+        connection.execute(select(func.pg_advisory_xact_lock(key)))

@@ -14,10 +14,11 @@ from app.domain.access import Scope
 from app.domain.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
+from app.records.engine import Database
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, body, pattern
-from tests.uploads.world import ME, World, in_threads
+from tests.uploads.world import ME, OTHERS, World, in_threads
 
 ANN = Scope("me", sender="person:ann", own="person:ann")
 BOB = Scope("me", sender="person:bob", own="person:bob")
@@ -48,6 +49,18 @@ def test_64_requests_of_one_sender_at_once_make_exactly_as_many_uploads(limited:
     outcomes = in_threads(64, lambda _: create(limited, ANN, 10))
     assert sum(isinstance(outcome, Upload) for outcome in outcomes) == 3
     assert sum(isinstance(outcome, TooManyUploads) for outcome in outcomes) == 61
+
+
+def test_limits_of_a_sender_hold_over_several_projects(tmp_path: Path, on_server: Database) -> None:
+    world = World(
+        tmp_path, database=on_server, limits={"max_uploads": 3, "max_reserved_bytes": 100}
+    )
+    for length, most in ((10, 3), (50, 2)):
+        for number in range(5):
+            sender = f"person:{length} {number}"
+            scopes = [Scope(each.project, sender=sender, own=sender) for each in (ME, OTHERS)]
+            made = in_threads(8, lambda n: create(world, scopes[n % 2], length))  # noqa: B023 - ends here
+            assert sum(isinstance(each, Upload) for each in made) == most
 
 
 def test_only_bytes_still_missing_count_as_reserved(limited: World) -> None:

@@ -14,6 +14,7 @@ from app.domain.errors import TooManyUploads, TooMuchReserved, too_many
 from app.domain.lifecycle import UploadState
 from app.domain.numbers import bytes_in_words
 from app.domain.upload import Upload
+from app.records.concurrency import lock_name
 from app.records.tables import HAS_SENDER, uploads
 from app.request.minute_counts import MinuteCounts
 
@@ -21,8 +22,8 @@ from app.request.minute_counts import MinuteCounts
 class SenderLimits:
     """Refuses uploads beyond the limits, in their creating transaction; 0 stands for no limit.
 
-    SQLite has one writer at a time, so the count is exact. Elsewhere the project's row, which was
-    changed in the same transaction before, keeps two uploads of one sender apart.
+    SQLite has one writer at a time, so the count is exact. Elsewhere a lock keeps two uploads of
+    one sender apart, as they may be to different projects.
     """
 
     def __init__(
@@ -39,9 +40,13 @@ class SenderLimits:
             return
         if before is None:
             self._check_rate(after.sender)
+        is_counted = before is None and self._max_uploads
+        is_longer = (before is None or before.length is None) and after.length
+        if is_counted or (is_longer and self._max_reserved_bytes):
+            lock_name(connection, after.sender)
+        if is_counted:
             self._check_count(connection, after.sender)
-        is_longer = before is None or before.length is None
-        if is_longer and after.length and self._max_reserved_bytes:
+        if is_longer and self._max_reserved_bytes:
             self._check_bytes(connection, after)
 
     def _check_rate(self, sender: str) -> None:
@@ -50,8 +55,6 @@ class SenderLimits:
             raise too_many("new uploads", self._per_minute, wait_seconds=self._counts.seconds_left)
 
     def _check_count(self, connection: Connection, sender: str) -> None:
-        if not self._max_uploads:
-            return
         count = connection.execute(_of(sender, func.count())).scalar_one()
         if count > self._max_uploads:
             raise TooManyUploads(
