@@ -23,7 +23,7 @@ NOTHING: Mapping[str, Any] = {
     "free_bytes": None,
     "problems": [],
 }
-"""The numbers of a node that is gone."""
+"""The numbers of a node that is gone, or that does not tell them."""
 
 
 class NodeCounts:

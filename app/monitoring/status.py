@@ -145,7 +145,9 @@ def _nodes() -> list[dict[str, Any]]:
             "state": node.state.value,
             "started": node.started_at.isoformat(timespec="milliseconds"),
             "uptime_seconds": round(max(0.0, node.uptime_seconds), 3),
-            **(NOTHING if node.state is NodeState.GONE else node.report.counts),
+            # A node of another version may count less.
+            **NOTHING,
+            **({} if node.state is NodeState.GONE else node.report.counts),
         }
         for node in services.nodes.all()
     ]

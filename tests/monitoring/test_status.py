@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from app.domain.nodes import NodeReport
+from app.records.engine import Database
+from app.records.nodes import NodeRecords
 from app.request.stages import Stage
+from tests.api.application import application
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
 from tests.live_server import Server
 from tests.waiting import wait_until
@@ -36,6 +41,26 @@ def test_the_figures_follow_the_work(server: Server) -> None:
     assert after["errors"][code] == before["errors"].get(code, 0) + 1
     assert after["uptime_seconds"] > before["uptime_seconds"]
     server.delete(f"/api/uploads/{upload_id}")
+
+
+def test_a_node_of_another_version_may_tell_less_and_more(
+    tmp_path: Path, on_server: Database, shared_url: str
+) -> None:
+    NodeRecords(on_server).tell(
+        NodeReport(
+            name="older",
+            address="older:8000",
+            version="1.0",
+            is_leaving=False,
+            counts={"requests_now": 3, "unheard_of": 1},
+            traffic={},
+        )
+    )
+    with application(tmp_path, database_url=shared_url) as app:
+        status = app.test_client().get("/api/status").get_json()
+    (older,) = status["nodes"]
+    assert (older["requests_now"], older["downloads_now"], older["problems"]) == (3, 0, [])
+    assert status["fleet"]["requests_now"] == 3
 
 
 def test_every_stage_has_its_times(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def test_a_fleet_offers_what_its_slowest_worker_can_do(database: Database) -> No
     assert shared(None)() is None
     assert shared(FAST)() == FAST
     shared(None).tell("without ffmpeg")
-    shared(SLOW).tell("slow")
+    newer_version = {**asdict(SLOW), "unheard_of": 1}
+    EncoderRecords(database).tell("slow", newer_version, NOW)
     shared(FAST, at(60)).tell("fast")
     assert [shared(own)() for own in (None, FAST)] == [SLOW, SLOW]
     assert shared(None, NOW + FRESH_FOR + timedelta(seconds=1))() == FAST

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 
+from app.media.film.facts import known_members
 from app.media.renditions.capability import Capability
 from app.records.encoders import EncoderRecords
 
@@ -36,7 +37,10 @@ class SharedCapability:
     def __call__(self) -> Capability | None:
         """The capability; this machine's own while no worker has told any."""
         if time.monotonic() >= self._ask_at:
-            told = [Capability(**facts) for facts in self._records.live(self._clock())]
+            told = [
+                Capability(**known_members(Capability, facts))
+                for facts in self._records.live(self._clock())
+            ]
             self._found = min(told, key=lambda each: each.megapixels_per_second, default=None)
             self._ask_at = time.monotonic() + ASKED_SECONDS
         return self._found or self._own()
