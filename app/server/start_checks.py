@@ -10,6 +10,7 @@ import stat
 import time
 from contextlib import suppress
 
+from app.domain.cells import Grid
 from app.settings import PREFIX, Settings
 
 RELEASE_SECONDS = 1.0
@@ -38,6 +39,17 @@ def require_own_folders(settings: Settings) -> None:
                     f"{path} belongs to {_user_name(found.st_uid)}, and would be closed to this "
                     f"server. Set {PREFIX}{variable} to a folder of your own."
                 )
+
+
+def require_room_for_cells(settings: Settings) -> None:
+    """Raise `StartRefused` if a cell of the longest file could never be held on its way."""
+    least = Grid.of(settings.max_upload_bytes).first_bytes
+    if settings.storage and settings.spool_bytes < least:
+        raise StartRefused(
+            f"A file of {settings.max_upload_bytes} bytes goes to the bucket in parts of {least}, "
+            f"which {PREFIX}SPOOL_BYTES={settings.spool_bytes} cannot hold. Set it to at least "
+            f"{least}, or lower {PREFIX}MAX_UPLOAD_BYTES."
+        )
 
 
 def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:

@@ -37,6 +37,7 @@ from app.server.start_checks import (
     StartRefused,
     require_free_address,
     require_own_folders,
+    require_room_for_cells,
 )
 from app.server.terminal import say_goodbye, say_stopping
 from app.services import Services, build_services
@@ -166,6 +167,7 @@ def main() -> int:
         settings = from_env(os.environ)
         configure_logging(settings.log_level, settings.log_format)
         require_own_folders(settings)
+        require_room_for_cells(settings)
         lock = lock_data_folder(settings.data_dir)
         require_free_address(settings.host, settings.port)
         _prepare(settings)

@@ -12,6 +12,7 @@ from app.server.start_checks import (
     StartRefused,
     require_free_address,
     require_own_folders,
+    require_room_for_cells,
 )
 from app.settings import from_env
 from tests.live_server import free_port
@@ -39,6 +40,16 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, link: str, variable:
     )
     with pytest.raises(StartRefused, match=f"symbolic link.*{variable}"):
         require_own_folders(settings)
+
+
+def test_a_spool_that_cannot_hold_a_part_of_the_longest_file_is_refused() -> None:
+    limits = {"SLUICE_MAX_UPLOAD_BYTES": str(1 << 40), "SLUICE_SPOOL_BYTES": str(256 << 20)}
+    require_room_for_cells(from_env(limits))
+    in_bucket = {**limits, "SLUICE_STORAGE": "s3://films"}
+    with pytest.raises(StartRefused, match="SLUICE_SPOOL_BYTES=268435456 cannot hold"):
+        require_room_for_cells(from_env(in_bucket))
+    require_room_for_cells(from_env({**in_bucket, "SLUICE_MAX_UPLOAD_BYTES": str(100 << 30)}))
+    require_room_for_cells(from_env({"SLUICE_STORAGE": "s3://films"}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
