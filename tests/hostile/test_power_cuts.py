@@ -61,7 +61,6 @@ def upload_until_power_cut(folder: Path, durability: Durability, *, seed: int) -
 def upload_after_power_cut(folder: Path, durability: Durability, crowd: Crowd) -> None:
     """Resume the unfinished files; no promised byte is missing."""
     with powered_disk(folder / "after.img", folder / "after") as disk:
-        (disk.folder / "data").mkdir(exist_ok=True)
         marker = disk.folder / "data" / "boot"
         if marker.exists():  # The machine was not really restarted.
             _, _, rest = marker.read_text().partition(" ")
@@ -95,7 +94,8 @@ def wait_for_files(crowd: Crowd) -> None:
 
 
 def server_on(disk: Path, durability: Durability, folder: Path) -> Server:
-    """A server with its folders on the disk, except its log."""
+    """A server with its folders on the disk, except its log; it makes its database itself."""
+    (disk / "data").mkdir(mode=0o700, exist_ok=True)
     options = {
         "SLUICE_STAGING_DIR": str(disk / "staging"),
         "SLUICE_DATA_DIR": str(disk / "data"),

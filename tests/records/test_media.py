@@ -142,6 +142,7 @@ def test_planning_a_batch_is_one_transaction_and_renews_what_has_ended(
     media.add(arrived, NOW, is_planned=False)
     media.move(arrived, PlaybackState.PLAYABLE, NOW)
     uploads.move(deleted, UploadState.DELETED, NOW)
+    media.plan_again([again])
     media.plan([fresh, again, arrived, deleted, UploadId("f" * 32)], Lane.BACKGROUND, at(1))
     for film in (fresh, again, arrived):
         (job,) = jobs.of(film)
@@ -151,6 +152,7 @@ def test_planning_a_batch_is_one_transaction_and_renews_what_has_ended(
     assert media.unplanned(10) == []
     states = {film: playback.state for film, playback in media.of([fresh, arrived]).items()}
     assert states == {fresh: PlaybackState.WAITING, arrived: PlaybackState.PLAYABLE}
+    media.plan_again([fresh])
     media.plan([fresh], Lane.QUICK, at(2))
     assert [(job.lane, job.queued_at) for job in jobs.of(fresh)] == [(Lane.QUICK, at(1))]
 
@@ -163,6 +165,7 @@ def test_a_running_index_that_is_planned_again_runs_once_more(
     media.plan([film], Lane.QUICK, NOW)
     claimed = jobs.claim(Lane.QUICK, "a", NOW, timedelta(seconds=9), {"index"})
     assert claimed is not None
+    media.plan_again([film])
     media.plan([film], Lane.QUICK, at(1))
     assert jobs.finish(claimed, at(2))
     assert [job.state for job in jobs.of(film)] == [JobState.QUEUED]
