@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from scripts.fleet.programs import Program, as_ordinary_user
 
-# Nodes keep a connection for each of their threads.
+# Each process of a node has up to 8 connections.
 CONFIGURATION = """
 unix_socket_directories = '{folder}'
 listen_addresses = ''
