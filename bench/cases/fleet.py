@@ -120,7 +120,8 @@ def _measure_downloads(lab: Lab, number: int, settings: Settings) -> None:
 
 def _fetch(way: str, node: BenchServer, front: int, path: str) -> None:
     if way == REDIRECTED:
-        answer = requests.get(node.url + path, allow_redirects=False, timeout=60)
+        asked = f"{node.url}{path}?download"
+        answer = requests.get(asked, allow_redirects=False, timeout=60)
         url = urlsplit(answer.headers["Location"])
         _get(url.port or 80, f"{url.path}?{url.query}", url.netloc)
     else:
