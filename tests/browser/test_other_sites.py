@@ -143,7 +143,7 @@ def test_uppy_goes_on_after_the_connection_broke(
     options = {"endpoint": f"{way['base']}/tus/", "headers": way["headers"]}
     _, (outcome, url) = upload_with_uppy(new_context(), site.page_url, film, **options)
     assert (outcome, url.rpartition("/")[0] + "/") == ("success", options["endpoint"])
-    # Uppy asks for the offset first. On a connection that was used before, Chromium may be faster,
-    # and repeat the request by itself.
-    assert [request.method for request in site.line.requests].count("PATCH") == 2
+    # Chromium repeats the request by itself. That is the end of it if nothing was stored before;
+    # otherwise the offset is another, and Uppy asks for it.
+    assert [request.method for request in site.line.requests].count("PATCH") > 1
     site.check_newest(film, film.name)
