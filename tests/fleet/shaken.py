@@ -96,9 +96,9 @@ def shaken_fleet(
             )
             fleet.nodes.append(_node(folder / f"node{number}", fleet, make, plans))
         stack.callback(_stop, fleet)
-        # The first one migrates, and starts before anything breaks.
+        # Whichever comes first migrates; the others wait for it.
         with ThreadPoolExecutor(nodes) as pool:
-            list(pool.map(Server.start, [node.server for node in fleet.nodes]))
+            list(pool.map(start, fleet.nodes))
         yield fleet
 
 
@@ -186,8 +186,13 @@ DISTURBANCES = {
 
 
 def restart(node: Node, how: signal.Signals) -> None:
-    """Stop and start; a node that finds no database does not start, as an operator would see."""
+    """Stop and start."""
     node.server.stop(how)
+    start(node)
+
+
+def start(node: Node) -> None:
+    """Until it serves: a node that finds no database does not start, as an operator would see."""
     while True:
         with suppress(RuntimeError):
             node.server.start()
