@@ -14,19 +14,19 @@ from app.records.engine import Database
 Clock = Callable[[], datetime]
 
 ASKED_SECONDS = 60.0
-"""Between two looks at the server's clock; in that time a machine's own is off by some ms."""
+"""How often the server's clock is read; a machine's own drifts by some ms in between."""
 
 
 def _elapsed() -> float:
-    """Seconds that pass while the machine sleeps, too."""
+    """Seconds since boot, including those the machine was asleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class ServerClock:
-    """The clock of the database server: leases hold though the machines' own clocks differ.
+    """The clock of the database server, so that leases hold even where the machines' clocks differ.
 
-    While the server cannot be asked, time goes on from when it was. Before that there is no time:
-    raises `UploadError`, as a wrong one could delete videos.
+    While the server cannot be reached, counts on from the last answer. Before the first answer it
+    raises `UploadError`, as a wrong time could delete videos.
     """
 
     def __init__(self, database: Database, elapsed: Callable[[], float] = _elapsed) -> None:
@@ -37,7 +37,7 @@ class ServerClock:
         self._ask_at = float("-inf")
 
     def __call__(self) -> datetime:
-        """The time there now."""
+        """The time on the server now."""
         booted = self._booted
         if booted is None or self._elapsed() >= self._ask_at:
             booted = self._ask(booted)
@@ -45,7 +45,7 @@ class ServerClock:
 
     def _ask(self, known: datetime | None) -> datetime:
         began = self._elapsed()
-        self._ask_at = began + ASKED_SECONDS  # First: the other threads go on with what is known.
+        self._ask_at = began + ASKED_SECONDS  # Set first, so that other threads do not ask too.
         try:
             with self._database.read() as connection:
                 found = connection.execute(select(func.clock_timestamp())).scalar_one()
@@ -60,5 +60,5 @@ class ServerClock:
 
 
 def shared_clock(database: Database, own: Clock) -> Clock:
-    """The clock that all who use the database share: its server's, or that of the one machine."""
+    """The clock of all users of the database: the server's, or for SQLite this machine's `own`."""
     return ServerClock(database) if database.is_remote else own

@@ -13,7 +13,7 @@ from app.records.engine import Database
 from app.records.tables import encoders
 
 FRESH_FOR = timedelta(minutes=15)
-"""A worker that has not been heard of for so long is gone: they tell every five minutes."""
+"""A worker silent for this long is gone: each reports every five minutes."""
 
 
 class EncoderRecords:
@@ -23,7 +23,7 @@ class EncoderRecords:
         self._database = database
 
     def tell(self, worker: str, facts: Mapping[str, Any], now: datetime) -> None:
-        """Note what a worker can do, and forget those that are gone."""
+        """Record what a worker can do, and delete the rows of workers that are gone."""
         is_old = (encoders.c.worker == worker) | (encoders.c.told_at < now - FRESH_FOR)
         row = {"worker": worker, "facts": json.dumps(facts), "told_at": now}
         with self._database.write() as connection:
@@ -31,7 +31,7 @@ class EncoderRecords:
             connection.execute(insert(encoders).values(**row))
 
     def live(self, now: datetime) -> list[Mapping[str, Any]]:
-        """What those can do that are there."""
+        """What each live worker can do."""
         query = select(encoders.c.facts).where(encoders.c.told_at >= now - FRESH_FOR)
         with self._database.read() as connection:
             return [json.loads(facts) for facts in connection.scalars(query)]

@@ -1,7 +1,7 @@
-"""Which servers share the records. Each renews a lease; one that vanishes is noticed at its end.
+"""Which servers share the records. Each renews a lease; a lease that ends means a lost server.
 
-Only on a database server: a file has one machine. Every moment is read from the database's clock,
-so that it does not matter whether the clocks of the nodes agree.
+Only on a database server, since a SQLite file has one machine. All times come from the database's
+clock, so the clocks of the nodes need not agree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEASE_SECONDS = 10.0
 """A node that has not reported for this long is gone."""
 
 SHOWN_SECONDS = 600.0
-"""How long the status page shows that it is."""
+"""How long the status page goes on showing a node that is gone."""
 
 _LEASE_UNTIL = type_coerce(nodes.c.lease_until, BigInteger)
 _STARTED_AT = type_coerce(nodes.c.started_at, BigInteger)
@@ -42,7 +42,7 @@ class NodeRecords:
         self._database = database
 
     def tell(self, report: NodeReport, *, lease_seconds: float = LEASE_SECONDS) -> None:
-        """Replace a node's last report, and renew its lease; the first one makes its row."""
+        """Store a node's report and renew its lease; the first report inserts its row."""
         values = {
             "name": report.name,
             "address": report.address,
@@ -59,22 +59,22 @@ class NodeRecords:
             connection.execute(renewed)
 
     def all(self) -> list[Node]:
-        """Every node, the oldest first; those that vanished for a while, too."""
+        """Every node, oldest first, including those that vanished a short while ago."""
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(_NODES)]
 
     def count_live(self) -> int:
-        """How many there are now."""
+        """How many nodes hold a lease."""
         with self._database.read() as connection:
             return connection.execute(_LIVE).scalar_one()
 
     def remove(self, name: str) -> None:
-        """A node has ended."""
+        """Delete the row of a node that has ended."""
         with self._database.read() as connection:
             connection.execute(delete(nodes).where(nodes.c.name == name))
 
     def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
-        """Remove the rows of nodes that vanished so long ago."""
+        """Delete the rows of nodes that vanished longer ago than this."""
         vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
         with self._database.read() as connection:
             connection.execute(delete(nodes).where(vanished))

@@ -1,4 +1,4 @@
-"""Reads a file that is far away in blocks, the last of which are kept."""
+"""Reads a remote file in blocks, and keeps the last few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT_BLOCKS = 16
 
 
 class Blocks:
-    """What `reader` gives for a file in a bucket; long reads pass it by."""
+    """A reader of a file in a bucket; long reads bypass the cached blocks."""
 
     def __init__(self, file: RawIOBase) -> None:
         self._file = file

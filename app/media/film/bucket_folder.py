@@ -1,7 +1,7 @@
-"""What was made from videos, in a bucket that several machines share.
+"""Files made from videos, in a bucket that several machines share.
 
 PREFIX/media/<id>/<name>.<version>    each file, under a name that is never used again
-<media>/.copies/<version>             copies on this machine of what was asked for here
+<media>/.copies/<version>             copies on this machine of files requested here
 <media>/.copies/<version>.lock        while a copy is being made
 """
 
@@ -29,18 +29,18 @@ from app.storage.s3.contents import SpoolSlice, StoredObject
 COPIES = ".copies"
 
 OBJECTS = "media/"
-"""Where in the bucket they are."""
+"""Prefix of their names in the bucket."""
 
 VERSION_BYTES = 16
 
 PART_BYTES = 64 << 20
-"""A longer file is stored in parts, of which S3 takes 10 000."""
+"""Longer files are stored in parts, of which S3 takes 10 000."""
 
 MOST_COPIED_BYTES = 64 << 20
-"""A longer file is read where it is, a range at a time: whole films, mostly."""
+"""Longer files, mostly whole films, are read from the bucket by range instead."""
 
 STORING_SECONDS = 900.0
-"""For one part of a file, with all that is tried again: a maker can wait, unlike who watches."""
+"""Time limit for one part of a file, retries included: a maker can wait, unlike a viewer."""
 
 BATCH = 500
 
@@ -59,7 +59,7 @@ class BucketFolder:
         most_copied_bytes: int,
         clock: Callable[[], datetime],
     ) -> None:
-        """`most_copied_bytes` is what all copies on this machine may take together."""
+        """`most_copied_bytes` limits all copies on this machine together."""
         self._disk = disk
         self._records = records
         self._bucket, self._storing = bucket, bucket.within(STORING_SECONDS)
@@ -76,25 +76,25 @@ class BucketFolder:
         return self._disk.root
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
-        """What the table says."""
+        """A file, if the table has it."""
         return self._records.find(upload_id, name)
 
     def open(self, upload_id: UploadId, name: str) -> tuple[Made, RawIOBase]:
-        """A copy of a short file; a long one is read from the bucket."""
+        """A local copy of a short file; a reader of the object for a long one."""
         found = self._require(upload_id, name)
         if found.length <= MOST_COPIED_BYTES:
             return self.fetch(upload_id, name)
         return found, self._bucket.open(object_name(found), ByteRange(0, 0), found.length)
 
     def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
-        """A copy, which is made unless there is one."""
+        """A local copy, fetched if there is none."""
         while True:
             found = self._require(upload_id, name)
             with suppress(FileNotFoundError):
                 return found, self._copies.open(found)
             try:
                 return found, self._copy(found)
-            except FileNotFoundError:  # It was replaced, long enough ago to be deleted.
+            except FileNotFoundError:  # Replaced, and the old object is deleted by now.
                 if self.find(upload_id, name) == found:
                     log.error("%s is missing from the bucket", object_name(found))
                     raise
@@ -108,7 +108,7 @@ class BucketFolder:
         beside: Made | None = None,
         is_new: bool = False,
     ) -> None:
-        """Store a finished file under a name of its own, then have the table name it."""
+        """Store a finished file under a new name, then add it to the table."""
         version = secrets.token_hex(VERSION_BYTES)
         stored = Made(upload_id, name, made.stat().st_size, self._clock(), version)
         self._records.begin(stored)
@@ -116,7 +116,7 @@ class BucketFolder:
             self._store(file, stored)
         self._records.keep(stored, self._clock(), beside=beside, is_new=is_new)
         if stored.length <= MOST_COPIED_BYTES:
-            with suppress(NoRoom, StorageFailed):  # It is kept already, and can be had again.
+            with suppress(NoRoom, StorageFailed):  # It is stored, and can be fetched.
                 self._copies.add(made, stored)
         else:
             made.unlink()
@@ -147,7 +147,7 @@ class BucketFolder:
         self._records.note_use(upload_id, name, self._clock())
 
     def lacking_bytes(self, _least_free: int, _wanted: int) -> int:
-        """None: a bucket has no end. What this disk lacks, copies make room for."""
+        """Always 0: a bucket does not fill up, and copies make room on this machine's disk."""
         return 0
 
     def scratch_folder(self, needed_bytes: int = 0) -> AbstractContextManager[Path]:
@@ -156,7 +156,7 @@ class BucketFolder:
         return self._disk.scratch_folder(needed_bytes)
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """On this machine's disk, for which all copies make room if need be."""
+        """Check this machine's disk; removes all copies if that makes the room."""
         try:
             self._disk.require_room(needed_bytes)
         except NoRoom:
@@ -164,11 +164,11 @@ class BucketFolder:
             self._disk.require_room(needed_bytes)
 
     def locked(self, _upload_id: UploadId) -> AbstractContextManager[None]:
-        """Nobody is kept out, here or elsewhere: the table sees what was kept `beside` what."""
+        """Lock nothing: the table checks `beside` in the transaction that keeps a file."""
         return nullcontext()
 
     def remove_abandoned(self) -> None:
-        """Remove what is half-made here, needless copies, and what is due in the bucket."""
+        """Remove half-made files and needless copies here, and objects due for deletion."""
         self._disk.remove_abandoned()
         self._copies.trim()
         self._delete_due_if_possible()
@@ -180,18 +180,18 @@ class BucketFolder:
         return found
 
     def _copy(self, found: Made) -> FileIO:
-        """Bring a file here, once for all who ask for it at the same time.
+        """Fetch a file, once for all requests that want it at the same time.
 
         Raises `FileNotFoundError`, `NoRoom` if it does not fit, and `ServerBusy`.
         """
         with self._copies.adding(found):
-            with suppress(FileNotFoundError):  # Another request has just brought it.
+            with suppress(FileNotFoundError):  # Another request has just fetched it.
                 return self._copies.open(found)
             with self.scratch_folder(found.length) as scratch:
                 copy = scratch / "copy"
                 with disk_errors(), copy.open("xb", buffering=0) as target:
                     self._receive(found, target.fileno())
-                file = FileIO(copy, "rb")  # Can be read though it makes room a moment later.
+                file = FileIO(copy, "rb")  # Stays readable if the copy is removed.
                 self._copies.add(copy, found)
                 return file
 
@@ -220,7 +220,7 @@ class BucketFolder:
         self._storing.complete_multipart(name, multipart_id, parts)
 
     def _delete_due_if_possible(self, only: UploadId | None = None) -> None:
-        """What cannot be deleted now is still due later; jobs need not wait for that."""
+        """Delete due objects; failures are logged and retried by the next sweep."""
         try:
             self._delete_due(only)
         except UploadError as error:

@@ -1,4 +1,4 @@
-"""Copies on this machine of files that are kept elsewhere: those used longest ago make room."""
+"""A cache on this machine's disk of files from the bucket; the least recently used go first."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.local.range_lock import WHOLE_FILE, try_lock, wait_for_range
 
 USED_SECONDS = 600
-"""How exactly it is known when a copy was last used: noting it is a write."""
+"""Precision of a copy's last use: each update is a write."""
 
 GROWN_SHARE = 8
-"""A process looks at all copies when it has added this part of what they may take."""
+"""A process checks the size of the cache after adding this fraction of its limit."""
 
 ASKED_AT_ONCE = 500
 
 ADDING_SECONDS = 30.0
-"""How long a request waits for another one to bring the same file, before it is told to come
-again."""
+"""How long a request waits for another one to fetch the same file, before it is told to retry."""
 
 
 class Copies:
-    """In one folder; the name of each is the version of the file."""
+    """Copies in one folder, each named by the version of its file."""
 
     def __init__(
         self, folder: Path, *, most_bytes: int, kept: Callable[[Collection[str]], set[str]]
     ) -> None:
-        """`kept` says which versions are still those of files that are there."""
+        """`kept` returns which of some versions still exist."""
         self._folder = folder
         self._most_bytes = most_bytes
         self._kept = kept
@@ -51,7 +50,7 @@ class Copies:
 
     @contextmanager
     def adding(self, made: Made) -> Iterator[None]:
-        """Only one request of all processes is in here for a file; the others wait for it.
+        """Let one request at a time, of all processes, fetch a file; the others wait.
 
         Raises `ServerBusy` after `ADDING_SECONDS`.
         """
@@ -63,7 +62,7 @@ class Copies:
             self._lock(descriptor)
             try:
                 yield
-            finally:  # Those who wait have it open; whoever comes now finds the copy.
+            finally:  # Waiting requests have it open; later ones find the copy.
                 self.remove([path.name])
         finally:
             os.close(descriptor)
@@ -77,7 +76,7 @@ class Copies:
                 raise ServerBusy("Another request is still fetching this file.")
 
     def add(self, path: Path, made: Made) -> None:
-        """Move a whole copy, of the same disk, to its place."""
+        """Move a complete copy, on the same disk, to its place."""
         with disk_errors():
             make_private_folder(self._folder)
             with path.open("rb", buffering=0) as file:
@@ -95,11 +94,11 @@ class Copies:
                 (self._folder / version).unlink(missing_ok=True)
 
     def remove_all(self) -> None:
-        """The disk is full, and all of them can be had again."""
+        """Remove every copy, as the disk is full; all can be fetched again."""
         self.remove(version for _, _, version in self._by_use())
 
     def trim(self) -> None:
-        """Remove the copies of files that are not there any more, and those beyond the limit."""
+        """Remove copies of deleted files, and the oldest beyond the limit."""
         versions = [version for _, _, version in self._by_use()]
         for start in range(0, len(versions), ASKED_AT_ONCE):
             some = versions[start : start + ASKED_AT_ONCE]
@@ -116,7 +115,7 @@ class Copies:
             excess -= size
 
     def _by_use(self) -> list[tuple[float, int, str]]:
-        """When each was last used, its size, and its version; longest ago first."""
+        """Time of last use, size and version of each copy, least recently used first."""
         found = []
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:

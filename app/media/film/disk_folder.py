@@ -1,4 +1,4 @@
-"""What was made from videos, in a folder on the disk of this machine.
+"""Files made from videos, in a folder on this machine's disk.
 
 <media>/<id>/<name>           one video's files, some in folders of their own
 <media>/.making/<random>/     where one maker works; what is ready is renamed into its place
@@ -26,10 +26,10 @@ from app.storage.local.folder import Folder, disk_errors, free_bytes, make_priva
 MAKING = ".making"
 
 LEFT_FREE_BYTES = 64 * 1024 * 1024
-"""Nothing is made with less than this free: what is made can wait, uploads cannot."""
+"""Nothing is made with less free space than this: it can wait, uploads cannot."""
 
 USED_SECONDS = 60
-"""How exactly it is known when a bundle was last used: noting it is a write."""
+"""Precision of a bundle's last use: each update is a write."""
 
 
 class DiskFolder:
@@ -45,7 +45,7 @@ class DiskFolder:
         return self._path
 
     def path(self, upload_id: UploadId, name: str = "") -> Path:
-        """Where a file of the video is, or would be; without a name, the folder of them all."""
+        """Path of a video's file, whether it exists or not; without a name, of their folder."""
         return self._path / upload_id / name
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
@@ -61,7 +61,7 @@ class DiskFolder:
         return _made(upload_id, name, os.fstat(file.fileno())), file
 
     def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
-        """The same: everything is on this machine."""
+        """As `open`: everything is on this machine."""
         return self.open(upload_id, name)
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
@@ -92,14 +92,14 @@ class DiskFolder:
                         yield Bundle(upload_id, f"{folder}/{place.name}", size, used_at)
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
-        """The time of the folder that a file is in says when it was last used."""
+        """Set the modification time of the file's folder."""
         folder = self.path(upload_id, name).parent
         with suppress(FileNotFoundError):
             if time.time() - folder.stat().st_mtime > USED_SECONDS:
                 os.utime(folder)
 
     def lacking_bytes(self, least_free: int, wanted: int) -> int:
-        """At least what is wanted: somebody has just found no room for that."""
+        """At least `wanted`, as somebody has just failed to store that much."""
         return max(least_free - free_bytes(self._path), wanted)
 
     def remove(self, upload_id: UploadId) -> None:
@@ -130,7 +130,7 @@ class DiskFolder:
             os.close(descriptor)
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """Raise `NoRoom` if then the disk had less free than uploads may need."""
+        """Raise `NoRoom` if the disk would then lack the room kept for uploads."""
         self._disk.require_room(LEFT_FREE_BYTES + needed_bytes)
 
     def keep(
@@ -142,7 +142,7 @@ class DiskFolder:
         beside: Made | None = None,
         is_new: bool = False,
     ) -> None:
-        """Move a finished file to its place. With an option, only while the video is `locked`."""
+        """Move a finished file to its place. With `beside` or `is_new`, call it under `locked`."""
         place = self.path(upload_id, name)
         if beside is not None and self.find(upload_id, beside.name) != beside:
             raise Outdated(beside.name)
@@ -155,7 +155,7 @@ class DiskFolder:
 
     @contextmanager
     def locked(self, upload_id: UploadId) -> Iterator[None]:
-        """Keep other makers of the video out who lock it, too, in any process."""
+        """Exclude other makers that lock the same video, in any process."""
         with disk_errors():
             descriptor = _open_folder(self.path(upload_id))
         try:
@@ -165,7 +165,7 @@ class DiskFolder:
             os.close(descriptor)
 
     def discard(self, upload_id: UploadId, name: str) -> bool:
-        """Remove a file that is no longer right, or a folder of them at once. Repeatable."""
+        """Remove an outdated file, or a whole folder of them at once. Repeatable."""
         place = self.path(upload_id, name)
         with disk_errors(), suppress(FileNotFoundError):
             if place.is_dir():
@@ -208,7 +208,7 @@ def _size(place: Path) -> int:
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and the lock on it, which ends with this process."""
+    """A new folder and its lock, which ends with this process."""
     while True:
         folder = parent / secrets.token_hex(8)
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Copies of films on this machine, for programs that read files: a bucket is out of their reach."""
+"""Local copies of films in a bucket, for programs that can only read files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from app.storage.local.folder import disk_errors
 READ_BYTES = 1 << 20
 
 ENDS_BYTES = 32 << 20
-"""Of the beginning and of the end of a film, where containers say what is in them."""
+"""Bytes copied of each end of a film, where containers keep their metadata."""
 
 TOO_LARGE = "larger_than_spool"
 
 
 class FilmCopies:
-    """Holds `most_bytes` at a time, in scratch folders that go with whoever uses them."""
+    """Holds at most `most_bytes` at a time, in scratch folders that are removed after use."""
 
     def __init__(self, folder: MediaFolder, most_bytes: int) -> None:
         self._folder = folder
@@ -36,8 +36,8 @@ class FilmCopies:
     def whole(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
         """A copy of a film; `tell` is called often while it is made, and may raise.
 
-        Raises `JobFailed` for a film that can never be copied, `ServerBusy` if others take the
-        room now, and `NoRoom`.
+        Raises `JobFailed` for a film that can never be copied, `ServerBusy` while others take
+        the room, and `NoRoom`.
         """
         length = film.seek(0, os.SEEK_END)
         with self._copied(film, length, [ByteRange(0, length)], tell) as path:
@@ -45,7 +45,7 @@ class FilmCopies:
 
     @contextmanager
     def ends(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """A file as long as the film, of which only the beginning and the end are filled."""
+        """A file as long as the film, with only the beginning and the end filled in."""
         length = film.seek(0, os.SEEK_END)
         begin = ByteRange(0, min(ENDS_BYTES, length))
         end = ByteRange(max(begin.end, length - ENDS_BYTES), length)
@@ -71,7 +71,7 @@ class FilmCopies:
             raise JobFailed(TOO_LARGE, _too_large(size, self._most_bytes), is_final=True)
         with self._changing:
             if size > self._free_bytes:
-                raise ServerBusy("Other films take the room that this one needs.")
+                raise ServerBusy("Copies of other films take the room that this one needs.")
             self._free_bytes -= size
         try:
             yield

@@ -31,11 +31,11 @@ class MadeFiles(Protocol):
         ...
 
     def open(self, upload_id: UploadId, name: str) -> tuple[Made, RawIOBase]:
-        """A file to read parts of, wherever it is; raises `FileNotFoundError`."""
+        """A file to read in parts, on disk or in the bucket; raises `FileNotFoundError`."""
         ...
 
     def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
-        """A file on this machine, brought here first if need be; raises `FileNotFoundError`."""
+        """A file on this machine, fetched first if need be; raises `FileNotFoundError`."""
         ...
 
     def keep(
@@ -47,7 +47,7 @@ class MadeFiles(Protocol):
         beside: Made | None = None,
         is_new: bool = False,
     ) -> None:
-        """Move a finished file to its place, in which it replaces an older one.
+        """Move a finished file to its place, where it replaces an older one.
 
         It appears there whole or not at all, and when this returns it survives a power cut. With
         `beside`, raises `Outdated` unless that file is still there at that moment. With `is_new`
@@ -56,7 +56,7 @@ class MadeFiles(Protocol):
         ...
 
     def discard(self, upload_id: UploadId, name: str) -> bool:
-        """Remove a file that is no longer right, or a bundle at once; whether there was one."""
+        """Remove an outdated file, or a whole bundle at once; whether there was one."""
         ...
 
     def remove(self, upload_id: UploadId) -> None:
@@ -64,7 +64,7 @@ class MadeFiles(Protocol):
         ...
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
-        """The names of the files of each video, but for those in folders."""
+        """The names of each video's files, except those in folders."""
         ...
 
     def videos(self) -> Iterator[UploadId]:
@@ -72,20 +72,20 @@ class MadeFiles(Protocol):
         ...
 
     def bundles(self, folders: Collection[str]) -> Iterator[Bundle]:
-        """All bundles in folders of these names, of all videos. Looks at every file there."""
+        """All bundles in folders of these names, of all videos. Reads every file's entry."""
         ...
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
-        """Note that the bundle of a file is used now, as exactly as its time matters."""
+        """Record that the bundle of a file is used now; frequent calls cost few writes."""
         ...
 
     def lacking_bytes(self, least_free: int, wanted: int) -> int:
-        """How much must be discarded for so many bytes to be free, and `wanted` more to fit."""
+        """How many bytes to discard: at least `wanted`, and until `least_free` are free."""
         ...
 
 
 class MediaFolder(MadeFiles, Protocol):
-    """The same, with a place on this machine for those who make files."""
+    """The same, with room on this machine for the programs that make files."""
 
     @property
     def root(self) -> Path:
@@ -101,11 +101,11 @@ class MediaFolder(MadeFiles, Protocol):
         ...
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """Raise `NoRoom` if then this machine's disk had less free than uploads may need."""
+        """Raise `NoRoom` if this machine's disk would then lack the room kept for uploads."""
         ...
 
     def locked(self, upload_id: UploadId) -> AbstractContextManager[None]:
-        """Keep other makers of the video out who lock it, too, where files are on this disk."""
+        """Exclude other makers that lock the same video; in a bucket, does nothing."""
         ...
 
     def remove_abandoned(self) -> None:
@@ -115,7 +115,7 @@ class MediaFolder(MadeFiles, Protocol):
 
 @contextmanager
 def writing(folder: MediaFolder, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:
-    """A file to write, which is kept under `name` if the block ends without an error."""
+    """A file to write; kept under `name` if the block ends without an error."""
     with folder.scratch_folder() as scratch:
         made = scratch / "made"
         with disk_errors(), made.open("xb") as target:

@@ -1,4 +1,4 @@
-"""Compares what the table says was made of films with what is in the bucket, both ways."""
+"""Compares the table of files made from films with the bucket, both ways."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def orphans(bucket: Bucket, records: MadeFileRecords, now: datetime) -> Iterator
 
 
 def missing(bucket: Bucket, records: MadeFileRecords) -> Iterator[Made]:
-    """The files whose objects somebody has removed by hand."""
+    """Files in the table whose objects are missing from the bucket."""
     for upload_id in records.videos():
         made = {object_name(each): each for each in records.of(upload_id)}
         listed = {found.name for found in bucket.list_objects(f"{OBJECTS}{upload_id}/")}
         for name in sorted(made.keys() - listed):
-            if records.find(upload_id, made[name].name) == made[name]:  # It may be gone by now.
+            if records.find(upload_id, made[name].name) == made[name]:  # Not discarded since.
                 yield made[name]
 
 

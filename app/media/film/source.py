@@ -28,7 +28,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class MediaSource:
-    """Opens the file, wherever it is.
+    """Opens a video's file, on disk or in a bucket.
 
     Where it is in a bucket, programs get copies that take `most_copied_bytes` at a time.
     """
@@ -56,7 +56,7 @@ class MediaSource:
 
     @contextmanager
     def on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """Where another program finds an open file, on a disk of this machine.
+        """Path of an open file on this machine, for another program; may be a copy.
 
         Raises as `FilmCopies.whole` does.
         """
@@ -68,7 +68,7 @@ class MediaSource:
 
     @contextmanager
     def ends_on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """The same, of which perhaps only the beginning and the end can be read."""
+        """The same; a copy may have only the film's beginning and end."""
         if isinstance(file, FileIO):
             yield _path_of(file)
         else:
