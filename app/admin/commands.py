@@ -166,7 +166,7 @@ def sweep() -> None:
 @click.command("renew-secret")
 @with_appcontext
 def renew_secret() -> None:
-    """End all visits and tickets of links, once the server has been restarted.
+    """Replace the signing secret, which ends all visits by links; takes effect after a restart.
 
     On several servers, once all of them were stopped.
     """

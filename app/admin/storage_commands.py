@@ -1,4 +1,4 @@
-"""`flask --app wsgi storage`: the bucket that the bytes are in."""
+"""`flask --app wsgi storage`: check, configure and reconcile the bucket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.storage.s3.check import Grade, check_all
 from app.storage.s3.reconcile import Reconciliation
 
 CHECK_SECONDS = 30.0
-"""How long a call of the check may take, with all that is tried again."""
+"""Time limit for each call of the check, retries included."""
 
 storage = AppGroup("storage", help="The bucket of an object store.")
 
@@ -32,13 +32,13 @@ storage = AppGroup("storage", help="The bucket of an object store.")
 @storage.command("check")
 @click.option(
     "--origin",
-    help="Origin of the pages that send straight to the bucket, as in https://films.example; by "
-    "default that of this server on this machine.",
+    help="Origin of pages that upload straight to the bucket, as in https://films.example; by "
+    "default this server's own address.",
 )
 @as_json
 @with_appcontext
 def check(origin: str | None, is_json: bool) -> None:
-    """Try whether the bucket does what the server relies on; changes nothing that is in it.
+    """Test that the bucket does what the server relies on; leaves its contents alone.
 
     Sends about 20 MB and removes them again. The exit status is 1 if a finding is fatal.
     """
@@ -58,7 +58,7 @@ def check(origin: str | None, is_json: bool) -> None:
 @with_appcontext
 @explained
 def cors(origins: tuple[str, ...]) -> None:
-    """Let pages of these origins, as in https://films.example, send straight to the bucket.
+    """Let pages of these origins, as in https://films.example, upload straight to the bucket.
 
     Replaces the CORS rules of the bucket.
     """
@@ -70,15 +70,15 @@ def cors(origins: tuple[str, ...]) -> None:
 @click.option(
     "--remove",
     is_flag=True,
-    help="Remove what nothing refers to, and have made again what is missing of films.",
+    help="Remove what nothing refers to, and make missing files of films again.",
 )
 @with_appcontext
 @explained
 def reconcile(remove: bool) -> None:
-    """Compare the database with the bucket: what only one of them has.
+    """Compare the database with the bucket, and list what only one of them has.
 
-    Objects and multipart uploads that nothing refers to are shown once they are a day old. The exit
-    status is 1 if an object is missing. What was made of films can be made again.
+    Objects and multipart uploads that nothing refers to are listed once they are a day old. The
+    exit status is 1 if an object is missing. Files made from films can be made again.
     """
     bucket, catalog = _bucket(), BucketCatalog(current_services().database)
     comparison = Reconciliation(bucket, catalog, datetime.now(UTC))
@@ -96,7 +96,7 @@ def reconcile(remove: bool) -> None:
 
 
 def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
-    """The same for what was made of films; how many files are missing and not made again."""
+    """The same for files made from films; returns how many are missing and not made again."""
     media, records = current_services().media, MadeFileRecords(current_services().database)
     for name in orphans(bucket, records, datetime.now(UTC)):
         click.echo(f"{'orphan':<9} {name}")
@@ -116,5 +116,5 @@ def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
 def _bucket() -> Bucket:
     bucket = current_services().bucket
     if bucket is None:
-        raise click.ClickException(f"The bytes are in folders of this machine: set {PREFIX}STORAGE")
+        raise click.ClickException(f"Files are on this machine's disk. Set {PREFIX}STORAGE")
     return bucket.within(CHECK_SECONDS)

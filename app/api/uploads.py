@@ -1,4 +1,4 @@
-"""/api/uploads: create, list, show, cancel, and cells that go straight to the bucket."""
+"""/api/uploads: create, list, show and cancel; cells uploaded straight to the bucket."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def cancel(upload_id: str) -> tuple[str, int]:
 @blueprint.post("/<upload_id>/cells")
 @requires(Action.SEND)
 def offer_cells(upload_id: str) -> Response:
-    """Where to store cells of an upload, in the bucket itself."""
+    """Signed URLs at which the client stores cells in the bucket itself."""
     upload, cells = _found(upload_id), _promised_cells()
     targets = _direct().targets(upload, cells)
     expires = datetime.now(UTC) + timedelta(seconds=URL_SECONDS)
@@ -92,7 +92,7 @@ def offer_cells(upload_id: str) -> Response:
 @blueprint.post("/<upload_id>/cells/stored")
 @requires(Action.SEND)
 def accept_cells(upload_id: str) -> Response:
-    """Count cells that were stored in the bucket."""
+    """Record cells that the client has stored in the bucket."""
     upload, cells = _found(upload_id), _promised_cells()
     return jsonify(_documents([_direct().accept(upload, cells)])[0])
 
@@ -105,7 +105,7 @@ def _found(upload_id: str) -> Upload:
 def _direct() -> DirectUploads:
     direct = current_services().direct
     if direct is None:
-        raise NotDirect("This server takes all bytes itself.")
+        raise NotDirect("This server takes no direct uploads: send the bytes to it.")
     return direct
 
 

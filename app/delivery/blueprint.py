@@ -104,7 +104,7 @@ def _leave_to_nginx(video: Upload, headers: dict[str, str]) -> Response:
 
 
 def _redirect(url: str) -> Response:
-    """An answer that nobody may keep or pass on: whoever has the URL gets the file."""
+    """A redirect that must not be cached: whoever has the URL gets the file."""
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Location": url}
     return Response(status=302, headers=headers)
 

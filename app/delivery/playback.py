@@ -203,7 +203,7 @@ def _stored(
     content_type: str,
     more: Mapping[str, str] = NO_HEADERS,
 ) -> Stored:
-    """A made file never changes in place: a new one has another version."""
+    """A made file never changes in place: a replacement has a new version."""
     changed_at = made.made_at.replace(microsecond=0)
     headers = {
         "Accept-Ranges": "bytes",

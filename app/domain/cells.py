@@ -17,7 +17,7 @@ from app.domain.ranges import ByteRange, RangeSet
 MIB = 1024 * 1024
 
 SMALLEST_CELL_BYTES = 20 * MIB
-"""What the page sends as one chunk. A request to the store costs as much for less."""
+"""The page's chunk size. Smaller requests cost as much at the store."""
 
 MOST_CELLS = 3333
 """A third of the 10,000 parts that S3 allows: each cell has three part numbers."""
@@ -27,7 +27,7 @@ NUMBERS_PER_CELL = 3
 CRC32C_BYTES = 4
 
 GROWING_CELLS = ((1000, 20 * MIB), (1333, 128 * MIB), (1000, 1024 * MIB))
-"""How many cells of which size follow each other where the length is not known: 1.2 TiB in all."""
+"""Runs of cells, as count and size, for files of unknown length: 1.2 TiB in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class Grid:
 
 
 def part_number(cell: int, epoch: int) -> int:
-    """The number under which the claim with this epoch uploads a cell, from 1.
+    """The part number, from 1, under which the claim with this epoch uploads a cell.
 
-    Two claims that follow each other have different ones: a process that was paused while it
-    uploaded, and wakes late, does not overwrite the part of the next.
+    Consecutive claims have different ones, so a process that was paused while uploading, and wakes
+    late, does not overwrite its successor's part.
     """
     return cell * NUMBERS_PER_CELL + 1 + epoch % (NUMBERS_PER_CELL - 1)
 
@@ -106,14 +106,14 @@ def part_number(cell: int, epoch: int) -> int:
 def direct_part_number(cell: int) -> int:
     """The number under which clients upload a cell to the bucket themselves.
 
-    No claim has it: whatever becomes of a URL that was handed out, it harms no part of ours.
+    No claim uses it, so whatever is done with a signed URL, our own parts stay intact.
     """
     return (cell + 1) * NUMBERS_PER_CELL
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What identifies stored bytes: the store's ETag, and their CRC32C in base64."""
+    """Identifies stored bytes: the store's ETag, and their CRC32C in base64."""
 
     etag: str
     crc32c: str
@@ -134,7 +134,7 @@ class Piece:
 class Part:
     """A stored cell: the part of a multipart upload that has all its `length` bytes.
 
-    It has the bytes of all pieces with ids up to `through`.
+    It includes the bytes of all pieces with ids up to `through`.
     """
 
     cell: int
@@ -146,7 +146,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PromisedCell:
-    """A cell that a client is going to upload to the bucket itself; `crc32c` as in `Stamp`."""
+    """A cell that a client is about to upload to the bucket itself; `crc32c` as in `Stamp`."""
 
     span: ByteRange
     crc32c: str
@@ -165,7 +165,7 @@ def check_crc32c(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CellTarget:
-    """The request with which a client uploads a cell; the bucket refuses any other bytes."""
+    """The signed request that uploads a cell; the bucket refuses any other bytes."""
 
     url: str
     headers: Mapping[str, str]
@@ -192,10 +192,10 @@ class Multipart:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What is known of a file in the store.
+    """The catalog's row of a file.
 
-    `length` is what was declared, if anything was. `name` is the object that has all of the file,
-    once there is one; `is_published` says that it may be read.
+    `length` is the declared one, None if there is none. `name` is the object that holds the whole
+    file, once there is one; `is_published` says that it may be read.
     """
 
     key: str
@@ -211,17 +211,17 @@ class StoredFile:
 
     @property
     def is_one_object(self) -> bool:
-        """Whether the file is known to fit into one cell, and so needs no parts."""
+        """Whether the file is known to fit into one cell, so that it needs no parts."""
         return self.length is not None and self.length <= self.grid.first_bytes
 
 
 UNKNOWN_ID = ""
-"""Stands for the ids of multipart uploads that were begun by somebody who may not have noted it."""
+"""Stands for the ids of multipart uploads whose creator may have died before recording them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object that nothing needs any more, or with `multipart_id` an unfinished upload."""
+    """An object to be deleted; with `multipart_id`, a multipart upload to be aborted."""
 
     id: int
     name: str

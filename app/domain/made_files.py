@@ -1,4 +1,4 @@
-"""Files that are made from videos, as those who keep them and those who read them know them."""
+"""Values that describe files made from videos."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from app.domain.upload import UploadId
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A file as it was found. One that replaces it under its name has another `version`.
+    """A file as it was found. A replacement of the same name has another `version`.
 
-    `length` in bytes. The version is the same on every machine, and good for an entity tag.
+    `length` in bytes. The version is the same on every machine, and can serve as an entity tag.
     """
 
     upload_id: UploadId
@@ -33,4 +33,4 @@ class Bundle:
 
 
 class Outdated(Exception):
-    """The file beside which another one was to be kept has been discarded or replaced."""
+    """The file that a new one belongs to has been discarded or replaced."""

@@ -1,4 +1,4 @@
-"""The servers of a fleet, as they tell each other."""
+"""What the servers of a fleet report to each other."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 
 class NodeState(StrEnum):
-    """Where a node stands; the value is what the status page shows."""
+    """State of a node; the value is what the status page shows."""
 
     READY = "ready"
     """It takes requests."""
     LEAVING = "leaving"
-    """It was told to stop, and finishes the requests it has."""
+    """It was told to stop, and is finishing its requests."""
     GONE = "gone"
-    """Its lease has ended without a word: it was killed, is cut off, or hangs."""
+    """Its lease has run out: it was killed, is cut off, or hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a node says of itself, again and again.
+    """What a node reports about itself every few seconds.
 
-    `address` is for operators. `counts` is what it does now; `traffic` is what the other nodes
-    need so that limits hold over all of them. Both can be written as JSON.
+    `address` is for operators. `counts` is its current activity; `traffic` lets the other nodes
+    enforce limits across the fleet. Both can be written as JSON.
     """
 
     name: str
@@ -38,10 +38,10 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as all see it: its last report, and what became of it since."""
+    """A node as the others see it: its last report, and its state now."""
 
     report: NodeReport
     state: NodeState
     started_at: datetime
     uptime_seconds: float
-    """From its start to now, or to the end of its lease."""
+    """Seconds from its start to now, or to the end of its lease."""

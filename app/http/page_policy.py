@@ -1,4 +1,4 @@
-"""The Content-Security-Policy of our pages: nothing inline, and of other origins only a bucket."""
+"""The Content-Security-Policy of our pages: nothing inline, no other origin but the bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE_POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-"""What every answer has, unless its view says otherwise."""
+"""Sent with every response, unless its view sets another policy."""
 
 NONCE_BYTES = 16
 """As Content Security Policy Level 3 asks, section 7.1: at least 128 bits."""
@@ -36,7 +36,7 @@ def style_nonce() -> str:
 
 
 def widen_policy(response: Response) -> Response:
-    """Allow styles with the nonce, if the page has asked for one, and uploads to the bucket."""
+    """Allow styles with the nonce, if the page uses one, and direct uploads to the bucket."""
     more = []
     if nonce := g.get("style_nonce"):
         more.append(f"style-src 'self' 'nonce-{nonce}'")

@@ -112,7 +112,7 @@ def require_good(password: str, about: Sequence[str] = ()) -> None:
         raise _refused(f"Use at least {MIN_CHARACTERS} characters.")
     if len(password) > MAX_CHARACTERS:
         raise _refused(f"Use at most {MAX_CHARACTERS} characters.")
-    # Importing it takes 0.05 s of CPU time, and most processes never judge a password.
+    # The import takes 0.05 s of CPU time, and most processes never check a password.
     from zxcvbn import zxcvbn  # noqa: PLC0415
 
     words = ["sluice", *(word for text in about for word in _words_of(text))]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from app.identity.passkeys import Passkeys
 
 OLD_SECRET = "link-secret"
-"""The file in the data folder in which earlier versions kept what they signed with."""
+"""The file in the data folder where earlier versions kept the signing secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Signs what the server gives to visitors and wants back unchanged: cookies and tickets of links.
 
-The secret is in the records, made when first needed, so that all servers that share them have the
-same. If it is lost, what was signed is worth nothing any more, and nothing else happens: visitors
-of a link enter its password again.
+The secret is made when first needed and kept in the records, so all servers that share them have
+the same one. Losing it only makes signed values invalid: visitors of a link enter its password
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECRET_BYTES = 32
 
 
 class Signing:
-    """Signers over one secret; `file` is where earlier versions kept it, and is taken over."""
+    """Signers with one secret; one that an earlier version left in `file` is taken over."""
 
     def __init__(self, facts: Facts, file: Path | None = None) -> None:
         self._facts = facts
@@ -36,15 +36,15 @@ class Signing:
 
     @cached_property
     def secret(self) -> bytes:
-        """What everything is signed with; raises what the records and the disk raise."""
+        """The secret that everything is signed with; raises errors of the records and the disk."""
         agreed = self._facts.agree(SECRET, self._propose)
         if self._file is not None:
-            with suppress(OSError):  # It is of no use any more, and somebody might find it.
+            with suppress(OSError):  # Not used any more, and could leak.
                 self._file.unlink(missing_ok=True)
         return bytes.fromhex(agreed)
 
     def renew(self) -> None:
-        """Make another secret: processes that start from now on have it."""
+        """Replace the secret; processes that start from now on use the new one."""
         self._facts.put(SECRET, _new_secret())
 
     def _propose(self) -> str:

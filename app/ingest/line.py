@@ -5,8 +5,8 @@ shared memory. It says for each sender when its next bytes may be taken, and how
 sender whose own line is slow needs less than its share: the rest is divided among those who wait.
 Without limits none of this is used.
 
-The nodes of a fleet tell each other who sends there, and share the line. Who sends to several of
-them has a part of its share on each.
+The nodes of a fleet report their senders to each other, and share the line. A sender that uses
+several nodes gets a part of its share on each.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Entry(NamedTuple):
         return 0 <= now - self.seen < ACTIVE_SECONDS
 
     def is_waiting(self, now: float) -> bool:
-        """Whether it would send more if it might."""
+        """Whether it would send more if it were allowed to."""
         return now - self.waited < ACTIVE_SECONDS
 
 
@@ -129,7 +129,7 @@ class Line:
             self._write(slot, entry._replace(following=following, seen=now, total=total))
 
     def report(self) -> list[SenderReport]:
-        """Who sends here, for other nodes; rates are those since the last report."""
+        """The senders of this node, for the others; rates are since the last report."""
         now = self._clock()
         elapsed, self._reported_at = max(now - self._reported_at, SHARE_SECONDS), now
         found = []
@@ -166,7 +166,7 @@ class Line:
             self._share = min(self._share, self._cap)
 
     def _everybody(self) -> Iterator[tuple[tuple[Any, ...], Elsewhere]]:
-        """The entry of each slot, and what its sender does on other nodes."""
+        """The entry of each slot, and its sender's activity on other nodes."""
         there = repeat(NOWHERE) if self.others is None else self.others
         return zip(_SLOT.iter_unpack(self._table), there, strict=False)
 
@@ -200,7 +200,7 @@ class Line:
 
 
 def line_in(folder: Path, *, total: float, cap: float, is_fleet: bool) -> Line | None:
-    """The line of a server with this data folder; None without limits: nothing is measured then."""
+    """The line of a server with this data folder; None without limits."""
     if not total and not cap:
         return None
     others = OtherNodes(folder / "line-elsewhere") if is_fleet else None
@@ -208,8 +208,8 @@ def line_in(folder: Path, *, total: float, cap: float, is_fleet: bool) -> Line |
 
 
 def _level(budget: float, satisfied: float, *, waiting: int, active: int) -> float:
-    """What each of those who wait may have: an equal part of what the satisfied ones leave.
+    """Rate for each waiting sender: an equal part of what the satisfied ones leave.
 
-    At least an equal part of all, since the satisfied ones may want no more only for the moment.
+    At least an equal part of all, since a satisfied sender may want more in a moment.
     """
     return max(budget / max(active, 1), (budget - satisfied) / max(waiting, 1))

@@ -1,4 +1,4 @@
-"""What the senders of a line do on the other nodes of a fleet, as those have told."""
+"""What the senders of a line do on the other nodes of a fleet, from those nodes' reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import NamedTuple
 from app.request.shared_table import replace_table, shared_table
 
 SLOTS = 1024
-"""Senders at once, about; two with one slot share its rate."""
+"""Roughly the most senders at once; two that fall into one slot share its rate."""
 
 _SLOT = struct.Struct("=IId")
 """A sender's `Elsewhere`."""
 
 
 class SenderReport(NamedTuple):
-    """What a sender did on a node of late: its slot, its bytes a second, whether it had to wait."""
+    """Recent activity of a sender on a node: its slot, bytes per second, whether it had to wait."""
 
     slot: int
     rate: float
@@ -28,7 +28,7 @@ class SenderReport(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """On how many other nodes a sender is, on how many of these it waits, its rate on the rest."""
+    """How many other nodes a sender uses, on how many of them it waits, its rate on the rest."""
 
     nodes: int
     waiting: int
@@ -39,21 +39,21 @@ NOWHERE = Elsewhere(0, 0, 0.0)
 
 
 class OtherNodes:
-    """The last reports of all other nodes, in memory that the processes of this one share."""
+    """The last reports of the other nodes, in memory shared by this node's processes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def of(self, slot: int) -> Elsewhere:
-        """What one sender does there."""
+        """Activity of the sender in a slot."""
         return Elsewhere(*_SLOT.unpack_from(self._table, slot * _SLOT.size))
 
     def __iter__(self) -> Iterator[Elsewhere]:
-        """What all do, in the order of their slots."""
+        """Activity of all senders, in the order of their slots."""
         return starmap(Elsewhere, _SLOT.iter_unpack(self._table))
 
     def learn(self, reports: Iterable[Iterable[SenderReport]]) -> None:
-        """Forget what was known, and note these reports, one of each node."""
+        """Replace what was known with these reports, one from each node."""
         senders: dict[int, Elsewhere] = {}
         for report in reports:
             for slot, rate, is_waiting in report:

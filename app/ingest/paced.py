@@ -10,7 +10,7 @@ from app.ingest.splice import SpliceSource
 from app.request.slots import without_slot
 
 TICK_SECONDS = 0.25
-"""Longest sleep; then the request looks whether it should end."""
+"""Longest sleep, after which the request checks whether it should end."""
 
 
 def paced(source: BodySource, line: Line, sender: str) -> BodySource:
@@ -31,16 +31,16 @@ class _Paced:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, or None."""
+        """Bytes still to come; None if unknown."""
         return self._source.remaining
 
     @property
     def is_verified_at_end(self) -> bool:
-        """That of the source within."""
+        """As the wrapped source says."""
         return self._source.is_verified_at_end
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Read on, or wait for a tick."""
+        """Read some bytes; None after a short wait if it is not the sender's turn."""
         if not self.may_go_on():
             return None
         count = self._source.readinto(buffer[: self._line.quantum()])
@@ -49,7 +49,7 @@ class _Paced:
         return count
 
     def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the source within."""
+        """Finish the wrapped source."""
         self._source.finish(watch)
 
     def may_go_on(self) -> bool:
@@ -62,7 +62,7 @@ class _Paced:
 
 
 class _PacedSplice(_Paced, SpliceSource):
-    """One whose bytes need not enter the program."""
+    """A paced body that can be spliced, past the program's memory."""
 
     def __init__(self, source: BodySource, spliced: SpliceSource, line: Line, slot: int) -> None:
         super().__init__(source, line, slot)
@@ -70,7 +70,7 @@ class _PacedSplice(_Paced, SpliceSource):
 
     @property
     def can_splice(self) -> bool:
-        """That of the source within."""
+        """As the wrapped source says."""
         return self._spliced.can_splice
 
     def wait(self, count: int) -> bool:
@@ -78,7 +78,7 @@ class _PacedSplice(_Paced, SpliceSource):
         return self.may_go_on() and self._spliced.wait(min(count, self._line.quantum()))
 
     def splice_into(self, pipe: int, count: int) -> int:
-        """Move what the sender may send now."""
+        """Move as many bytes as the sender may send now."""
         moved = self._spliced.splice_into(pipe, min(count, self._line.quantum()))
         if moved:
             self._line.took(self._slot, moved)

@@ -54,7 +54,7 @@ class BodySource(Protocol):
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still to come, 0 once the end was read; None while nobody knows."""
+        """Bytes still to come, 0 once the end was read; None if unknown."""
         ...
 
     @property

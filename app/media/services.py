@@ -52,12 +52,12 @@ FOLDER = "media"
 """Where in the data folder the files made from videos are."""
 
 COPIES_SHARE = 4
-"""With a bucket, the part of the room for spools that copies of made files may take besides."""
+"""With a bucket, copies of made files take up to this fraction of SLUICE_SPOOL_BYTES more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaServices:
-    """What the web and the operator's commands use.
+    """What the web application and the operator's commands use.
 
     Machines that share a database share its clock, and offer the same qualities.
     """
@@ -93,7 +93,7 @@ class MediaServices:
         bucket: Bucket | None = None,
         spool_bytes: int = 0,
     ) -> MediaServices:
-        """All of them, in a process with so many threads; `spool_bytes` are for a bucket alone."""
+        """The services of a process with this many threads; `spool_bytes` is for a bucket."""
         clock = shared_clock(database, clock)
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
         shared = _shared(database, folder.root, clock) if database.is_remote else None
@@ -158,7 +158,7 @@ class MediaServices:
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
                 when_ready=self._make_all_qualities if self.policy.is_eager else lambda _: None,
             ),
-            # What has arrived of a film in a bucket cannot be read before all of it has.
+            # In a bucket, a film can be read only once all of it has arrived.
             look_at_arrivals=(lambda: None) if self.has_bucket else Arrivals(tools).look,
             make_room=partial(self._keep_up, cache, name),
             wakeup=self.wakeup,
@@ -168,7 +168,7 @@ class MediaServices:
         )
 
     def calibrate(self, worker: str = "") -> None:
-        """Measure how fast this host encodes, unless that is known, for a worker of that name."""
+        """Measure how fast this machine encodes, unless known, and report it for this worker."""
         calibrate(Ffmpeg.find(), self.folder)
         if self.shared is not None and worker:
             self.shared.tell(worker)

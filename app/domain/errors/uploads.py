@@ -112,14 +112,14 @@ class UploadConflict(UploadError):
 
 
 class NotDirect(UploadConflict):
-    """The bytes of this upload cannot go straight to the bucket: send them to the server."""
+    """The upload takes no direct uploads: send the bytes to the server."""
 
     code = "not_direct"
     title = "The upload takes its bytes through the server"
 
 
 class CellNotStored(UploadConflict):
-    """The bucket does not have a cell that its client says it has stored there."""
+    """The bucket lacks a cell that the client reported as stored."""
 
     code = "cell_not_stored"
     title = "The bucket does not have this cell"

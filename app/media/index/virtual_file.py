@@ -133,7 +133,7 @@ class StoredVirtualFile:
     """A virtual file in its stored form. Threads may share it."""
 
     def __init__(self, file: FileIO) -> None:
-        """Take over an open file, and close it; raises `ValueError` if it is not one."""
+        """Take over an open file, and close it; raises `ValueError` if it is not a virtual file."""
         self._file = file
         self._descriptor = file.fileno()
         try:

@@ -22,8 +22,8 @@ class Pace:
     """The worker's times, as they suit a server; tests have shorter ones.
 
     A job is taken over when its worker has not renewed its claim for `lease`. Whether it was
-    cancelled is a read, and asked every `look_seconds`, as is whether anything has changed. A
-    renewal is a write, and comes with each third of the lease and with visible progress.
+    cancelled is a read, made every `look_seconds`, as is the check for changes. A renewal is a
+    write, made at each third of the lease and with visible progress.
     `postponed` is the pause after a failure of the server, such as a full disk, which no attempt
     counts. A look at all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000.
     """
@@ -59,7 +59,7 @@ class Heartbeat:
         self.go_on()
 
     def go_on(self) -> None:
-        """The same where there is nothing to tell."""
+        """The same, without progress to report."""
         if self.stop.is_set():
             raise JobCancelled(str(self.job))
 

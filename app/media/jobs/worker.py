@@ -33,7 +33,7 @@ OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 CRASHED = "The server made a mistake with this file ({}); its log has the details."
 
 QUIET_LOOKS = 4
-"""While nothing is committed, so many looks become one: a job may be due again by itself."""
+"""Looks are this many times rarer while nothing is committed: jobs also become due with time."""
 
 SHORTEST_PAUSE = 0.05
 """Seconds between two batches of writes, at least: uploads wait for the same lock."""
@@ -136,7 +136,7 @@ class MediaWorker:
             self._wakeup.wait(0.0 if most >= BATCH else pause)
 
     def _look_once(self) -> int:
-        """Look at everything, and pause after what was found; as `_look`."""
+        """Look at everything, and pause in proportion to the time it took; as `_look`."""
         self._look_at_arrivals()
         began = time.monotonic()
         most = self._look(is_recent=True)
@@ -150,7 +150,7 @@ class MediaWorker:
         for lane in self._jobs.lanes_due(self._clock()):
             self._has_work[lane].set()
         if most:
-            self._stop.wait(max(took, SHORTEST_PAUSE))  # Nobody cuts this short by a wake-up.
+            self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
         return most
 
     def _look(self, *, is_recent: bool) -> int:

@@ -112,7 +112,7 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
             if read_whole(folder, video_id, MANIFEST) == manifest and _are_kept(
                 streams, video_id, folder
             ):
-                return  # It was made while the film arrived, and somebody may be watching.
+                return  # Made while the film arrived; somebody may be watching.
         if not streams:
             folder.discard(video_id, MANIFEST)
             return
@@ -129,7 +129,7 @@ def _are_kept(streams: Iterable[Stream], video_id: UploadId, folder: MadeFiles) 
 
 
 def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:
-    """The sounds to encode as they are in `SOUND_FILE`, by the id of the original."""
+    """The encoded sound tracks in `SOUND_FILE`, by the id of the original track."""
     try:
         _, file = folder.open(video_id, SOUND_FILE)
     except FileNotFoundError:
@@ -139,10 +139,10 @@ def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mappi
 
 
 def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
-    """The same of an open file.
+    """The same, from an open file.
 
-    Those in which nothing could be decoded are not in it. The id of a track that ffmpeg writes is
-    its number among all that were asked for, from 1 on.
+    Tracks that could not be decoded are missing: ffmpeg's ids number all that were requested, from
+    1 on.
     """
     try:
         made = {track.id: track for track in read_movie(reader(file), length_of(file)).sounds}

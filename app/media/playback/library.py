@@ -186,10 +186,10 @@ class MediaLibrary:
 
 
 def _view(known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
-    """`job` is the one without which the video does not play."""
+    """`job` is the one that playing the video depends on."""
     facts = None if known.facts is None else Facts.from_json(known.facts)
     problem, progress = known.problem, None
-    if job is not None:  # It says why it was put off, such as for a full disk.
+    if job is not None:  # Has the reason for a delay, such as a full disk.
         problem = job.problem or problem
         progress = job.progress if job.state is JobState.RUNNING else None
     return PlaybackView(known.upload_id, known.state, facts, problem, made, progress)

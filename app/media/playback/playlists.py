@@ -79,22 +79,22 @@ class Playlists:
     def _stored(self, upload_id: UploadId) -> Made:
         found = self._folder.find(upload_id, MANIFEST)
         if found is None:
-            raise NotMade("The film cannot be played in segments, or not yet.")
+            raise NotMade("The film cannot be played in segments, at least not yet.")
         return found
 
     def _read(self, stored: Made) -> Manifest:
-        """What is in a manifest; it may be a later one by now, which is as good."""
+        """The content of a manifest; if it was replaced meanwhile, of the new one."""
         try:
             return Manifest.from_json(read_whole(self._folder, stored.upload_id, stored.name))
         except FileNotFoundError as error:
-            raise NotMade("The film is being indexed anew.") from error
+            raise NotMade("The film is being indexed again.") from error
 
     def _written_lines(
         self, stored: Made, name: str, *, is_rung: bool
     ) -> tuple[Sequence[str], float]:
-        """What a playlist says of each segment of a stream, and the longest duration.
+        """A playlist's lines for each segment of a stream, and the longest duration.
 
-        Kept, this costs a playlist of two hours 0.03 ms instead of 1.
+        Cached, as a film of two hours takes 1 ms, and 0.03 ms from the cache.
         """
         stream = self._stream(stored, name)
         durations = stream.rung_segments if is_rung else stream.durations

@@ -199,7 +199,7 @@ class Renditions:
                 return
 
     def _note_watched(self, video: Upload, quality: int) -> None:
-        """What is watched is kept longest."""
+        """Record that a quality is being watched; the least recently watched are removed first."""
         self._folder.note_use(video.id, initialization_file(quality))
 
     def _file(self, wanted: WantedSegment) -> MadeFile:

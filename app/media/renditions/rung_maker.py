@@ -116,7 +116,7 @@ class RungMaker:
 
     @contextmanager
     def _adding(self) -> Iterator[Made]:
-        """Nothing is added to a rung that was removed since it was prepared; its mark."""
+        """The rung's mark; no file is added if the rung was removed since it was prepared."""
         with self.tools.folder.locked(self.video_id):
             mark = self._mark()
             if mark is None:
@@ -127,14 +127,14 @@ class RungMaker:
                 raise JobFailed(*SEGMENTS_LOST) from error
 
     def _keep_initialization(self, made: Path, mark: Made) -> None:
-        """All segments of a rung share the one that came first."""
+        """Keep the first initialization segment; all segments of a rung share it."""
         folder, name = self.tools.folder, initialization_file(self.rung.quality)
         content = made.read_bytes()
         if folder.find(self.video_id, name) is None:
             with suppress(FileExistsError):  # Another machine has just made it.
                 folder.keep(made, self.video_id, name, beside=mark, is_new=True)
         if read_whole(folder, self.video_id, name) != content:
-            problem = "This part of the film was encoded unlike the others."
+            problem = "This part of the film was encoded differently from the others."
             raise JobFailed("encoded_unlike", problem, is_final=True)
 
     def _write(
@@ -147,7 +147,7 @@ class RungMaker:
             folder.keep(made, self.video_id, name, beside=beside, is_new=is_new)
 
     def _mark(self) -> Made | None:
-        """What says that the rung is made with this encoder, if it does."""
+        """The file that marks the rung as made with this encoder, if it exists."""
         try:
             found, file = self.tools.folder.fetch(self.video_id, self._mark_file)
         except FileNotFoundError:

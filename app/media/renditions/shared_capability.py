@@ -1,4 +1,4 @@
-"""How fast any of several machines encodes, so that all offer the same qualities."""
+"""How fast the machines of a fleet encode, so that all offer the same qualities."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.media.renditions.capability import Capability
 from app.records.encoders import EncoderRecords
 
 ASKED_SECONDS = 5.0
-"""Between two looks at what the others say."""
+"""How often the other machines' reports are read."""
 
 
 class SharedCapability:
-    """That of the slowest media worker: whichever gets a job is fast enough for it.
+    """The capability of the slowest media worker, so that any worker is fast enough for any job.
 
-    Segments that others encode with another ffmpeg are alike, or are refused as unlike.
+    Segments from a different ffmpeg must match the others, or are refused.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class SharedCapability:
         own: Callable[[], Capability | None],
         clock: Callable[[], datetime],
     ) -> None:
-        """`own` is what was measured on this machine."""
+        """`own` is this machine's measured capability."""
         self._records = records
         self._own = own
         self._clock = clock
@@ -35,7 +35,7 @@ class SharedCapability:
         self._ask_at = 0.0
 
     def __call__(self) -> Capability | None:
-        """The capability; this machine's own while no worker has told any."""
+        """The capability; this machine's own until a worker has reported one."""
         if time.monotonic() >= self._ask_at:
             told = [
                 Capability(**known_members(Capability, facts))
@@ -46,6 +46,6 @@ class SharedCapability:
         return self._found or self._own()
 
     def tell(self, worker: str) -> None:
-        """Let the others know what the worker of this machine can do, if it can."""
+        """Report what this machine's worker can do, if it is known."""
         if (own := self._own()) is not None:
             self._records.tell(worker, asdict(own), self._clock())

@@ -105,9 +105,9 @@ def _names(maker: RungMaker, numbers: Iterable[int]) -> list[str]:
 
 
 def _readable(maker: RungMaker, name: str) -> tuple[ReadAt, int]:
-    """What reads a made file, and its length in bytes.
+    """A function that reads a made file, and the file's length in bytes.
 
-    It opens the file for each read: a film has thousands of segments.
+    It opens the file for each read, since a film has thousands of segments.
     """
     folder = maker.tools.folder
     found = folder.find(maker.video_id, name)
