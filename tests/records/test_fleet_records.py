@@ -68,15 +68,14 @@ def test_time_does_not_go_back_while_another_thread_asks(
 
 
 def test_a_node_whose_clock_is_wrong_goes_by_that_of_the_server(
-    tmp_path: Path, on_server: Database, shared_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, on_server: Database, shared_url: str
 ) -> None:
-    def node(name: str) -> Services:
+    def node(name: str, ahead: timedelta) -> Services:
         data, staging = tmp_path / name, tmp_path / name / "staging"
-        return build_services(Settings(database_url=shared_url, data_dir=data, staging_dir=staging))
+        settings = Settings(database_url=shared_url, data_dir=data, staging_dir=staging)
+        return build_services(settings, now=lambda: datetime.now(UTC) + ahead)
 
-    right = node("right")
-    monkeypatch.setattr("app.services._now", lambda: datetime.now(UTC) + AHEAD)
-    wrong = node("wrong")
+    right, wrong = node("right", timedelta(0)), node("wrong", AHEAD)
     with closing(right.database), closing(wrong.database):
         now = right.housekeeping.allow_for_clock()
         new = NewUpload(scope=Scope(FIRST_PROJECT), filename="a.mp4", length=10)

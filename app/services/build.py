@@ -1,0 +1,262 @@
+"""Builds the services from the settings: what several of them stand on first, then each."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from app.domain.lifecycle import UploadState
+from app.identity.link_limits import LinkLimits
+from app.identity.passwords import Passwords
+from app.identity.services import IdentityServices
+from app.identity.video_expiry import VideoExpiry
+from app.ingest.copy import BodyLimits
+from app.media.jobs.waking import Waker
+from app.media.services import MediaServices
+from app.records.clock import Clock, shared_clock
+from app.records.engine import Database
+from app.records.facts import Facts, SharedNote
+from app.records.identity.outbox import Outbox
+from app.records.identity.projects import ProjectRecords
+from app.records.identity.quotas import ProjectQuotas
+from app.records.identity.upload_links import UploadLinkRecords
+from app.records.nodes import NodeRecords
+from app.records.turns import Turns
+from app.records.uploads import Listener, UploadRecords, no_listener
+from app.request.minute_counts import MinuteCounts, counts_in
+from app.request.this_node import this_node
+from app.services.callers import identity_options, line, request_rate, sender_limits
+from app.services.services import Services
+from app.services.storage import bucket_address, bucket_of, database_of, store_in
+from app.settings import Settings
+from app.storage.local import LocalStore
+from app.storage.machine import IdleClock, NoteFile, read_clocks
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.direct import DirectCells
+from app.storage.s3.store import BucketStore
+from app.uploads.chunks import Chunks
+from app.uploads.client_uploads import ClientUploads
+from app.uploads.completion import Completion
+from app.uploads.direct import DirectUploads
+from app.uploads.files import WholeFiles
+from app.uploads.housekeeping import Housekeeping
+from app.uploads.library import VideoLibrary
+from app.uploads.service import UploadService
+
+ID_BYTES = 16
+"""128 random bits: an id cannot be guessed."""
+
+
+def utc_now() -> datetime:
+    """The time, by the clock of this machine."""
+    return datetime.now(UTC)
+
+
+def build_services(
+    settings: Settings,
+    on_upload: Listener = no_listener,
+    *,
+    passwords: Passwords | None = None,
+    now: Clock = utc_now,
+) -> Services:
+    """All services for `settings`; `on_upload` is called with each step of an upload.
+
+    `passwords` are by default as costly to guess as they should be. `now` is this machine's clock.
+    """
+    base = _base(settings, on_upload, now)
+    uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
+    identity = _identity(base, passwords or Passwords())
+    database = base.database
+    return Services(
+        settings=settings,
+        uploads=uploads,
+        chunks=chunks,
+        direct=_direct(base, chunks),
+        client_uploads=ClientUploads(uploads, chunks, library),
+        whole_files=_whole_files(base),
+        library=library,
+        housekeeping=_housekeeping(base),
+        inspection=base.store.inspection,
+        bucket=base.bucket,
+        media=_media(base),
+        identity=identity,
+        video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, identity.audit),
+        quotas=base.quotas,
+        request_rate=request_rate(settings, base.counts),
+        line=line(settings, is_fleet=database.is_remote),
+        counts=base.counts,
+        records=base.records,
+        database=database,
+        node=this_node(settings.data_dir),
+        nodes=NodeRecords(database) if database.is_remote else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What several services stand on."""
+
+    settings: Settings
+    now: Clock
+    """The clock of this machine; `completion` has that which all machines share."""
+    database: Database
+    records: UploadRecords
+    bucket: Bucket | None
+    store: LocalStore | BucketStore
+    completion: Completion
+    quotas: ProjectQuotas
+    links: LinkLimits
+    counts: MinuteCounts
+    outbox: Outbox
+
+
+def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
+    database = database_of(settings)
+    links = LinkLimits(UploadLinkRecords(database), now)
+    quotas = ProjectQuotas(database)
+    counts = counts_in(settings.data_dir, is_fleet=database.is_remote)
+    outbox = Outbox(now, _new_id)
+    limits = sender_limits(settings, counts)
+    observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
+    records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
+    clock = shared_clock(database, now)
+    bucket = bucket_of(settings)
+    store = store_in(bucket, settings, database, clock)
+    return _Base(
+        settings=settings,
+        now=now,
+        database=database,
+        records=records,
+        bucket=bucket,
+        store=store,
+        completion=Completion(records, store, policy=settings.policy, clock=clock),
+        quotas=quotas,
+        links=links,
+        counts=counts,
+        outbox=outbox,
+    )
+
+
+def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
+    """Also wake the media worker when a file was published."""
+
+    def tell(step: str) -> None:
+        on_upload(step)
+        if step == UploadState.COMPLETE:
+            waker.wake()
+
+    return tell
+
+
+def _uploads(base: _Base) -> UploadService:
+    return UploadService(
+        base.records,
+        base.store,
+        completion=base.completion,
+        policy=base.settings.policy,
+        clock=base.completion.clock,
+        new_id=_new_id,
+        allowance=base.links.allowance,
+    )
+
+
+def _chunks(base: _Base) -> Chunks:
+    return Chunks(
+        base.records,
+        base.store.staging,
+        completion=base.completion,
+        policy=base.settings.policy,
+        quotas=base.quotas,
+        limits=_body_limits(base.settings),
+        clock=base.completion.clock,
+        allowance=base.links.allowance,
+    )
+
+
+def _direct(base: _Base, chunks: Chunks) -> DirectUploads | None:
+    settings, store = base.settings, base.store
+    if not settings.direct_uploads or not isinstance(store, BucketStore):
+        return None
+    return DirectUploads(DirectCells(store.cells), chunks, origin=bucket_address(settings).origin)
+
+
+def _whole_files(base: _Base) -> WholeFiles:
+    return WholeFiles(
+        base.records,
+        base.store,
+        completion=base.completion,
+        policy=base.settings.policy,
+        quotas=base.quotas,
+        limits=_body_limits(base.settings),
+        clock=base.completion.clock,
+        new_id=_new_id,
+        allowance=base.links.allowance,
+    )
+
+
+def _body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+
+
+def _library(base: _Base) -> VideoLibrary:
+    store = base.store
+    return VideoLibrary(
+        base.records,
+        store.library,
+        policy=base.settings.policy,
+        clock=base.completion.clock,
+        let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
+        sign_url=store.library.sign_url if isinstance(store, BucketStore) else None,
+    )
+
+
+def _housekeeping(base: _Base) -> Housekeeping:
+    settings, store = base.settings, base.store
+    is_shared, file = base.database.is_remote, settings.data_dir / "clock"
+    note = SharedNote(Facts(base.database), file.name) if is_shared else NoteFile(file)
+    clock = base.completion.clock
+    return Housekeeping(
+        base.records,
+        store,
+        completion=base.completion,
+        clock=clock,
+        idle_clock=IdleClock(note, partial(read_clocks, clock)),
+        turns=Turns(base.database),
+        expiry=timedelta(seconds=settings.expiry_seconds),
+        reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
+        collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,
+    )
+
+
+def _media(base: _Base) -> MediaServices:
+    settings = base.settings
+    return MediaServices.build(
+        settings.data_dir,
+        base.database,
+        base.records,
+        base.store,
+        base.now,
+        threads=settings.threads,
+        policy=settings.rendition_policy,
+        observer=base.outbox.on_playback,
+        bucket=base.bucket,
+        spool_bytes=settings.spool_bytes,
+    )
+
+
+def _identity(base: _Base, passwords: Passwords) -> IdentityServices:
+    return IdentityServices.build(
+        base.database,
+        base.settings.data_dir,
+        identity_options(base.settings),
+        passwords=passwords,
+        counts=base.counts,
+        clock=base.now,
+        new_id=_new_id,
+    )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(ID_BYTES)
