@@ -19,7 +19,7 @@ IPNetwork = IPv4Network | IPv6Network
 STAGING = Path("/tmp/sluice")
 
 LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
-"""What a browser on this machine calls it; [::1] counts as localhost."""
+"""Host names that a browser on this machine uses for it; [::1] counts as localhost."""
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years, so that subtracting it always gives a valid date."""
@@ -31,7 +31,7 @@ _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]*[A-Za-z0-9_-])*/?")
-"""What AWS allows as a bucket's name; a prefix of names that no URL has to quote."""
+"""A bucket's name as AWS allows it; a prefix of characters that need no quoting in URLs."""
 
 _REGION = re.compile("[a-z0-9-]{1,64}")
 

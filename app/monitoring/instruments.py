@@ -23,7 +23,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 OTHER = "other"
 
 WATCHERS = ("metrics", "status", "api_status", "health")
-"""Requests that only watch the server; counting them would show an idle server as busy."""
+"""Monitoring requests, not counted: an idle server would look busy."""
 
 CREATED = "created"
 

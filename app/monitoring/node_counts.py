@@ -1,4 +1,4 @@
-"""What a server does at the moment, in few numbers, for the status page of a fleet."""
+"""A server's current activity as a few numbers, for the status page of a fleet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.services import Services
 from app.storage.local.folder import free_bytes
 
 PROBLEM_SECONDS = 10.0
-"""How often the set-up is checked, which writes to the folders."""
+"""How often the set-up is checked; each check writes to the folders."""
 
 
 NOTHING: Mapping[str, Any] = {
@@ -23,7 +23,7 @@ NOTHING: Mapping[str, Any] = {
     "free_bytes": None,
     "problems": [],
 }
-"""The numbers of a node that is gone, or that does not tell them."""
+"""The numbers of a node that is gone, or does not report them."""
 
 
 class NodeCounts:
@@ -73,6 +73,6 @@ class NodeCounts:
 
 
 def running_requests(counts: Snapshot) -> int:
-    """Requests without an answer, but for those that only watch the server."""
+    """Requests not answered yet, except monitoring."""
     running = counts.by("protocol", "sluice_requests_in_progress")
     return int(sum(count for name, count in running.items() if name not in WATCHERS))

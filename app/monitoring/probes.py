@@ -41,7 +41,7 @@ def alive() -> Response:
 def ready() -> tuple[Response, int]:
     """Whether the server can take uploads, and what is wrong with its set-up.
 
-    A server that stops says so for as long as it is told to serve on.
+    A server that drains before it stops answers 503.
     """
     services = current_services()
     if services.node.is_leaving:

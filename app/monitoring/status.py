@@ -29,7 +29,7 @@ JOBS_SHOWN = 10
 """The jobs that run or come next, and the latest that have failed."""
 
 SUMMED = ("requests_now", "downloads_now", "received_bytes_per_second", "sent_bytes_per_second")
-"""Numbers of nodes that make sense for all of them together."""
+"""Numbers of nodes that can be added up."""
 
 ENDED = ("created", "complete", "cancelled", "expired")
 
@@ -132,7 +132,7 @@ def _job(listed: ListedJob) -> dict[str, str]:
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """All servers that share the records; none where they are in a file."""
+    """All servers that share the records; empty with SQLite."""
     services = current_services()
     if services.nodes is None:
         return []
@@ -145,7 +145,7 @@ def _nodes() -> list[dict[str, Any]]:
             "state": node.state.value,
             "started": node.started_at.isoformat(timespec="milliseconds"),
             "uptime_seconds": round(max(0.0, node.uptime_seconds), 3),
-            # A node of another version may count less.
+            # A node of another version may report fewer numbers.
             **NOTHING,
             **({} if node.state is NodeState.GONE else node.report.counts),
         }
@@ -154,7 +154,7 @@ def _nodes() -> list[dict[str, Any]]:
 
 
 def _fleet(nodes: list[dict[str, Any]]) -> dict[str, int]:
-    """How many nodes are in each state, and what all of them do together."""
+    """How many nodes are in each state, and their numbers added up."""
     states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
     return {**states, **{name: sum(node[name] for node in nodes) for name in SUMMED}}
 

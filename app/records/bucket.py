@@ -1,8 +1,7 @@
 """Where files lie in a bucket: the rows behind a store that several nodes share.
 
 A chunk runs two or three of these statements, whatever the size of its file. Names of objects are
-never used twice, so a row that is replaced or removed leaves a name to be removed from the bucket,
-in the same transaction.
+never reused: the transaction that replaces or removes a row also records the object to delete.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from app.records.tables import stored_garbage as garbage
 from app.records.tables import stored_pieces as pieces
 
 PIECE_LEASE = timedelta(hours=1)
-"""An object that was not stored by then is garbage. Nobody waits for this lease to end."""
+"""An object not stored by then is garbage. Nobody waits for this lease to end."""
 
 RETRY_DELAY = timedelta(hours=1)
-"""When to try again to remove what the store has refused to remove."""
+"""Pause before retrying a deletion that the store refused."""
 
 PAGE = 1000
-"""Rows read at once from a table of any length."""
+"""Rows per page when a whole table is read."""
 
 Clock = Callable[[], datetime]
 
@@ -64,9 +63,9 @@ def _utc_now() -> datetime:
 
 
 class BucketCatalog:
-    """`Catalog` of the store in a bucket; leases are held against `clock`.
+    """The bucket store's `Catalog`; `clock` decides when leases end.
 
-    Nodes must share it (`app.records.clock`). Where it differs by a lease, work is done twice.
+    Nodes must share it (`app.records.clock`). If theirs differ by a lease, work is done twice.
     """
 
     def __init__(self, database: Database, clock: Clock = _utc_now) -> None:
@@ -94,14 +93,14 @@ class BucketCatalog:
         return None if row is None else _file(row)
 
     def intend_multipart(self, name: str) -> None:
-        """Insert garbage that is due after a lease; `begin_multipart` takes it away."""
+        """Insert garbage that is due after a lease; `begin_multipart` deletes it."""
         due_at = self._clock() + PIECE_LEASE
         row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
         with self._one_statement() as connection:
             connection.execute(insert(garbage), row)
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
-        """Note it unless another was, or the intent is due."""
+        """Store it, unless another is stored or the intent is due."""
         values = {"multipart": multipart.name, "multipart_number": multipart.id}
         place = {"of_key": key, "now": self._clock()}
         with self._database.write() as connection:
@@ -168,7 +167,7 @@ class BucketCatalog:
             return connection.execute(statements.SEAL, {**_of(claim), **values}).rowcount == 1
 
     def release(self, claim: Claim) -> None:
-        """Take the token away."""
+        """Clear the token."""
         with self._one_statement() as connection:
             connection.execute(statements.RELEASE, _of(claim))
 
@@ -195,7 +194,7 @@ class BucketCatalog:
         return None if row is None else _part(row)
 
     def add_whole(self, wholes: Sequence[tuple[str, str, int]]) -> None:
-        """Insert files with their names, or name those that were reserved."""
+        """Insert files with their objects' names, or add the names to reserved files."""
         common = {"is_published": False, "active_at": self._clock()}
         rows = [
             {"key": key, "name": name, "length": length, "cell_bytes": 0, **common}
@@ -212,7 +211,7 @@ class BucketCatalog:
             )
 
     def finish(self, key: str, name: str, length: int, *, is_published: bool) -> bool:
-        """Name the object; pieces that are not that object become garbage."""
+        """Store the object's name; all other objects of the file become garbage."""
         values = {"object": name, "bytes": length, "published": is_published}
         kept = {"of_key": key, "kept": name, "now": self._clock()}
         with self._database.write() as connection:
@@ -225,13 +224,13 @@ class BucketCatalog:
         return True
 
     def publish(self, keys: Sequence[str]) -> int:
-        """Mark them; those that were count too."""
+        """Mark them as published; those already published count too."""
         change = update(files).where(files.c.key.in_(keys), files.c.name.is_not(None))
         with self._one_statement() as connection:
             return connection.execute(change.values(is_published=True)).rowcount
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
-        """Delete the rows of a file; the garbage that this makes, as far as it is due."""
+        """Delete the rows of a file; returns the resulting garbage that is due now."""
         now = self._clock()
         values = {"of_key": key, "kept": "", "now": now, "lease_end": now + PIECE_LEASE}
         with self._database.write() as connection:
@@ -252,7 +251,7 @@ class BucketCatalog:
         try:
             with self._one_statement() as connection:
                 connection.execute(statements.DELETE_UNUSED, {"of_key": key})
-        except IntegrityError:  # Something came as this ran.
+        except IntegrityError:  # A row was added meanwhile.
             return
 
     def discard(self, name: str, multipart_id: str | None = None) -> None:
@@ -284,7 +283,7 @@ class BucketCatalog:
             return [_garbage(row) for row in connection.execute(due.limit(limit))]
 
     def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
-        """Delete the rows; those of what could not be removed are due later."""
+        """Delete the rows of what was removed; postpone those of what was not."""
         gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
         with self._database.write() as connection:
             connection.execute(delete(garbage).where(gone))
@@ -303,7 +302,7 @@ class BucketCatalog:
         return (row.key for row in self._pages(files.c.is_published))
 
     def shift_activity(self, later: timedelta) -> None:
-        """Move the times, but not beyond now."""
+        """Move the times, but not into the future."""
         now, active_at = self._clock(), files.c.active_at
         shifted = active_at + literal(later // timedelta(microseconds=1))
         latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
@@ -320,7 +319,7 @@ class BucketCatalog:
             connection.execute(statements.MEND, values)
 
     def objects(self) -> Iterator[tuple[str, bool]]:
-        """Names in the order of their bytes; of two that are the same, the needed one is last."""
+        """Names in byte order; of equal names, the needed one comes last."""
         needed, possible = statements.NEEDED, statements.POSSIBLE
         named = union_all(
             select(needed.c[0].label("name"), literal(1).label("is_needed")),
@@ -359,11 +358,11 @@ class BucketCatalog:
             last = rows[-1].key
 
     def _one_statement(self) -> AbstractContextManager[Connection]:
-        """A connection for a single change: on a server without round trips to begin and end."""
+        """A connection for a single change, without round trips to begin and commit on a server."""
         return self._database.read() if self._database.is_remote else self._database.write()
 
     def _insert(self, connection: Connection, table: Any) -> Any:
-        """An INSERT that knows ON CONFLICT; SQLAlchemy has a class of it for each database."""
+        """An INSERT with ON CONFLICT, for which SQLAlchemy has one class per database."""
         return statements.DIALECTS[connection.dialect.name].insert(table)
 
 

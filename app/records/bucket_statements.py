@@ -178,7 +178,7 @@ _DISCARD_AGAIN = insert(garbage).from_select(
         files.c.key == _KEY, files.c.name.is_not(None), files.c.is_published.is_(False)
     ),
 )
-"""The row of a file that came whole is there before its object, which may arrive after this."""
+"""The row of a file received whole is added before its object, which may arrive after this."""
 
 DELETE_PIECES = delete(pieces).where(pieces.c.key == _KEY)
 DELETE_CELLS = delete(cells).where(cells.c.key == _KEY)
@@ -202,7 +202,7 @@ DIALECTS: Mapping[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
 
 
 def _claim_of(dialect: Any) -> Any:
-    """A claim where there was none, or one epoch after another whose lease has ended."""
+    """A first claim, or the next epoch after a claim whose lease has ended."""
     new = dialect.insert(cells).from_select(
         ["key", "cell", "epoch", "token", "leased_until"], _NEW_CLAIM
     )
@@ -219,7 +219,7 @@ def _claim_of(dialect: Any) -> Any:
 
 
 def _placing(dialect: Any) -> Any:
-    """The part of a cell, in place of what there was; a claim stays."""
+    """Set the part of a cell, replacing an earlier one; a claim stays."""
     part = ("part_number", "length", "etag", "crc32c", "through")
     new = dialect.insert(cells).from_select(
         ["key", "cell", "epoch", "leased_until", *part], _PLACED

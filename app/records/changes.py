@@ -1,4 +1,4 @@
-"""Spares looks at records that nobody has changed: whoever polls costs next to nothing then."""
+"""Makes polling cheap: skips the query while no transaction has been committed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ T = TypeVar("T")
 def after_changes(
     look: Callable[[], T], mark: Callable[[], object], *, longest_seconds: float
 ) -> Callable[[], T | None]:
-    """`look`, but None instead while nothing was committed since it last returned.
+    """A function that calls `look`, or returns None if nothing was committed since the last call.
 
-    `mark` is what `Database.change_mark` returns. Something may also become due by itself, so that
-    no more than `longest_seconds` pass without a look. After one that raises, or that returns
-    something true as there may be more, the next one comes at once.
+    `mark` is what `Database.change_mark` returns. Work may also become due with time, so `look` is
+    called at least every `longest_seconds`. If it raises, or returns something true since there may
+    be more, the next call runs it again.
     """
     seen: object = None
     again_at = 0.0
 
     def look_if_changed() -> T | None:
         nonlocal seen, again_at
-        found = mark()  # Before the look: what is committed meanwhile is looked at next time.
+        found = mark()  # Before the look: it misses what is committed meanwhile.
         if found == seen and time.monotonic() < again_at:
             return None
         result = look()

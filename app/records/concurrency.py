@@ -1,8 +1,7 @@
-"""What keeps the transactions of a server apart; in SQLite there is one writer at a time.
+"""Locks for transactions on a database server; SQLite has one writer at a time.
 
-Whoever locks rows of several tables takes projects first, then people, members, keys, links and
-invitations. Two that take them in different orders would wait for each other, until PostgreSQL
-ends one of them after a second.
+Lock order: projects, people, members, keys, links, invitations. Two transactions that lock in
+different orders deadlock, and PostgreSQL ends one of them after a second.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ SECOND = 1_000_000
 SERVER_NOW: ColumnElement[int] = cast(
     func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
 )
-"""The time on a database server, as its columns have it: the clocks of nodes may differ."""
+"""The database server's time in the format of its columns, as the nodes' clocks may differ."""
 
 KNOWN_BY = "known_by"
-"""In a table's `info`: the unique columns that tell whether a row is known, if not its key."""
+"""Key in a table's `info`: the unique columns that identify a row, if not the primary key."""
 
 
 class InsertUnlessKnown(Insert):
     """Inserts a row unless there is one with the same key.
 
-    SQLite and PostgreSQL agree on the words; SQLAlchemy has a class for each, which imports all
-    that there is for that database.
+    SQLite and PostgreSQL share the syntax. SQLAlchemy's class for each would import the whole
+    dialect.
     """
 
     inherit_cache = True
@@ -62,23 +61,23 @@ def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, 
 
 
 def lock_row(connection: Connection, key: Column[str], value: str) -> None:
-    """Have others wait who lock this row too, or change it, until the transaction ends.
+    """Block others from locking or changing this row until the transaction ends.
 
-    Others may refer to it meanwhile: it stays.
+    They may still insert rows that refer to it.
     """
     connection.execute(select(key).where(key == value).with_for_update(key_share=True))
 
 
 def lock_table(connection: Connection, table: Table) -> None:
-    """Have others wait who change the table, until the transaction ends; they may read it."""
+    """Block others from changing the table until the transaction ends; they may read it."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def lock_name(connection: Connection, name: str) -> None:
-    """Have others wait who lock this name too, until the transaction ends.
+    """Block others from locking this name until the transaction ends.
 
-    It comes last: who has it waits for no row that another who wants it has locked.
+    Call it after all other locks, so that its holder never waits for a row lock.
     """
     if connection.dialect.name == "postgresql":
         key = func.hashtextextended(name, 0)

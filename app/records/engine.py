@@ -47,7 +47,7 @@ class Database:
 
     @property
     def file(self) -> SqliteFile | None:
-        """The file it is in; None for a server's."""
+        """The SQLite file; None for a database server."""
         return self._kind if isinstance(self._kind, SqliteFile) else None
 
     @contextmanager
@@ -124,10 +124,10 @@ class Database:
         self._engine.dispose()
 
     def change_mark(self) -> Callable[[], object]:
-        """A function whose value differs once anybody has committed something; for one thread.
+        """A function whose value changes once anybody has committed something; for one thread.
 
-        It keeps a connection, and takes 10 us. A server's differs every two seconds: asking it
-        would cost as much as a look.
+        It keeps a connection, and takes 10 us. For a server, the value just changes every two
+        seconds: a query would cost as much as the work that it saves.
         """
         return self._kind.change_mark(self._engine)
 

@@ -92,13 +92,13 @@ def _of_file(error: BaseException) -> UploadError | None:
 
 
 def _of_server(error: BaseException) -> UploadError | None:
-    """From the SQLSTATE; a connection that could not be made, or was lost, has none.
+    """Translate by SQLSTATE; a connection that failed or was lost has none.
 
-    Unlike SQLite, a server takes no text with a zero byte, and compares no number with one that is
-    too large for its column: clients may send both.
+    Unlike SQLite, a server refuses text with a zero byte, and numbers too large for their column.
+    Clients can send both.
     """
     if isinstance(error, DataError):
-        return InvalidRequest("The request has a text or a number that no record can have.")
+        return InvalidRequest("The request has a text or a number that cannot be stored.")
     state: str | None = getattr(_of_driver(error), "sqlstate", None)
     if state is None:
         is_lost = isinstance(error, OperationalError | InterfaceError)

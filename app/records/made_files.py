@@ -1,11 +1,11 @@
-"""Which objects in a bucket were made from videos: the truth for all machines that share it.
+"""Which objects in a bucket were made from videos: the authority for all machines that share it.
 
     due later  ----> kept ----> due soon ----> forgotten
          |                                        |
          +----------------------------------------+
 
-A row is there before its object is stored, and goes after the object was deleted, so that whatever
-is interrupted leaves no object that nobody knows of. Who stores one too late finds its row gone.
+A row is inserted before its object is stored, and deleted after the object, so an interruption
+leaves no unknown object. A maker that stores its object too late finds the row gone.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from app.records.engine import Database
 from app.records.tables import IS_KEPT, IS_LEFT, made_files
 
 UNFINISHED_FOR = timedelta(days=1)
-"""An object that is not kept by then is taken for the rest of a maker that was killed."""
+"""An object not kept by then counts as left over by a maker that was killed."""
 
 READ_FOR = timedelta(minutes=5)
-"""How long an object is left to those who read it, after it was discarded or replaced."""
+"""How long a discarded or replaced object stays, for requests that are reading it."""
 
 USED_EXACTLY = timedelta(seconds=60)
-"""How exactly it is known when a bundle was last used: noting it is a write."""
+"""Precision of a bundle's last use: each update is a write."""
 
 ATTEMPTS = 5
-"""Machines that replace one file at the same moment, of which all but one try again."""
+"""Attempts to keep a file: of machines that replace it at the same moment, all but one retry."""
 
 _FILE = (
     made_files.c.upload_id,
@@ -66,7 +66,7 @@ class MadeFileRecords:
             return _first(connection, _is_named(upload_id, name))
 
     def begin(self, made: Made) -> None:
-        """Note a file whose object is about to be stored."""
+        """Record a file whose object is about to be stored."""
         values = {
             "upload_id": made.upload_id,
             "name": made.name,
@@ -83,14 +83,14 @@ class MadeFileRecords:
     def keep(
         self, made: Made, now: datetime, *, beside: Made | None = None, is_new: bool = False
     ) -> None:
-        """Have everybody find the file, whose object is stored; see `MadeFiles.keep`.
+        """Make a file visible once its object is stored; see `MadeFiles.keep`.
 
         Raises `Outdated` also if its object was due to be deleted meanwhile.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._keep(made, now, beside, is_new=is_new)
-            except IntegrityError:  # Another machine has just kept one of this name.
+            except IntegrityError:  # Another machine was faster with this name.
                 if attempt == ATTEMPTS:
                     raise
             else:
@@ -110,18 +110,18 @@ class MadeFileRecords:
                 raise Outdated(made.name)
 
     def discard(self, upload_id: UploadId, name: str, now: datetime) -> int:
-        """Have nobody find a file any more, or the files of a bundle; how many there were."""
+        """Hide a file, or all files of a bundle; returns how many there were."""
         is_in_bundle = and_(made_files.c.upload_id == upload_id, made_files.c.folder == name)
         return self._discard(or_(_is_named(upload_id, name), is_in_bundle), now + READ_FOR)
 
     def discard_all(self, upload_id: UploadId, now: datetime) -> int:
-        """The same for all files of a video, whose objects are due at once."""
+        """The same for all files of a video; their objects are due for deletion at once."""
         return self._discard(made_files.c.upload_id == upload_id, now)
 
     def _discard(self, condition: ColumnElement[bool], due_at: datetime) -> int:
         locked = select(made_files.c.version).where(condition, IS_KEPT).with_for_update()
         with self._database.write() as connection:
-            # Waits for those who keep files beside one of these, so that the next statement sees
+            # Waits for transactions that keep files beside these, so the next statement sees
             # what they have kept.
             connection.execute(locked).all()
             return _leave(connection, condition, due_at)
@@ -167,7 +167,7 @@ class MadeFileRecords:
             return set(connection.scalars(query))
 
     def known(self, versions: Sequence[str]) -> set[str]:
-        """Those of some versions that there are rows for, kept or not."""
+        """Those of some versions that have rows, kept or not."""
         query = select(made_files.c.version).where(made_files.c.version.in_(versions))
         with self._database.read() as connection:
             return set(connection.scalars(query))
@@ -200,7 +200,7 @@ class MadeFileRecords:
                 yield Bundle(UploadId(row.upload_id), row.bundle, int(row.size), used_at)
 
     def note_use(self, upload_id: UploadId, name: str, now: datetime) -> None:
-        """Note that a file, and with it its bundle, is used now, within `USED_EXACTLY`."""
+        """Record that a file's bundle is used now, with the precision `USED_EXACTLY`."""
         is_file = _is_named(upload_id, name)
         query = select(made_files.c.used_at).where(is_file, IS_KEPT)
         with self._database.read() as connection:

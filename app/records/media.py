@@ -154,7 +154,7 @@ class MediaRecords:
     def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
         wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
         is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
-        is_present &= not_(_IS_PLANNED)  # Another node may just have done it.
+        is_present &= not_(_IS_PLANNED)  # Another node may have done it meanwhile.
         with self._database.write() as connection:
             if self._database.is_remote:
                 statements.lock(connection, upload_ids)

@@ -40,7 +40,7 @@ SESSION = {
 """See "Client Connection Defaults" of PostgreSQL."""
 
 LOOK_SECONDS = 2.0
-"""How often a process with nothing to do looks whether others have left it some."""
+"""How often an idle process checks for work from others."""
 
 MIGRATION_LOCK = 0x736C75696365
 """The key of an advisory lock; "sluice" in ASCII."""
@@ -92,7 +92,7 @@ class PostgresqlServer:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
 
     def change_mark(self, _engine: Engine) -> Callable[[], object]:
-        """One that differs from time to time: asking the server would cost as much as a look."""
+        """One that just changes every so often: asking the server would cost as much as a look."""
         return lambda: time.monotonic() // LOOK_SECONDS
 
     def checkpoint(self) -> None:

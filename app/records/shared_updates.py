@@ -1,7 +1,7 @@
 """Updates that wait at the same time share one round trip and one commit on a server.
 
-What `group_commit.py` is for SQLite: a commit waits some milliseconds for the server's disk, and
-those of one process that come meanwhile are sent together afterwards.
+The counterpart of SQLite's `group_commit.py`: a commit waits some milliseconds for the server's
+disk, and updates that arrive meanwhile in the same process are sent together afterwards.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Change = TypeVar("Change")
 
 
 class _Waiting(Generic[Change]):
-    """A change that `is_made` once it was tried, or `error`, which prevented all that came along.
+    """A waiting change: `is_made` is set once it was tried, or `error` if its whole batch failed.
 
-    Woken without either, its thread is to try the oldest ones.
+    If its thread is woken with neither set, it should try the oldest changes itself.
     """
 
     __slots__ = ("change", "error", "is_made", "woken")
@@ -34,7 +34,7 @@ class _Waiting(Generic[Change]):
 class SharedUpdates(Generic[Change]):
     """`make` tries several changes in one commit, and says of each whether it was made.
 
-    It must not wait for the locks of others: one of them would hold up everybody here.
+    It must not wait for locks: that would block all others of the batch.
     """
 
     def __init__(self, make: Callable[[Sequence[Change]], Sequence[bool]]) -> None:
@@ -44,9 +44,9 @@ class SharedUpdates(Generic[Change]):
         self._is_busy = False
 
     def make(self, change: Change) -> bool:
-        """Try a change, together with those of other threads that wait; whether it was made.
+        """Try a change, together with those of other waiting threads; whether it was made.
 
-        Raises what `make` raised for all of them.
+        Raises what `make` raised for the whole batch.
         """
         own = _Waiting(change)
         with self._gathering:
@@ -65,7 +65,7 @@ class SharedUpdates(Generic[Change]):
             taken, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
         try:
             made = self._make([each.change for each in taken])
-        except BaseException as error:  # noqa: BLE001 - each of them raises it
+        except BaseException as error:  # noqa: BLE001 - each waiting thread raises it
             for each in taken:
                 each.error = error
         else:

@@ -92,7 +92,7 @@ class SqliteFile:
             except DATABASE_ERRORS:
                 while kept:
                     kept.pop().invalidate()
-                return object()  # A look will say what is wrong.
+                return object()  # The query will raise the error.
 
         return version
 

@@ -123,7 +123,7 @@ def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False
 
 
 def lock(connection: Connection, upload_ids: Collection[UploadId]) -> None:
-    """Lock several uploads in one order, so that two who do this never wait for each other."""
+    """Lock several uploads in a fixed order, so that two transactions never deadlock."""
     ids = select(uploads.c.id).where(uploads.c.id.in_(upload_ids)).order_by(uploads.c.id)
     connection.execute(ids.with_for_update(key_share=True))
 
@@ -260,9 +260,9 @@ def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> b
 
 
 def store_unchanged(connection: Connection, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
-    """Do so with several, each given with what it was, on a server; whether each was written.
+    """The same for several on a server, each with its earlier state; whether each was written.
 
-    Those whose rows somebody has locked are not.
+    Those whose rows are locked are not.
     """
     values = [_changed_from(upload, old) for upload, old in changes]
     return [count == 1 for count in run_together(connection, _UPDATE_UNLESS_LOCKED, values)]

@@ -207,8 +207,8 @@ made_files = Table(
     ),
     Index("made_files_left", "due_at", sqlite_where=IS_LEFT, postgresql_where=IS_LEFT),
 )
-"""The objects in a bucket that were made from videos. `due_at` says when one is to be deleted that
-is not there for anybody: not yet, or not any more. The rows outlive their videos by that time."""
+"""Objects in a bucket that were made from videos. One with `due_at` is invisible, since it is not
+stored yet or was discarded, and is deleted at that time. Rows outlive their videos until then."""
 
 encoders = Table(
     "encoders",
@@ -217,7 +217,7 @@ encoders = Table(
     Column("facts", Text, nullable=False),
     Column("told_at", Instant, nullable=False),
 )
-"""What the media workers of a fleet can do; empty where there is one machine."""
+"""What the media workers of a fleet can do; empty with SQLite."""
 
 nodes = Table(
     "nodes",
@@ -231,7 +231,7 @@ nodes = Table(
     Column("started_at", Instant, nullable=False),
     Column("lease_until", Instant, nullable=False),
 )
-"""The servers that share a database server; empty in a file."""
+"""The servers that share a database server; empty with SQLite."""
 
 facts = Table(
     "facts",
@@ -247,7 +247,7 @@ turns = Table(
     Column("work", String(64), primary_key=True),
     Column("due_at", Instant, nullable=False),
 )
-"""When work that one of several servers does is due again; empty in a file."""
+"""When work that only one of several servers does is due again; empty with SQLite."""
 
 IS_UNPUBLISHED = text("is_published = false")
 IS_INTENT = text("etag IS NULL")
@@ -273,7 +273,7 @@ stored_files = Table(
         postgresql_where=IS_UNPUBLISHED,
     ),
 )
-"""Files in a bucket. The key is an upload's id; some exist before that has a record."""
+"""Files in a bucket. The key is an upload's id; the upload's own record may come later."""
 
 stored_pieces = Table(
     "stored_pieces",
@@ -296,7 +296,7 @@ stored_pieces = Table(
     ),
     sqlite_autoincrement=True,
 )
-"""Objects with less than a cell. Without an ETag, one is on its way until the end of its lease."""
+"""Objects with less than a cell. One without an ETag is being stored until its lease ends."""
 
 stored_cells = Table(
     "stored_cells",
@@ -312,7 +312,7 @@ stored_cells = Table(
     Column("crc32c", String(8)),
     Column("through", BigInteger),
 )
-"""Cells that were claimed, and with an ETag the part that has all bytes of one."""
+"""Cells that were claimed; with an ETag, the part that has the whole cell."""
 
 stored_garbage = Table(
     "stored_garbage",
@@ -323,4 +323,4 @@ stored_garbage = Table(
     Column("due_at", Instant, nullable=False, index=True),
     sqlite_autoincrement=True,
 )
-"""Objects, or unfinished multipart uploads, to be removed from the bucket."""
+"""Objects and unfinished multipart uploads to be removed from the bucket."""

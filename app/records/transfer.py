@@ -40,7 +40,7 @@ ROWS_AT_ONCE = 1000
 _OF_SERVERS = {encoders, nodes, turns}
 
 TABLES = tuple(each for each in projects.metadata.sorted_tables if each not in _OF_SERVERS)
-"""All that keep something, each after those that its rows refer to."""
+"""All tables with lasting content, each after those that its rows refer to."""
 
 UNFINISHED = Table("unfinished_copy", MetaData(), Column("started", Integer, primary_key=True))
 """Stands in a database into which something is being copied."""

@@ -1,7 +1,7 @@
 """Counts per name and minute, in memory that all worker processes share.
 
-A library would count in each process for itself, or need a server of its own. The nodes of a fleet
-tell each other what they have counted: see `report` and `learn`.
+A library would count per process, or need a server of its own. The nodes of a fleet exchange their
+counts: see `report` and `learn`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEAR = 4
 """Slots in which a name may be. If others hold all of them, the last one has to make room."""
 
 REPORTED_NAMES = 200
-"""Names in a report at most: those with the largest counts, which are the ones near a limit."""
+"""Most names in a report: those with the largest counts, which are closest to a limit."""
 
 _SLOT = struct.Struct("=QII")  # The name's digest, the minute, the count.
 _DIGEST_BYTES = 8
@@ -58,7 +58,7 @@ class MinuteCounts:
         self._elsewhere_file = elsewhere
 
     def add(self, name: str) -> int:
-        """Count one more; returns how many it is in this minute, on all nodes."""
+        """Count one more; returns this minute's count of all nodes."""
         minute = self._minute
         digest = int.from_bytes(blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest(), "big")
         place, count = _find(self._table, digest, minute)
@@ -71,7 +71,7 @@ class MinuteCounts:
         return max(1, 60 - int(self._clock() % 60))
 
     def report(self) -> MinuteReport:
-        """What was counted here, for other nodes."""
+        """This node's counts, for the others."""
         minute = self._minute
         counts = (
             (count, digest)
@@ -82,7 +82,7 @@ class MinuteCounts:
         return MinuteReport(minute, {digest: count for count, digest in largest})
 
     def learn(self, reports: Iterable[MinuteReport]) -> None:
-        """Note what was counted on the other nodes, each with its report; all processes see it."""
+        """Replace the other nodes' counts with those of their reports; all processes see them."""
         if self._elsewhere_file is None:
             return
         table = bytearray(SLOTS * _SLOT.size)

@@ -18,9 +18,9 @@ def shared_table(file: Path, length: int) -> mmap.mmap:
 
 
 def replace_table(file: Path, table: bytes | bytearray) -> None:
-    """Replace all of a table that one process writes and others read; raises `OSError`.
+    """Replace the content of a table that one process writes and others read; raises `OSError`.
 
-    Not through its memory: on a full disk, a process that writes there first is killed.
+    Not through the mapping: on a full disk, the first write to a new page kills the process.
     """
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
     try:

@@ -22,17 +22,17 @@ from app.storage.machine import COUNTED_GAP
 from app.uploads.housekeeping import SWEEP
 
 DIGEST_SECONDS = 0.25
-"""How often published files without a digest are looked for, if anything has changed."""
+"""How often to look for published files without a digest, if anything has changed."""
 
 FORGETTING_SECONDS = 3600.0
 """How often old entries of the audit log, old deliveries to webhooks, failed sign-ins and links are
 removed."""
 
 DELIVERY_SECONDS = 0.5
-"""How often events for webhooks are looked for, if anything has changed."""
+"""How often to look for webhook events, if anything has changed."""
 
 QUIET_SECONDS = 2.0
-"""How often both are looked for if nothing has changed: a delivery is repeated after a pause."""
+"""How often to look for both if nothing has changed: deliveries are retried after a pause."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
 """Each sweep reads the clocks, and only a limited time counts between two readings: with longer
@@ -58,9 +58,9 @@ def sweep_pause(wanted: float) -> float:
 
 
 def sweep(services: Services, pause: float) -> None:
-    """Expire uploads, then videos: none before a jump of the clock is allowed for.
+    """Expire uploads, then videos, after allowing for a jump of the clock.
 
-    Of several servers one does that, and each removes what it has left over itself.
+    Only one of several servers does that; each removes its own leftovers.
     """
     if Turns(services.database).take(SWEEP, pause):
         services.video_expiry.sweep(services.housekeeping.sweep())
@@ -68,7 +68,7 @@ def sweep(services: Services, pause: float) -> None:
 
 
 def forget(services: Services) -> None:
-    """Remove what is old; of several servers one does. Each is tried even if another fails."""
+    """Delete old records, on one of several servers. One failure does not stop the others."""
     turns, identity = Turns(services.database), services.identity
     if turns.take("forgetting", FORGETTING_SECONDS):
         attempt(identity.audit.remove_old)

@@ -78,7 +78,7 @@ class KeptRunning:
             self._process.terminate()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has; after so long it is killed."""
+        """Wait until it has ended; kill it after this time."""
         if self._process is None:
             return
         self._process.join(max(0.0, seconds))
@@ -108,10 +108,10 @@ class KeptRunning:
 
 
 def spare_imported() -> None:
-    """Spare what was imported so far the garbage collector, here and in processes forked later.
+    """Exclude what was imported so far from garbage collection, here and in forked processes.
 
-    It would look through all of it several times in each, and copy memory that they share: a
-    server took 0.3 s more of CPU time to start and stop.
+    Each process would scan all of it several times, and copy the memory that they share: 0.3 s more
+    CPU time to start and stop a server.
     """
     gc.freeze()
 

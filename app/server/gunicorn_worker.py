@@ -55,8 +55,8 @@ SILENT_STOP_SECONDS = 2.0
 kept ones), and how long a client that still sends is read from after its last answer."""
 
 CHECKPOINT_SECONDS = 5.0
-"""While a worker stops: how long before it must have ended it stops reading bodies, so that what
-has arrived of them is stored and recorded. At most half of `graceful_timeout`."""
+"""A stopping worker stops reading bodies this long before its deadline, to store and record what
+has arrived. At most half of `graceful_timeout`."""
 
 SWEEP_SECONDS = 0.25
 """How often deadlines are checked."""
@@ -240,9 +240,9 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                 _stop_reading(conn)
 
     def _store_what_arrived(self, now: float) -> None:
-        """End bodies that have not arrived by the time a stopping worker must store them.
+        """End bodies that are still arriving when a stopping worker must store them.
 
-        Their clients see the connection break and go on elsewhere; a kill would lose what came
+        Their clients see a broken connection and resume elsewhere; a kill would lose what came
         after the last checkpoint.
         """
         if self.alive:

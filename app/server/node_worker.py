@@ -1,9 +1,9 @@
-"""The node worker: keeps a server known to the others that share its records, and them to it.
+"""The node worker: reports this server to those that share its records, and reads their reports.
 
 python -m app.server.node_worker
 
-A process of its own, since the background worker hashes files at the lowest priority: on a busy
-machine that one would miss the end of its lease.
+A process of its own, since the background worker hashes files at the lowest priority and would miss
+the end of a lease on a busy machine.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from app.services import Services, build_services
 from app.settings import Settings
 
 BEAT_SECONDS = 1.0
-"""How often a node renews its lease, and reads what the others say. Whatever one tells, all know
-after two of them."""
+"""How often a node renews its lease and reads the others' reports. News reach all nodes within two
+of these."""
 
 END_SECONDS = 5.0
 """How long a database that does not answer may delay the end of this process."""
@@ -45,7 +45,7 @@ class NodeWorker:
         self._records = records
         self._counts = counts
         self._name = services.node.name or new_name()
-        self._is_alone = False  # What others told the last time may still be in the files.
+        self._is_alone = False  # The files may still have the others' last reports.
 
     def run(self, stop: Event) -> None:
         """Keep the lease until `stop`, then leave."""
@@ -55,7 +55,7 @@ class NodeWorker:
         attempt(self.end)
 
     def beat(self) -> None:
-        """Renew the lease, and learn what the others say."""
+        """Renew the lease, and read the others' reports."""
         self._records.tell(self._report(is_leaving=self._services.node.is_leaving))
         nodes = self._records.all()
         self._learn([node for node in nodes if node.report.name != self._name])
@@ -63,10 +63,10 @@ class NodeWorker:
             self._records.forget_gone()
 
     def end(self) -> None:
-        """Leave: the web workers finish their requests, and the supervisor removes the row then.
+        """Leave: the web workers finish their requests, then the supervisor removes the row.
 
-        Without a supervisor the row goes now. The last report names no senders: nobody would say
-        when they end, and the others would keep their shares for them as long as the lease.
+        Without a supervisor the row goes now. The last report names no senders: nobody would report
+        their end, and the other nodes would reserve their shares until the lease ends.
         """
         if not self._services.node.name:
             self._records.remove(self._name)
@@ -87,7 +87,7 @@ class NodeWorker:
         )
 
     def _traffic(self) -> dict[str, Any]:
-        """Who sends here and how much: digests of names, never the names."""
+        """Senders of this node and their rates, by digests of their names."""
         line, (minute, counts) = self._services.line, self._services.counts.report()
         senders = [] if line is None else line.report()
         return {
@@ -97,7 +97,7 @@ class NodeWorker:
         }
 
     def _learn(self, others: list[Node]) -> None:
-        """Limits hold over all nodes: have those who send elsewhere counted here."""
+        """Pass the other nodes' traffic to the limits of this node, which hold for the fleet."""
         traffics = [node.report.traffic for node in others if node.state is not NodeState.GONE]
         if not traffics and self._is_alone:
             return
@@ -118,9 +118,9 @@ def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:
 
 
 def run(settings: Settings) -> None:
-    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    """Work until one of `END_SIGNALS` arrives; all of them must be blocked."""
     services = build_services(settings)
-    if services.nodes is None:  # The records are in a file: there are no other servers.
+    if services.nodes is None:  # SQLite: there are no other servers.
         return
     services.prepare()
     worker = NodeWorker(services, services.nodes, NodeCounts(services, Instruments()))

@@ -42,7 +42,7 @@ def require_own_folders(settings: Settings) -> None:
 
 
 def require_room_for_cells(settings: Settings) -> None:
-    """Raise `StartRefused` if a cell of the longest file could never be held on its way."""
+    """Raise `StartRefused` if a cell of the longest file does not fit into the spools."""
     least = Grid.of(settings.max_upload_bytes).first_bytes
     if settings.storage and settings.spool_bytes < least:
         raise StartRefused(

@@ -50,8 +50,8 @@ from app.storage.s3.check import Grade, check_quickly
 POLL_SECONDS = 0.2
 
 END_SECONDS = 10.0
-"""How long the workers have to end after the web server has. They need a second; one that waits for
-a database which does not answer would never end."""
+"""How long the workers have to end after the web server. They need a second; one that waits for a
+dead database would never end."""
 
 BUCKET_SECONDS = 10.0
 """How long the start waits for each answer of the object store."""
@@ -62,8 +62,8 @@ WORKERS = {
     "media worker": "app.server.media_worker",
 }
 NODE_WORKERS = {"node worker": "app.server.node_worker"}
-"""By name: they import prometheus-client, which looks for the folder of metrics only then. The node
-worker runs where other servers may share the records."""
+"""By name, as they import prometheus-client, which reads the folder of metrics at import. The node
+worker runs only where other servers may share the records."""
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Supervisor:
         return 0 if self._signals else web.exitcode or 0
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
-        """After SIGTERM serve on for a while, not ready, until load balancers have noticed."""
+        """After SIGTERM, go on serving without being ready, until load balancers have noticed."""
         _look_after(web, workers, lambda: not self._signals)
         if not self._signals:
             log.error("the web server ended with %s", describe_status(web.exitcode or 0))
@@ -132,7 +132,7 @@ class Supervisor:
 def _look_after(
     web: BaseProcess, workers: Sequence[KeptRunning], is_wanted: Callable[[], bool]
 ) -> None:
-    """Keep the workers running, as long as that is wanted and the web server runs."""
+    """Restart workers that die, until told to stop or the web server ends."""
     while is_wanted() and web.exitcode is None:
         for worker in workers:
             worker.look_after()
@@ -194,11 +194,11 @@ def main() -> int:
 
 
 def _sign_off(settings: Settings) -> None:
-    """Once all processes have ended: leave nothing of them in the database."""
+    """Remove this server from the database once all of its processes have ended."""
     services = build_services(settings)
     services.database.checkpoint()
     if services.nodes is not None:
-        with closing(services.database), suppress(UploadError):  # Then our lease ends by itself.
+        with closing(services.database), suppress(UploadError):  # Then the lease just runs out.
             services.nodes.remove(services.node.name)
 
 

@@ -20,7 +20,7 @@ def greet(settings: Settings) -> None:
 def say_stopping(settings: Settings) -> None:
     """Say that the server stops, and how long that may take."""
     drain = settings.drain_seconds
-    when = f" in {drain:g} s, when load balancers have noticed; Ctrl-C is faster" if drain else ""
+    when = f" in {drain:g} s, once load balancers have noticed; Ctrl-C stops now" if drain else ""
     seconds = settings.graceful_seconds
     _say(f"\n  Stopping{when}. Running requests have up to {seconds:g} s to finish.\n")
 

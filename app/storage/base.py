@@ -96,15 +96,15 @@ class Staging(Protocol):
         ...
 
     def open(self, key: str) -> RawIOBase:
-        """A file from its start, unbuffered; what has not come reads as zeros.
+        """A file from its start, unbuffered; missing bytes read as zeros.
 
-        Raises `BytesLost`, and when it is read `StorageFailed` for bytes that the store has and
-        cannot read before the file is complete.
+        Raises `BytesLost`. Reading raises `StorageFailed` for bytes that are stored, but cannot be
+        read before the file is complete.
         """
         ...
 
     def open_complete(self, key: str, length: int) -> RawIOBase:
-        """A file of which all `length` bytes have come; as `open`. No more may be written."""
+        """A file whose `length` bytes have all arrived; as `open`. No more may be written."""
         ...
 
     def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
@@ -127,10 +127,10 @@ class Staging(Protocol):
 
 
 class SignUrl(Protocol):
-    """What a store can do besides that sends files by itself."""
+    """Optional capability of a store that can send files to clients itself."""
 
     def __call__(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
-        """A URL that sends a published file for so long, with these headers in the answer.
+        """A URL that sends a published file, with these response headers, for this long.
 
         May raise `FileNotFoundError`.
         """

@@ -1,15 +1,15 @@
-"""Whether two open files have the same bytes."""
+"""Compares the bytes of two open files."""
 
 from __future__ import annotations
 
 from io import RawIOBase
 
 COMPARED_BYTES = 256 * 1024
-"""Size of the blocks in which they are compared."""
+"""Size of a block of the comparison."""
 
 
 def has_same_bytes(one: RawIOBase, other: RawIOBase, length: int) -> bool:
-    """Whether the next `length` bytes of both are there, and the same."""
+    """Whether both files have `length` more bytes, and these are equal."""
     while length:
         block = one.read(min(length, COMPARED_BYTES)) or b""
         if not block or _read_exactly(other, len(block)) != block:

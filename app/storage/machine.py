@@ -95,7 +95,7 @@ def _beyond_tolerance(difference: timedelta) -> timedelta:
 
 
 def read_clocks(wall: Callable[[], datetime]) -> Reading:
-    """Both clocks now; `wall` is the one that uploads and videos are dated by."""
+    """Both clocks now; `wall` is the one that dates uploads and videos."""
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     return Reading(BOOT_ID.read_text().strip(), since_boot, wall())
 
@@ -151,8 +151,8 @@ class NoteFile:
 class IdleClock:
     """Compares each reading with the previous one, which `note` keeps across restarts.
 
-    Servers that share the records share the note: uploads are idle while all of them are off. So
-    they must share the wall clock, too: what differs between two machines would look like time.
+    Servers that share the records share the note, since uploads are idle only while all servers are
+    off. They must also share the wall clock: a difference would look like a jump.
     """
 
     def __init__(

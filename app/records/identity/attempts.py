@@ -78,9 +78,9 @@ class AttemptRecords:
 
 
 def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequence[Row[Any]]:
-    """A row of each subject, with no failures if it is new, which others wait for.
+    """Lock and return a row for each subject; a new one has no failures.
 
-    `names` are in order, so that two transactions never wait for each other.
+    `names` must be sorted, so that two transactions never deadlock.
     """
     rows = select(attempts).where(_is_one_of(names)).order_by(attempts.c.subject)
     while True:
@@ -88,7 +88,7 @@ def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequ
             row = {"subject": name, "failures": 0, "last_at": now}
             insert_unless_known(connection, attempts, row)
         found = connection.execute(rows.with_for_update()).all()
-        if len(found) == len(names):  # Otherwise one was forgotten in between.
+        if len(found) == len(names):  # Otherwise one was deleted in between.
             return found
 
 

@@ -71,8 +71,8 @@ _LOCK = (
     .where(webhooks.c.id == bindparam("webhook"), webhooks.c.paused_at.is_(None))
     .with_for_update(skip_locked=True, key_share=True)
 )
-"""Statements after it see what the last claim of this webhook has changed: PostgreSQL looks again
-at a row that it had to wait for, and not at those that a subquery has found."""
+"""Later statements see what the previous claim of this webhook changed: PostgreSQL re-reads a row
+that it had to wait for, but not the rows that a subquery has found."""
 
 _LOST = (
     update(_ours)
@@ -116,7 +116,7 @@ class DeliveryQueue:
     def claim(
         self, webhook_id: str, now: datetime, *, token: str, lease: timedelta
     ) -> Claim | None:
-        """The webhook's next delivery; None if there is none to send now, or another claims it.
+        """The webhook's next delivery; None if none is due, or another server has claimed it.
 
         Also one whose sender died: its lease has ended.
         """

@@ -62,7 +62,7 @@ class InvitationRecords:
         self._database = database
 
     def add(self, invitation: Invitation) -> None:
-        """Store it; earlier ones for the same person or address, or to set up, work no longer.
+        """Store it; earlier ones for the same person or address, or for set-up, stop working.
 
         Raises `EntryNotFound` if the project or the person is gone.
         """
@@ -72,7 +72,7 @@ class InvitationRecords:
             is_same &= invitations.c[column].is_not_distinct_from(values[column])
         with self._database.write() as connection:
             _keep_what_it_is_for(connection, invitation)
-            lock_table(connection, invitations)  # Of two at once, the second sees the first.
+            lock_table(connection, invitations)  # The second of two at once must see the first.
             connection.execute(delete(invitations).where(is_same))
             connection.execute(insert(invitations).values(values))
 

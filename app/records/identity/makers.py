@@ -40,7 +40,7 @@ def require_role(connection: Connection, maker: str, project_id: str) -> None:
 
 
 def _person_behind(connection: Connection, maker: str) -> str | None:
-    """Who answers for a maker, who may be a key; None for a key that was revoked."""
+    """The person behind a maker, which may be a key; None if the key was revoked."""
     if not maker.startswith(BY_KEY):
         return maker
     is_valid = (api_keys.c.id == maker.removeprefix(BY_KEY)) & api_keys.c.revoked_at.is_(None)
@@ -65,10 +65,9 @@ def _is_membership(person_id: str, project_id: str | None) -> ColumnElement[bool
 
 
 def _keep(connection: Connection, maker: str, project_id: str | None) -> bool:
-    """Lock all that the role of a maker depends on; whether the project is still there.
+    """Lock the rows that a maker's role depends on; whether the project still exists.
 
-    In the order that `app.records.concurrency` names. Later statements see what has changed until
-    then.
+    In the lock order of `app.records.concurrency`. Later statements see the latest changes.
     """
     person_id = (_person_behind(connection, maker) or "").removeprefix(BY_PERSON)
     project = select(projects.c.id).where(projects.c.id == project_id)

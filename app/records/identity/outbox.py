@@ -28,7 +28,7 @@ _OF_PROJECT = (
     .order_by(webhooks.c.id)
     .with_for_update(read=True, key_share=True)
 )
-"""None is removed before its delivery is recorded. Asked whenever an upload ends, which may be
+"""None is removed before its delivery is recorded. Runs whenever an upload ends, which may be
 thousands of times in one transaction."""
 
 _LAST_OF_PLAYBACK = (

@@ -117,7 +117,7 @@ class ProjectRecords:
             uploads.c.owner == project_id, uploads.c.state.not_in(GONE)
         )
         with self._database.write() as connection:
-            # No upload begins now, and nobody makes a link.
+            # Nobody can start an upload or create a link now.
             project = _project(connection, _by_id(project_id).with_for_update())
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")

@@ -22,8 +22,8 @@ from app.request.minute_counts import MinuteCounts
 class SenderLimits:
     """Refuses uploads beyond the limits, in their creating transaction; 0 stands for no limit.
 
-    SQLite has one writer at a time, so the count is exact. Elsewhere a lock keeps two uploads of
-    one sender apart, as they may be to different projects.
+    SQLite has one writer at a time, so the count is exact. PostgreSQL needs a lock on the sender,
+    whose uploads may be to different projects.
     """
 
     def __init__(

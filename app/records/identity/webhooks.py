@@ -68,7 +68,7 @@ class WebhookRecords:
         count = select(func.count()).select_from(webhooks).where(of_project)
         values = {column.name: getattr(webhook, column.name) for column in webhooks.columns}
         with self._database.write() as connection:
-            lock_row(connection, projects.c.id, webhook.project_id)  # The count stays true.
+            lock_row(connection, projects.c.id, webhook.project_id)  # Keeps the count right.
             if connection.execute(count).scalar_one() >= most:
                 return False
             connection.execute(insert(webhooks).values({**values, **_events(webhook.events)}))

@@ -55,7 +55,7 @@ class LocalInspection:
 
 
 def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[Problem]:
-    """What is wrong with one folder now; `role` is what operators call it."""
+    """Problems of one folder; `role` names it for operators."""
     reason = _why_not_writable(folder)
     if reason is not None:
         detail = f"the {role} folder cannot be written: {reason}"

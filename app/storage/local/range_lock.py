@@ -94,7 +94,7 @@ def try_lock(descriptor: int, span: ByteRange) -> bool:
 
 
 def locked_by_others(descriptor: int, span: ByteRange) -> ByteRange | None:
-    """Some range that others have locked, and that has bytes of `span`; None if there is none."""
+    """A range locked by others that overlaps `span`; None if there is none."""
     request = _FLOCK.pack(fcntl.F_WRLCK, 0, span.start, span.length, 0)
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, request)
     kind, _, start, length, _ = _FLOCK.unpack(answer)
@@ -102,7 +102,7 @@ def locked_by_others(descriptor: int, span: ByteRange) -> ByteRange | None:
 
 
 def unlock(descriptor: int, span: ByteRange) -> None:
-    """Let go of a range that this descriptor has locked."""
+    """Release a range that this descriptor has locked."""
     _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, span)
 
 

@@ -41,5 +41,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it. The objects stay in the bucket, and nobody knows of them."""
+    """Drop it. The objects stay in the bucket, unknown to the server."""
     op.drop_table("made_files")
