@@ -6,22 +6,19 @@ never reused: the transaction that replaces or removes a row also records the ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
     Connection,
     Row,
     and_,
-    case,
     delete,
     func,
     insert,
-    literal,
     select,
-    union_all,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -40,8 +37,9 @@ from app.domain.cells import (
 )
 from app.domain.ranges import ByteRange
 from app.records import bucket_statements as statements
+from app.records.bucket_inventory import BucketInventory
+from app.records.clock import Clock, utc_now
 from app.records.engine import Database
-from app.records.tables import Instant
 from app.records.tables import stored_files as files
 from app.records.tables import stored_garbage as garbage
 from app.records.tables import stored_pieces as pieces
@@ -52,15 +50,6 @@ PIECE_LEASE = timedelta(hours=1)
 RETRY_DELAY = timedelta(hours=1)
 """Pause before retrying a deletion that the store refused."""
 
-PAGE = 1000
-"""Rows per page when a whole table is read."""
-
-Clock = Callable[[], datetime]
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
 
 class BucketCatalog:
     """The bucket store's `Catalog`; `clock` decides when leases end.
@@ -68,7 +57,8 @@ class BucketCatalog:
     Nodes must share it (`app.records.clock`). If theirs differ by a lease, work is done twice.
     """
 
-    def __init__(self, database: Database, clock: Clock = _utc_now) -> None:
+    def __init__(self, database: Database, clock: Clock = utc_now) -> None:
+        self.inventory = BucketInventory(database, clock)
         self._database = database
         self._clock = clock
 
@@ -291,25 +281,6 @@ class BucketCatalog:
                 due_at = self._clock() + RETRY_DELAY
                 connection.execute(update(garbage).where(kept).values(due_at=due_at))
 
-    def staged(self) -> Iterator[tuple[str, float]]:
-        """Unpublished files with their ages in seconds."""
-        now = self._clock()
-        for row in self._pages(files.c.is_published.is_(False)):
-            yield row.key, (now - row.active_at).total_seconds()
-
-    def published(self) -> Iterator[str]:
-        """Keys of published files."""
-        return (row.key for row in self._pages(files.c.is_published))
-
-    def shift_activity(self, later: timedelta) -> None:
-        """Move the times, but not into the future."""
-        now, active_at = self._clock(), files.c.active_at
-        shifted = active_at + literal(later // timedelta(microseconds=1))
-        latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
-        change = update(files).where(files.c.is_published.is_(False)).values(active_at=latest)
-        with self._one_statement() as connection:
-            connection.execute(change)
-
     def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
         """Replace the stamp of a part that still has the old one."""
         new = Stamp("", "") if stamp is None else stamp
@@ -317,45 +288,6 @@ class BucketCatalog:
         values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
         with self._one_statement() as connection:
             connection.execute(statements.MEND, values)
-
-    def objects(self) -> Iterator[tuple[str, bool]]:
-        """Names in byte order; of equal names, the needed one comes last."""
-        needed, possible = statements.NEEDED, statements.POSSIBLE
-        named = union_all(
-            select(needed.c[0].label("name"), literal(1).label("is_needed")),
-            select(possible.c[0], literal(0)),
-        ).subquery()
-        with self._database.snapshot() as connection:
-            collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
-            query = select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
-            for row in connection.execution_options(yield_per=PAGE).execute(query):
-                yield row.name, bool(row.is_needed)
-
-    def is_needed(self, name: str) -> bool:
-        """Whether it is among the names of files and stored pieces."""
-        return self._is_among([statements.NEEDED], name)
-
-    def is_known(self, name: str) -> bool:
-        """Whether it is among any names."""
-        return self._is_among([statements.NEEDED, statements.POSSIBLE], name)
-
-    def _is_among(self, tables: Sequence[Any], name: str) -> bool:
-        with self._database.read() as connection:
-            return any(
-                connection.execute(select(table.c[0]).where(table.c[0] == name).limit(1)).first()
-                for table in tables
-            )
-
-    def _pages(self, condition: Any) -> Iterator[Any]:
-        last = ""
-        while True:
-            query = select(files.c.key, files.c.active_at).where(condition, files.c.key > last)
-            with self._database.read() as connection:
-                rows = connection.execute(query.order_by(files.c.key).limit(PAGE)).all()
-            yield from rows
-            if len(rows) < PAGE:
-                return
-            last = rows[-1].key
 
     def _one_statement(self) -> AbstractContextManager[Connection]:
         """A connection for a single change, without round trips to begin and commit on a server."""

@@ -17,6 +17,11 @@ ASKED_SECONDS = 60.0
 """How often the server's clock is read; a machine's own drifts by some ms in between."""
 
 
+def utc_now() -> datetime:
+    """This machine's own clock."""
+    return datetime.now(UTC)
+
+
 def _elapsed() -> float:
     """Seconds since boot, including those the machine was asleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

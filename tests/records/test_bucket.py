@@ -116,7 +116,7 @@ def test_a_piece_that_was_stored_after_its_file_became_one_object_is_late(
     assert number is not None
     catalog.add_whole([(KEY, "whole", 10)])
     assert catalog.commit(number, KEY, 0, STAMP) is None
-    assert not catalog.is_needed("late")
+    assert not catalog.inventory.is_needed("late")
 
 
 def test_a_cell_has_one_claim_until_its_lease_ends(catalog: BucketCatalog, clock: Clock) -> None:
@@ -173,11 +173,11 @@ def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, cl
 def test_published_files_are_listed_apart(catalog: BucketCatalog, clock: Clock) -> None:
     catalog.add_whole([(OTHER, "other", 5)])
     clock.now += timedelta(seconds=10)
-    assert dict(catalog.staged()) == {KEY: 10.0, OTHER: 10.0}
+    assert dict(catalog.inventory.staged()) == {KEY: 10.0, OTHER: 10.0}
     assert catalog.publish([OTHER, KEY]) == 1
     assert catalog.publish([OTHER]) == 1, "repeatable"
-    assert dict(catalog.staged()) == {KEY: 10.0}
-    assert list(catalog.published()) == [OTHER]
+    assert dict(catalog.inventory.staged()) == {KEY: 10.0}
+    assert list(catalog.inventory.published()) == [OTHER]
 
 
 def test_a_file_that_is_one_object_keeps_it_when_it_is_added_again(catalog: BucketCatalog) -> None:
@@ -197,17 +197,17 @@ def test_an_object_that_may_be_on_its_way_is_removed_again_a_lease_later(
     assert [each.name for each in found] == [name]
     catalog.collected(found)
     assert catalog.garbage(10) == []
-    assert catalog.is_known(name)
+    assert catalog.inventory.is_known(name)
     clock.now += PIECE_LEASE
     assert [each.name for each in catalog.garbage(10)] == [name]
 
 
 def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clock) -> None:
     clock.now += timedelta(seconds=10)
-    catalog.shift_activity(timedelta(seconds=4))
-    assert dict(catalog.staged()) == {KEY: 6.0}
-    catalog.shift_activity(timedelta(seconds=20))
-    assert dict(catalog.staged()) == {KEY: 0.0}
+    catalog.inventory.shift_activity(timedelta(seconds=4))
+    assert dict(catalog.inventory.staged()) == {KEY: 6.0}
+    catalog.inventory.shift_activity(timedelta(seconds=20))
+    assert dict(catalog.inventory.staged()) == {KEY: 0.0}
 
 
 def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog) -> None:
@@ -219,10 +219,13 @@ def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog) ->
         (f"pieces/{KEY}.1", None),
         (f"files/{KEY}.2", "id"),
     }
-    assert list(catalog.objects()) == [(f"files/{KEY}.2", False), (f"pieces/{KEY}.1", False)]
+    assert list(catalog.inventory.objects()) == [
+        (f"files/{KEY}.2", False),
+        (f"pieces/{KEY}.1", False),
+    ]
     catalog.collected(found)
     assert catalog.file(KEY) is None
-    assert list(catalog.objects()) == []
+    assert list(catalog.inventory.objects()) == []
     assert catalog.remove(KEY, also_published=True) == []
 
 

@@ -25,6 +25,11 @@ from app.domain.ranges import ByteRange
 class Catalog(Protocol):
     """The rows of files, their pieces, parts and claims, and what is to be removed."""
 
+    @property
+    def inventory(self) -> Inventory:
+        """Listings of everything it has rows for."""
+        ...
+
     def reserve(self, key: str, grid: Grid, length: int | None) -> None:
         """Add a file; if there is one already, its length may only grow."""
         ...
@@ -132,6 +137,14 @@ class Catalog(Protocol):
         """Forget garbage that was removed; what could not be is due again an hour later."""
         ...
 
+    def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
+        """Note that a part has another stamp, or is lost, unless it was replaced meanwhile."""
+        ...
+
+
+class Inventory(Protocol):
+    """Listings of all files and objects, for the sweep and for reconciling."""
+
     def staged(self) -> Iterator[tuple[str, float]]:
         """Keys of unpublished files, and since how many seconds they exist."""
         ...
@@ -142,10 +155,6 @@ class Catalog(Protocol):
 
     def shift_activity(self, later: timedelta) -> None:
         """Make unpublished files younger, but not younger than now."""
-        ...
-
-    def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
-        """Note that a part has another stamp, or is lost, unless it was replaced meanwhile."""
         ...
 
     def objects(self) -> Iterator[tuple[str, bool]]:

@@ -54,15 +54,15 @@ class BucketInspection:
 
     def staged(self) -> Iterator[StagedFile]:
         """Files that have not been published; idle since they were reserved."""
-        return (StagedFile(key, seconds) for key, seconds in self._catalog.staged())
+        return (StagedFile(key, seconds) for key, seconds in self._catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:
         """Keys of published files."""
-        return self._catalog.published()
+        return self._catalog.inventory.published()
 
     def shift_activity(self, later: timedelta) -> None:
         """Make unpublished files younger, but not younger than now."""
-        self._catalog.shift_activity(later)
+        self._catalog.inventory.shift_activity(later)
 
     def problems(self) -> list[Problem]:
         """What is wrong with the spools now, or was with the bucket some seconds ago."""

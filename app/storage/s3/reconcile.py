@@ -38,14 +38,14 @@ class Reconciliation:
         self, bucket: Bucket, catalog: Catalog, now: datetime, *, orphan_age: timedelta = ORPHAN_AGE
     ) -> None:
         self._bucket = bucket
-        self._catalog = catalog
+        self._inventory = catalog.inventory
         self._born_before = now - orphan_age
 
     def differences(self) -> Iterator[Difference]:
         """Old objects that nothing refers to, and missing ones, by name."""
         objects = chain.from_iterable(self._bucket.list_objects(folder) for folder in FOLDERS)
         listed = ((found.name, found) for found in objects)
-        both = merge(listed, self._catalog.objects(), key=itemgetter(0))
+        both = merge(listed, self._inventory.objects(), key=itemgetter(0))
         for name, sides in groupby(both, key=itemgetter(0)):
             found, rows = None, list[bool]()
             for _, side in sides:
@@ -61,11 +61,11 @@ class Reconciliation:
     def orphaned_multiparts(self) -> Iterator[ListedMultipart]:
         """Old multipart uploads that nothing refers to."""
         for begun in self._bucket.list_multiparts(FOLDERS[0]):
-            if begun.started_at < self._born_before and not self._catalog.is_known(begun.name):
+            if begun.started_at < self._born_before and not self._inventory.is_known(begun.name):
                 yield begun
 
     def _is_orphan(self, found: ListedObject) -> bool:
-        return found.changed_at < self._born_before and not self._catalog.is_known(found.name)
+        return found.changed_at < self._born_before and not self._inventory.is_known(found.name)
 
     def _is_missing(self, name: str) -> bool:
-        return self._bucket.head(name) is None and self._catalog.is_needed(name)
+        return self._bucket.head(name) is None and self._inventory.is_needed(name)
