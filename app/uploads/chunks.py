@@ -142,11 +142,11 @@ class Chunks:
         return self._completion.finish(upload)
 
     def check(self, upload: Upload, span: ByteRange) -> None:
-        """Raise what `append` raises for such a chunk before it takes any of its bytes."""
+        """Raise what `append` would raise for this chunk before it reads any bytes."""
         check_chunk(self._chunk(upload, span.start, span.length), upload.length)
 
     def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
-        """Record bytes that the store has got without us; returns the upload afterwards.
+        """Record bytes that were stored without the server; returns the upload afterwards.
 
         Whichever request records the last missing ones completes the upload.
         """

@@ -1,4 +1,4 @@
-"""Uploads whose clients send cells straight to the bucket: the server signs, asks and records."""
+"""Direct uploads: clients send cells to the bucket, the server signs, checks and records them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from app.storage.s3.direct import URL_SECONDS, DirectCells
 from app.uploads.chunks import Chunks
 
 SMALLEST_BYTES = 5 * 1024 * 1024
-"""Shorter files go through the server: four more requests would cost more than their bytes."""
+"""Shorter files go through the server: four extra requests would cost more than the bytes."""
 
 __all__ = ["SMALLEST_BYTES", "URL_SECONDS", "DirectUploads"]
 
 
 class DirectUploads:
-    """Cells of uploads that never pass through this machine. The rules are those of chunks.
+    """Accepts cells that never pass through this machine, by the same rules as chunks.
 
-    `origin` is where browsers send them.
+    `origin` is the bucket's, to which browsers send them.
     """
 
     def __init__(self, cells: DirectCells, chunks: Chunks, *, origin: str) -> None:
@@ -31,14 +31,14 @@ class DirectUploads:
         self._chunks = chunks
 
     def cell_bytes(self, upload: Upload) -> int | None:
-        """The size of the cells that may be sent to the bucket; None if none may."""
+        """Size of the cells that may be sent to the bucket; None if none may be."""
         is_taking = upload.state is UploadState.RECEIVING
         if not is_taking or upload.kind is UploadKind.CONCATENATION or upload.length is None:
             return None
         return Grid.of(upload.length).cell_bytes if upload.length >= SMALLEST_BYTES else None
 
     def targets(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[CellTarget | None]:
-        """Where to upload cells, None for those that the server has.
+        """Signed requests for cells; None for each that the server has already.
 
         Raises `NotDirect`, and what `Chunks.append` raises before it takes bytes.
         """
@@ -52,7 +52,7 @@ class DirectUploads:
     def accept(self, upload: Upload, promised: Sequence[PromisedCell]) -> Upload:
         """The upload once it has these cells; whichever request brings the last one completes it.
 
-        Raises `CellNotStored` if the bucket does not have them all: then none counts.
+        Raises `CellNotStored` if the bucket lacks any of them; then none counts.
         """
         missing = self._missing(upload, promised)
         if missing:
@@ -69,7 +69,7 @@ class DirectUploads:
 
 @contextmanager
 def _through_server() -> Iterator[None]:
-    """What the store has lost, or has laid out otherwise, is for `Chunks` to find out."""
+    """Fall back to `Chunks` if the store lost the file, or its grid differs."""
     try:
         yield
     except BytesLost as error:

@@ -184,7 +184,7 @@ class WholeFiles:
     def is_in(self, file: ReceivedFile, upload: Upload, start: int) -> bool:
         """Whether the upload has the bytes of the file at `start`."""
         with self.open(file) as ours:
-            with suppress(BytesLost):  # It may be published just now.
+            with suppress(BytesLost):  # It may have just been published.
                 return self._store.staging.contains(upload.id, start, ours, file.length)
             ours.seek(0)
             with self._open_published(upload, start) as stored:

@@ -29,14 +29,14 @@ STUCK_AFTER = timedelta(seconds=60)
 attempt to publish it waits for the first and is harmless."""
 
 SWEEP = "sweep"
-"""The turn in which a server looks at the clocks: two that do would both move the same times."""
+"""The turn for checking the clocks: two servers that do it would move the times twice."""
 
 START_SECONDS = 60.0
-"""A server that starts and dies at its look keeps the others from sweeping for this long."""
+"""A server that dies while it checks the clocks keeps the others from sweeping for this long."""
 
 DIGEST_SECONDS = 60.0
 DIGEST_BYTES_PER_SECOND = 20_000_000
-"""A server that takes longer over a digest is taken for dead, and another one computes it too."""
+"""A server that takes longer for a digest is taken for dead, and another computes it too."""
 
 REMEMBER_GONE = timedelta(days=30)
 """How long an ended upload gets 410 instead of 404."""
@@ -96,7 +96,7 @@ class Housekeeping:
         return now
 
     def collect_garbage(self) -> None:
-        """Remove what this server, or a bucket, has left over; each server does that."""
+        """Remove leftovers of this server and of the bucket; each server does that."""
         if self._collect_garbage is not None:
             self._collect_garbage()
 
@@ -253,12 +253,12 @@ class Housekeeping:
                 self._records.remove(upload.id)
 
     def digest(self) -> int:
-        """Compute the SHA-256 of published files that lack it, a few per call; of how many."""
+        """Compute missing SHA-256 digests of a few published files; returns how many."""
         found = self._records.without_sha256(self.batch + len(self._unreadable))
         return sum(self._digest_alone(each) for each in found if each.id not in self._unreadable)
 
     def _digest_alone(self, upload: Upload) -> bool:
-        """Compute it unless another server does, or has just done it."""
+        """Compute it, unless another server is doing so or has just done so."""
         work = f"digest {upload.id}"
         longest = DIGEST_SECONDS + upload.known_length / DIGEST_BYTES_PER_SECOND
         if not self._turns.take(work, longest):

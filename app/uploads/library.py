@@ -22,8 +22,8 @@ MAX_PAGE = 200
 """Most videos on one page; larger requests are cut to this."""
 
 SIGNED_SECONDS = 900
-"""How long a signed URL works. A client that has begun to read in time reads to the end; one that
-resumes asks here again."""
+"""How long a signed URL is valid. A download that started in time runs to its end; a client that
+resumes comes here again."""
 
 NEWEST_FIRST = VideoList()
 
@@ -53,7 +53,7 @@ class VideoLibrary:
         let_group_read: Callable[[str], None] | None = None,
         sign_url: SignUrl | None = None,
     ) -> None:
-        """With `let_group_read`, or with `sign_url`, other programs can send the files, too."""
+        """With `let_group_read` or `sign_url`, other programs can send the files too."""
         self._records = records
         self._store = store
         self._policy = policy
@@ -121,10 +121,10 @@ class VideoLibrary:
         return True
 
     def signed_url(self, upload: Upload, *, content_type: str, disposition: str) -> str | None:
-        """A URL at which the store sends the file, as this type, to whoever has the URL.
+        """A URL at which the store sends the file, with these headers, to whoever has the URL.
 
-        It works for `SIGNED_SECONDS`, also if the video is deleted or hidden meanwhile. None if the
-        store cannot do that; raises `UploadGone`.
+        It is valid for `SIGNED_SECONDS`, even if the video is deleted or hidden meanwhile. None if
+        the store has no such URLs; raises `UploadGone`.
         """
         if self._sign_url is None:
             return None

@@ -64,7 +64,7 @@ class ChunkSender:
     def send(self, missing: Spans, *, cell_bytes: int | None = None) -> None:
         """Return once the server has acknowledged every chunk; raises any `SluiceError`.
 
-        Missing cells of that size go straight to the bucket.
+        With `cell_bytes`, missing cells of that size go straight to the bucket.
         """
         if self._opened.file.size == 0:
             chunk = Chunk(0, self._pace.chunk_bytes, Span(0, 0))

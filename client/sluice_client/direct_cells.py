@@ -16,23 +16,23 @@ from sluice_client.spans import Span
 from sluice_client.transport import Transport, json_object
 
 FAILURES_IN_A_ROW = 2
-"""Cells that the bucket does not take, before everything goes through the server."""
+"""Failed cells after which everything goes through the server."""
 
 LONGEST_CELL_SECONDS = 120.0
-"""On lines on which a cell takes longer, the server gets the bytes, in chunks that fit the line: a
-cell whose connection breaks is lost whole."""
+"""If a cell takes longer, the bytes go to the server, in chunks that fit the line: a cell is lost
+whole when its connection breaks."""
 
 Checksum = Callable[[bytes, int], int]
 
 
 class BucketFailed(SluiceError):
-    """The bucket did not take a cell; it is sent again, some other way."""
+    """The bucket did not take a cell; it is sent again, perhaps to the server."""
 
 
 def find_crc32c() -> Checksum | None:
-    """CRC32C of bytes after others with that CRC32C; None where `crc32c` is not installed.
+    """A function that continues a CRC32C over more bytes; None if `crc32c` is not installed.
 
-    In pure Python it would be a hundred times slower than a fast connection.
+    Pure Python would be a hundred times slower than a fast connection.
     """
     try:
         from crc32c import crc32c  # noqa: PLC0415 - optional
@@ -42,11 +42,11 @@ def find_crc32c() -> Checksum | None:
 
 
 class DirectCells:
-    """The bucket, as long as it seems to be within reach. Safe to use from several threads."""
+    """Sends cells to the bucket while it seems reachable. Thread-safe."""
 
     def __init__(self, server: Transport, checksum: Checksum | None) -> None:
         self._server = server
-        # Without the key: that is between us and the server.
+        # Without the API key, which is for the server alone.
         self._bucket = Transport(server.options.for_server(""), server.stop)
         self._checksum = checksum
         self._failures = 0
@@ -92,7 +92,7 @@ class DirectCells:
         try:
             self._bucket.request(target["method"], target["url"], **request)
         except ConnectionFailed as error:
-            self._server.request("GET", "/healthz")  # Without a network the bucket has no fault.
+            self._server.request("GET", "/healthz")  # Raises if the network is down.
             raise self._failed(str(error)) from error
         except Refused as error:
             raise self._failed(str(error)) from error
@@ -103,7 +103,7 @@ class DirectCells:
         return BucketFailed(f"The bucket did not take a part of the file: {reason}")
 
     def _crc32c(self, descriptor: int, span: Span) -> str:
-        """As S3 writes it: base64 of four bytes, the highest first."""
+        """The CRC32C as S3 writes it: base64 of four bytes, big-endian."""
         value, position = 0, span.start
         while position < span.end and self._checksum is not None:
             block = read_at(descriptor, min(READ_BYTES, span.end - position), position)
@@ -113,5 +113,5 @@ class DirectCells:
 
 
 def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Adds no credentials, whatever ~/.netrc says: the URL has them."""
+    """Add no credentials from ~/.netrc: the URL has its own."""
     return request

@@ -133,7 +133,7 @@ class ChunkLadder:
 def missing_cell(
     missing: Spans, first: Iterable[Span], *, cell_bytes: int, length: int
 ) -> Chunk | None:
-    """The next cell of which every byte is missing, best one at the start of a span of `first`."""
+    """The next cell that is missing entirely, preferably at the start of a span of `first`."""
     wanted = [span.start - span.start % cell_bytes for span in first]
     others = [-(-gap.start // cell_bytes) * cell_bytes for gap in missing]
     for start in [*wanted, *others]:

@@ -55,7 +55,7 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadContext:
-    """What the uploads of a run share: connections, records of earlier runs, pace, bucket."""
+    """Shared by the uploads of a run: connections, records of earlier runs, pace, bucket."""
 
     transport: Transport
     store: ResumeStore

@@ -1,6 +1,6 @@
 """A bucket of an object store that speaks the S3 protocol. Imports `base` and `domain`.
 
-`bucket.py` is what others use: `Bucket`, with a method for each call. Below it: `address.py` (which
+`bucket.py` is the client: `Bucket`, with a method for each call. Below it: `address.py` (which
 bucket, at which URL), `contents.py` (bytes and checksums), `signing.py` (Signature Version 4),
 `connections.py` (sockets, sendfile), `caller.py` (retries), `answers.py` (what errors mean),
 `reader.py` (an object as a file).

@@ -1,4 +1,4 @@
-"""Which bucket, at which server: read from the settings, written into requests."""
+"""The bucket's address: read from the settings, written into requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import quote, urlsplit
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 UNRESERVED = "/-_.~"
-"""What stays as it is in the path of an object, besides letters and digits."""
+"""Characters that are not quoted in an object's path, besides letters and digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """A server, one bucket of it, and the folder in it where all names begin."""
+    """A server, one of its buckets, and the prefix of all names in it."""
 
     scheme: str
     host: str
@@ -29,7 +29,7 @@ class BucketAddress:
     def of(cls, storage: str, *, endpoint: str, region: str) -> BucketAddress:
         """The address from `s3://bucket/prefix` and the URL of a server; without one, AWS's.
 
-        Takes what `setting_values.bucket_url` and `server_url` let through.
+        Takes values that passed `setting_values.bucket_url` and `server_url`.
         """
         bucket, _, folder = storage.removeprefix("s3://").partition("/")
         prefix = f"{folder}/" if folder else ""
@@ -45,13 +45,13 @@ class BucketAddress:
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """Value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """Scheme and authority, as a URL begins."""
+        """Scheme and authority, the start of each URL."""
         return f"{self.scheme}://{self.authority}"
 
     def path(self, key: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What a store's answers mean: its errors in our words, and its XML."""
+"""Reads a store's answers: its errors as ours, and its XML."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """A page of a list has 1000 entries of at most some 10 KB, mostly 300 bytes."""
 
 RETRY_AFTER_SECONDS = 5
-"""What clients are told while the store does not answer, or asks for less."""
+"""Retry-After for clients while the store does not answer, or asks to slow down."""
 
 _CODE = re.compile("[A-Za-z0-9.]{1,64}")
-"""What goes into messages and logs."""
+"""Longest text from the store in messages and logs."""
 
 
 class MultipartGone(StorageFailed):
@@ -29,21 +29,21 @@ class MultipartGone(StorageFailed):
 
 
 class PartsDiffer(StorageFailed):
-    """The store does not have the parts that a completion names: compare with `list_parts`."""
+    """The store lacks parts that the completion names: compare with `list_parts`."""
 
 
 class Kind(Enum):
-    """What is to be done about an error."""
+    """How to react to an error."""
 
     RETRY = "retry"
-    """It passes by itself; a client hears `ServerBusy` if it does not in time."""
+    """Transient: retried, and `ServerBusy` for the client if the time runs out."""
     MISSING = "missing"
     """There is no such object."""
     GONE = "gone"
     PARTS = "parts"
     FULL = "full"
     REFUSED = "refused"
-    """Somebody must do something about it."""
+    """The operator must act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Failure:
         return f"{self.status} {self.code} (request {self.request_id or 'unknown'})"
 
     def error(self, what: str, *, is_object: bool) -> Exception:
-        """The error to raise for what was tried, with an object or with the bucket as a whole.
+        """The error to raise for the call `what`, on an object or on the bucket as a whole.
 
         Refusals are logged for the operator.
         """
@@ -78,20 +78,20 @@ class Failure:
 
 
 def failure_of(status: int, body: bytes, request_id: str) -> Failure:
-    """What an answer says went wrong; its body may be anything."""
+    """The failure that an answer reports; its body may be anything."""
     if not body:  # As in answers to HEAD.
         return Failure(status, _CODES_OF_STATUSES.get(status, ""), request_id)
     try:
         code = Document(body).text("Code")
     except StorageFailed:
-        code = ""  # Of a proxy, in HTML.
+        code = ""  # A proxy's HTML.
     return Failure(status, code if _CODE.fullmatch(code) else "", request_id)
 
 
 class Document:
-    """An answer in XML, whatever its namespaces; raises `StorageFailed` if it is none.
+    """An answer in XML, ignoring namespaces; raises `StorageFailed` if it is not XML.
 
-    Entities cannot blow it up: expat, 2.4.1 or newer, refuses amplification.
+    Safe from entity expansion attacks: expat 2.4.1 and newer refuses amplification.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -102,7 +102,7 @@ class Document:
 
     @property
     def is_error(self) -> bool:
-        """Whether it says that something went wrong, whatever the status says."""
+        """Whether it reports an error, whatever the status."""
         return _name(self._root) == "Error"
 
     def text(self, name: str) -> str:
@@ -150,7 +150,7 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
         Kind.FULL,
     )
 )
-"""The codes that are not refusals. Sources: "Error responses" of the Amazon S3 API reference;
+"""Error codes that are not refusals. Sources: "Error responses" of the Amazon S3 API reference;
 SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
 
 _KINDS_OF_STATUSES = MappingProxyType(
@@ -161,7 +161,7 @@ _KINDS_OF_STATUSES = MappingProxyType(
 _CODES_OF_STATUSES = MappingProxyType(
     {301: "PermanentRedirect", 403: "AccessDenied", 404: "NoSuchKey"}
 )
-"""What an answer without a body means."""
+"""Codes for answers without a body."""
 
 _UNKNOWN = "The object store refused a request ({})."
 
@@ -172,7 +172,7 @@ _WORDS = MappingProxyType(
     )
     | dict.fromkeys(
         ("AccessDenied", "AllAccessDisabled", "AccountProblem"),
-        "This server's key may not do this in the object store ({}).",
+        "The object store does not allow this server's key to do this ({}).",
     )
     | dict.fromkeys(
         ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"),
@@ -185,7 +185,7 @@ _WORDS = MappingProxyType(
     )
     | dict.fromkeys(
         ("BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"),
-        "Bytes changed on their way to the object store ({}).",
+        "Bytes were damaged on their way to the object store ({}).",
     )
 )
 

@@ -1,4 +1,4 @@
-"""The calls of the S3 protocol that the server makes, each a method."""
+"""The S3 client: a method for each call that the server makes."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ from app.storage.s3.reader import ObjectReader
 from app.storage.s3.signing import AccessKey, AmbientKeys, Signer
 
 CALL_SECONDS = 60.0
-"""What a call may take, with all that is tried again, unless `within` says otherwise."""
+"""Time limit of a call, retries included, unless `within` sets another."""
 
 PAGE_ENTRIES = 1000
-"""Entries of a list that a store sends at most in one answer."""
+"""Most entries of a list in one answer."""
 
 DELETED_AT_ONCE = 1000
-"""Names that a store takes in one DeleteObjects."""
+"""Most names in one DeleteObjects."""
 
 COPIED_BYTES = 1024 * 1024
-"""Read at once: 0.30 CPU s/GB, where 256 KiB cost 0.48."""
+"""Block size of reads: 0.30 CPU s/GB, where 256 KiB cost 0.48."""
 
 OCTETS = "application/octet-stream"
 
 
 def utc_now() -> datetime:
-    """The time, as signatures have it."""
+    """The time for signatures."""
     return datetime.now(UTC)
 
 
 class Bucket:
-    """One bucket; all names are below the prefix of its address, which they leave out.
+    """One bucket; names are relative to the prefix of its address.
 
-    Nothing is opened before the first call. Threads and forked processes may share it. Every call
+    Opens nothing before the first call. Threads and forked processes may share it. Every call
     raises `ServerBusy` if the store does not answer in time, `StorageFailed` if it refuses, and
-    `NoRoom`; every call may have been carried out although it raised `ServerBusy`. `caller` is for
-    calls that have no method here.
+    `NoRoom`. A call that raised `ServerBusy` may have been carried out all the same. `caller` is
+    for calls that have no method here.
     """
 
     def __init__(self, caller: Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
@@ -75,7 +75,7 @@ class Bucket:
         clock: Callable[[], datetime] = utc_now,
         page_entries: int = PAGE_ENTRIES,
     ) -> Bucket:
-        """The bucket at an address, with the key that AWS's tools would find, or another."""
+        """The bucket at an address, with a given key, or the one that AWS's tools would find."""
         signer = Signer(address.region, key or AmbientKeys(), clock)
         connections = Connections(address.scheme, address.host, address.port)
         return cls(Caller(address, signer, connections, CALL_SECONDS), page_entries=page_entries)
@@ -85,9 +85,9 @@ class Bucket:
         return Bucket(self.caller.within(seconds), page_entries=int(self._page_entries))
 
     def probe(self) -> None:
-        """Ask for one name: raises what any call would if the bucket cannot be used.
+        """List one name, to raise what any call would if the bucket cannot be used.
 
-        HEAD would not tell a missing bucket from a missing object.
+        HEAD cannot tell a missing bucket from a missing object.
         """
         query = {"list-type": "2", "max-keys": "1", "prefix": self._key("")}
         self.caller.call(Call("GET", None, query))
@@ -97,12 +97,12 @@ class Bucket:
     def put_object(
         self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
     ) -> StoredObject:
-        """Store an object whole, or not at all."""
+        """Store an object, whole or not at all."""
         headers = _described(content_type, disposition)
         return self._put(Call("PUT", name, headers=headers, body=body))
 
     def head(self, name: str) -> ObjectFacts | None:
-        """What the store knows of an object; None if there is none."""
+        """An object's metadata; None if there is no such object."""
         try:
             headers = self.caller.call(Call("HEAD", name)).headers
         except FileNotFoundError:
@@ -110,9 +110,9 @@ class Bucket:
         return ObjectFacts(_whole_number(headers.get("content-length")), _etag(headers))
 
     def open(self, name: str, span: ByteRange, length: int) -> RawIOBase:
-        """An object of `length` bytes, unbuffered, at `span.start`; may be read beyond the span.
+        """An object of `length` bytes, unbuffered, positioned at `span.start`.
 
-        The request for the span is sent at once; raises `FileNotFoundError`.
+        Requests the span at once, but can be read beyond it. Raises `FileNotFoundError`.
         """
         return ObjectReader(lambda wanted: self._get(name, wanted, length), span, length)
 
@@ -130,7 +130,7 @@ class Bucket:
                     block, at = block[written:], at + written
 
     def delete(self, *names: str) -> None:
-        """Remove objects; those that do not exist do not matter."""
+        """Remove objects; missing ones are ignored."""
         if len(names) == 1:
             try:
                 self.caller.call(Call("DELETE", names[0]))
@@ -160,16 +160,16 @@ class Bucket:
     def upload_part(
         self, name: str, multipart_id: str, number: int, body: SpoolSlice
     ) -> StoredObject:
-        """Store a part, in place of an earlier one of this number. Raises `MultipartGone`."""
+        """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
         return self._put(Call("PUT", name, _part(multipart_id, number), body=body))
 
     def copy_part(
         self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
     ) -> StoredObject:
-        """Make a part of bytes of another object, within the store. Raises `MultipartGone`.
+        """Copy bytes of another object into a part, within the store. Raises `MultipartGone`.
 
-        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty where the store does not
-        tell.
+        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store does not
+        report it.
         """
         source = f"/{self.caller.address.bucket}/{self._key(source_name)}"
         headers = {
@@ -184,10 +184,9 @@ class Bucket:
     def complete_multipart(
         self, name: str, multipart_id: str, parts: Sequence[tuple[int, StoredObject]]
     ) -> str:
-        """Make the object of its parts, given by number; returns its ETag.
+        """Complete an object from its parts, given by number; returns its ETag.
 
-        Raises `MultipartGone`, also if this or another call has completed it before, and
-        `PartsDiffer`.
+        Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
         """
         body = "".join(
             _part_xml(number, stored) for number, stored in sorted(parts, key=itemgetter(0))
@@ -203,7 +202,7 @@ class Bucket:
         return _required(self.caller.call(call).document.text("ETag").strip('"'))
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
-        """Drop a multipart upload and its parts. Repeatable."""
+        """Abort a multipart upload and drop its parts. Repeatable."""
         try:
             self.caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
         except (MultipartGone, FileNotFoundError):
@@ -212,7 +211,7 @@ class Bucket:
     def list_parts(
         self, name: str, multipart_id: str, *, first: int = 1, at_once: int | None = None
     ) -> Iterator[ListedPart]:
-        """The parts that are stored, by number, from `first` on. Raises `MultipartGone`.
+        """The stored parts, ordered by number, from `first` on. Raises `MultipartGone`.
 
         Each request asks for `at_once` of them.
         """
@@ -229,10 +228,10 @@ class Bucket:
                 yield ListedPart(_whole_number(entry.get("PartNumber")), length, stored)
 
     def list_multiparts(self, prefix: str = "") -> Iterator[ListedMultipart]:
-        """Multipart uploads under way of objects whose names begin with `prefix`, in any order.
+        """Unfinished multipart uploads of objects whose names begin with `prefix`, in any order.
 
-        Each object should have one at most: lists go on after names, since versitygw 1.8 refuses
-        the marker that tells two of one object apart.
+        May miss some if an object has several: pages continue after a name, since versitygw 1.8
+        refuses the marker that tells two uploads of one object apart.
         """
         query = {"uploads": "", "max-uploads": self._page_entries, "prefix": self._key(prefix)}
         for page in self._pages(query, ("key-marker", "NextKeyMarker")):
@@ -245,7 +244,7 @@ class Bucket:
     def presign_get(
         self, name: str, seconds: int, *, content_type: str = "", disposition: str = ""
     ) -> str:
-        """A URL that reads an object, with another type and disposition than it was stored with."""
+        """A URL that reads an object, sent with this type and disposition."""
         overrides = {
             "response-content-type": content_type,
             "response-content-disposition": disposition,
@@ -258,7 +257,7 @@ class Bucket:
     ) -> str:
         """A URL that stores these bytes and no others as an object.
 
-        Whoever uses it sends the headers `Content-Type` and `x-amz-checksum-crc32c` as given here.
+        The request must have the headers `Content-Type` and `x-amz-checksum-crc32c` as given here.
         """
         headers = {"content-type": content_type, **promised.headers}
         return self.caller.url(Call("PUT", name, headers=headers), seconds)
@@ -268,13 +267,13 @@ class Bucket:
     ) -> str:
         """A URL that stores these bytes and no others as a part.
 
-        Whoever uses it sends the header `x-amz-checksum-crc32c` as given here.
+        The request must have the header `x-amz-checksum-crc32c` as given here.
         """
         call = Call("PUT", name, _part(multipart_id, number), promised.headers)
         return self.caller.url(call, seconds)
 
     def let_pages_store(self, *origins: str) -> None:
-        """Let browsers store parts for pages of these origins; replaces the bucket's CORS rules."""
+        """Let pages of these origins store parts; replaces the bucket's CORS rules."""
         allowed = "".join(f"<AllowedOrigin>{escape(origin)}</AllowedOrigin>" for origin in origins)
         rule = (
             f"{allowed}<AllowedMethod>PUT</AllowedMethod>"
@@ -292,7 +291,7 @@ class Bucket:
         return StoredObject(_required(_etag(reply.headers)), checksum)
 
     def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
-        """The answer with exactly this span of an object, of that length if it is known."""
+        """The answer with exactly this span of an object, whose `length` is checked if given."""
         last = span.end - 1
         answer = self.caller.stream(
             Call("GET", name, headers={"range": f"bytes={span.start}-{last}"})
@@ -302,7 +301,7 @@ class Bucket:
         if answer.status == 206 and sent == f"bytes {span.start}-{last}" and has_length:
             return answer
         answer.close()
-        raise StorageFailed("The object store sends other bytes than it was asked for.")
+        raise StorageFailed("The object store sent a different range than was requested.")
 
     def _delete_batch(self, names: Sequence[str]) -> None:
         keys = (escape(self._key(name)) for name in names)
@@ -315,7 +314,7 @@ class Bucket:
                 raise failure.error("DELETE of several objects", is_object=False)
 
     def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
-        """Send XML to the bucket itself; S3 wants its MD5."""
+        """Send XML to the bucket itself, with the MD5 that S3 requires."""
         headers = {
             "content-type": "application/xml",
             "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
@@ -365,7 +364,7 @@ def _etag(headers: Mapping[str, str]) -> str:
 
 def _required(text: str | None) -> str:
     if not text:
-        raise StorageFailed("The object store's answer lacks what it must have.")
+        raise StorageFailed("The object store's answer lacks a required element.")
     return text
 
 

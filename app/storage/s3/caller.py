@@ -1,4 +1,4 @@
-"""Signs a call, sends it, and tries again while that may help and time is left."""
+"""Signs and sends calls; retries those that may succeed while time is left."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
-"""Pauses between tries double up to this, and are random below it, so that the requests that a
-store has refused do not return all at once."""
+"""Pauses between attempts double up to this, with jitter, so that refused requests do not all
+return at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Call:
     """Names in lower case, values in ASCII."""
     body: Body = b""
     is_slow: bool = False
-    """Whether the store works before it answers: completing and copying take minutes on some."""
+    """Whether the answer may take minutes: some stores complete and copy that slowly."""
 
     def __str__(self) -> str:
         words = (self.method, self.name, *(name for name in self.query))
@@ -69,17 +69,17 @@ class Reply:
 
     @property
     def failure(self) -> Failure:
-        """What it says went wrong."""
+        """The failure that it reports."""
         return failure_of(self.status, self.body, self.headers.get("x-amz-request-id", ""))
 
     @property
     def document(self) -> Document:
-        """The body as XML; raises `StorageFailed` if it is none."""
+        """The body as XML; raises `StorageFailed` if it is not XML."""
         return Document(self.body)
 
 
 def read_whole(answer: Answer) -> Reply:
-    """The rest of an answer, which is closed; raises `StoreUnreachable`."""
+    """Read an answer to its end, and close it; raises `StoreUnreachable`."""
     try:
         body = answer.read(MAX_ANSWER_BYTES)
     finally:
@@ -96,7 +96,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Makes calls to one bucket; each may take `seconds`, with all that is tried again."""
+    """Makes calls to one bucket; each may take `seconds`, retries included."""
 
     address: BucketAddress
     signer: Signer
@@ -104,18 +104,18 @@ class Caller:
     seconds: float
 
     def within(self, seconds: float) -> Caller:
-        """The same with another limit, over the same connections."""
+        """The same connections with another time limit."""
         return replace(self, seconds=seconds)
 
     def call(self, call: Call) -> Reply:
         """Make a call and read its answer.
 
-        Raises `ServerBusy` when the time is over, `FileNotFoundError`, `StorageFailed`, `NoRoom`.
+        Raises `ServerBusy` when the time is up, `FileNotFoundError`, `StorageFailed`, `NoRoom`.
         """
         return self._retried(call, self._reply)
 
     def stream(self, call: Call) -> Answer:
-        """Make a call whose answer is read bit by bit, and then closed. Raises as `call` does."""
+        """Make a call whose answer the caller reads and closes. Raises as `call` does."""
         return self._retried(call, self._answer)
 
     def url(self, call: Call, seconds: int) -> str:
@@ -139,7 +139,7 @@ class Caller:
             if time.monotonic() + pause >= deadline:
                 break
             time.sleep(pause)
-        log.error("the object store did not do this in time: %s: %s", call, reason)
+        log.error("the object store did not answer in time: %s: %s", call, reason)
         raise busy()
 
     def _reply(self, call: Call, deadline: float) -> Reply:

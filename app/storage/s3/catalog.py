@@ -1,4 +1,4 @@
-"""What a store in a bucket keeps in the database: which objects and parts a file consists of.
+"""The bucket store's part of the database: which objects and parts a file consists of.
 
 `app/records/bucket.py` implements it. Each call is one transaction, on whichever node it runs.
 """
@@ -31,7 +31,7 @@ class Catalog(Protocol):
         ...
 
     def reserve(self, key: str, grid: Grid, length: int | None) -> None:
-        """Add a file; if there is one already, its length may only grow."""
+        """Add a file; the length of an existing one may only grow."""
         ...
 
     def file(self, key: str) -> StoredFile | None:
@@ -39,28 +39,28 @@ class Catalog(Protocol):
         ...
 
     def intend_multipart(self, name: str) -> None:
-        """Note that a multipart upload will be begun, which a sweep aborts if it is not noted."""
+        """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""
         ...
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
-        """Note the multipart upload of a file; returns the one that was noted first.
+        """Record the multipart upload of a file; returns the one that was recorded first.
 
-        None if the file is gone, or is one object already, or if the intent came so long ago that
-        a sweep may have aborted the multipart upload.
+        None if the file is gone, or is one object already, or if the intent is so old that a sweep
+        may have aborted the multipart upload.
         """
         ...
 
     def intend(self, key: str, cell: int, span: ByteRange, name: str) -> int | None:
-        """Note that an object with some bytes of a cell will be put; the id of its piece.
+        """Announce an object with some bytes of a cell; returns the id of its piece.
 
         None if the file is gone, or is one object already.
         """
         ...
 
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> int | None:
-        """Note that the object is stored; bytes in all pieces of the cell, some of them twice.
+        """Record that the object is stored; returns the total length of the cell's pieces.
 
-        None if it came too late: it may have been removed.
+        Bytes that pieces share count twice. None if it came too late: a sweep may have removed it.
         """
         ...
 
@@ -69,26 +69,26 @@ class Catalog(Protocol):
         ...
 
     def loose(self, key: str) -> list[Piece]:
-        """Stored pieces of a file whose bytes are in no part."""
+        """Stored pieces of a file whose bytes are not in any part."""
         ...
 
     def claim(self, key: str, cell: int, token: str, lease: timedelta) -> Claim | None:
-        """Claim a cell; None while somebody else has it, or if the file is gone or one object."""
+        """Claim a cell; None while another has it, or if the file is gone or one object."""
         ...
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
-        """Note that the cell is stored, and end the claim; False if it was lost meanwhile."""
+        """Record the stored cell, and end the claim; False if the claim was lost meanwhile."""
         ...
 
     def place(self, key: str, cell: int, number: int, length: int, stamp: Stamp) -> bool:
-        """Note a cell that is stored under a number which no claim has.
+        """Record a cell that a client has stored, under a part number that no claim uses.
 
-        It has the bytes of all pieces so far. False if the file is gone, or is one object already.
+        It supersedes all pieces so far. False if the file is gone, or is one object already.
         """
         ...
 
     def release(self, claim: Claim) -> None:
-        """End a claim that was of no use; harmless if it has ended."""
+        """End a claim without a result; does nothing if it has ended."""
         ...
 
     def parts(self, key: str) -> list[Part]:
@@ -100,45 +100,45 @@ class Catalog(Protocol):
         ...
 
     def add_whole(self, files: Sequence[tuple[str, str, int]]) -> None:
-        """Add files that are one object each, which is put afterwards: key, name and length.
+        """Add files of one object each, as key, name and length, before the objects are put.
 
-        Those that are one object already stay. Whoever could not put it removes the file.
+        Files that are one object already stay. A caller whose put fails removes the file.
         """
         ...
 
     def finish(self, key: str, name: str, length: int, *, is_published: bool) -> bool:
-        """Note that one object has all of the file; whether that was new.
+        """Record that one object has the whole file; whether that was new.
 
-        Its pieces and parts are forgotten, and become garbage.
+        Its pieces and parts are dropped, and become garbage.
         """
         ...
 
     def publish(self, keys: Sequence[str]) -> int:
-        """Publish files that are one object; how many of them are published now."""
+        """Publish files that are one object each; returns how many of them are published now."""
         ...
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
-        """Forget a file; what to remove from the bucket now. Repeatable."""
+        """Delete a file's rows; returns what to remove from the bucket now. Repeatable."""
         ...
 
     def remove_unused(self, key: str) -> None:
-        """Forget a file of which nothing is stored."""
+        """Delete the row of a file of which nothing is stored."""
         ...
 
     def discard(self, name: str, multipart_id: str | None = None) -> None:
-        """Have an object, or an unfinished multipart upload, removed by the next sweep."""
+        """Leave an object, or an unfinished multipart upload, to the next sweep to remove."""
         ...
 
     def garbage(self, limit: int) -> list[Garbage]:
-        """What is due to be removed, among it objects whose lease ended before they were stored."""
+        """What is due for removal, including objects whose lease ended before they were stored."""
         ...
 
     def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
-        """Forget garbage that was removed; what could not be is due again an hour later."""
+        """Drop garbage that was removed; the rest is due again an hour later."""
         ...
 
     def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
-        """Note that a part has another stamp, or is lost, unless it was replaced meanwhile."""
+        """Correct the stamp of a part, or drop a lost part, unless it was replaced meanwhile."""
         ...
 
 
@@ -146,7 +146,7 @@ class Inventory(Protocol):
     """Listings of all files and objects, for the sweep and for reconciling."""
 
     def staged(self) -> Iterator[tuple[str, float]]:
-        """Keys of unpublished files, and since how many seconds they exist."""
+        """Keys of unpublished files, with their ages in seconds."""
         ...
 
     def published(self) -> Iterator[str]:
@@ -158,7 +158,7 @@ class Inventory(Protocol):
         ...
 
     def objects(self) -> Iterator[tuple[str, bool]]:
-        """All names of objects that may be in the bucket, in order, and whether they must be."""
+        """Names of all objects that may be in the bucket, in order, and whether each must be."""
         ...
 
     def is_needed(self, name: str) -> bool:

@@ -1,6 +1,6 @@
-"""Tries whether a bucket does what the server relies on, and says what differs.
+"""Tests whether a bucket does what the server relies on, and reports what differs.
 
-Each probe uses names of its own below `checks/`, which are removed.
+Each probe uses its own names below `checks/`, and removes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PART_BYTES = 5 * 1024 * 1024
 """The least that S3 takes for a part that is not the last one."""
 
 CUT_SECONDS = 0.5
-"""How long the other half of a body does not come, and how long the store gets to react."""
+"""How long a probe withholds the second half of a body, and waits for the store to react."""
 
 ALLOWED_CLOCK_DIFFERENCE = timedelta(minutes=5)
 """S3 refuses signatures that are 15 minutes off; URLs signed for a minute fail earlier."""
@@ -39,7 +39,7 @@ SIGNED_SECONDS = 300
 
 
 class Grade(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     FINE = "fine"
     DEGRADED = "degraded"
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where probes store things; `name` is the beginning of their names."""
+    """Where probes store objects; their names begin with `name`."""
 
     bucket: Bucket
     name: str
@@ -71,15 +71,15 @@ Probe = Callable[[Place], Result]
 
 
 def check_quickly(bucket: Bucket, token: str) -> Finding:
-    """Whether the bucket can be reached, written, read and emptied, with a handful of requests."""
+    """Whether objects can be stored, read and deleted; takes a handful of requests."""
     return run_probe("objects", Place(bucket, f"{FOLDER}/{token}", ""))
 
 
 def check_all(bucket: Bucket, token: str, *, origin: str) -> Iterator[Finding]:
-    """What all probes find, one after the other; only the first if the bucket is of no use at all.
+    """Findings of all probes, in order; stops after the first if the bucket is unusable.
 
-    `token` is in the names of no other check. `origin` is that of the pages whose direct uploads
-    the bucket should allow, as in `https://films.example`.
+    `token` makes the names of this check unique. `origin` is that of pages whose direct uploads the
+    bucket should allow, as in `https://films.example`.
     """
     place = Place(bucket, f"{FOLDER}/{token}", origin)
     for topic in PROBES:
@@ -90,12 +90,12 @@ def check_all(bucket: Bucket, token: str, *, origin: str) -> Iterator[Finding]:
 
 
 def run_probe(topic: str, place: Place) -> Finding:
-    """What one probe finds; an error is a finding, too."""
+    """The finding of one probe; errors become findings."""
     probe, grade_of_failure = PROBES[topic]
     try:
         grade, detail = probe(place)
     except FileNotFoundError:
-        grade, detail = Grade.FATAL, "What was just stored cannot be found."
+        grade, detail = Grade.FATAL, "An object that was just stored cannot be found."
     except (UploadError, StoreUnreachable) as error:
         grade, detail = grade_of_failure, str(error) or "The object store cut the connection."
     with suppress(UploadError):
@@ -111,7 +111,7 @@ def _objects(place: Place) -> Result:
     is_listed = [found.name for found in bucket.list_objects(name)] == [name]
     bucket.delete(name)
     if not has_read or bucket.head(name) is not None:
-        return Grade.FATAL, "An object is read with other bytes, or is still there once deleted."
+        return Grade.FATAL, "An object reads back changed, or is still there once deleted."
     if not is_listed:
         return Grade.DEGRADED, "An object that was just stored is not listed."
     return Grade.FINE, "Objects can be stored, read by range, listed and deleted."
@@ -127,7 +127,7 @@ def _parts(place: Place) -> Result:
         facts = bucket.head(name)
     if facts is None or facts.length != PART_BYTES + 1:
         return Grade.FATAL, "An object made of parts does not have all their bytes."
-    return Grade.FINE, "Parts can be stored, replaced, left out and completed to an object."
+    return Grade.FINE, "Parts can be stored, replaced, left out, and completed to an object."
 
 
 def _copying(place: Place) -> Result:
@@ -139,7 +139,7 @@ def _copying(place: Place) -> Result:
         with bucket.open(name, ByteRange(0, 5), 5) as file:
             is_equal = file.read(5) == b"\0\0\0\0\0"
     if not is_equal:
-        return Grade.FATAL, "A part that was copied has other bytes."
+        return Grade.FATAL, "A copied part has different bytes."
     return Grade.FINE, "Parts can be copied from other objects: joining files sends no bytes."
 
 
@@ -153,7 +153,7 @@ def _checksums(place: Place) -> Result:
             if reply.status < 300:
                 return Grade.FATAL, (
                     "The object store accepts bytes that do not match their checksum (CRC32C): it "
-                    "would keep what was damaged on its way."
+                    "would keep data damaged in transit."
                 )
     return Grade.FINE, "Bytes that do not match their checksum (CRC32C) are refused."
 
@@ -172,8 +172,8 @@ def _cut(place: Place) -> Result:
         time.sleep(CUT_SECONDS)
         kept = bucket.head(name) is not None or any(bucket.list_parts(name, upload))
     if kept:
-        return Grade.FATAL, "A request that is cut in the middle leaves an object or a part."
-    return Grade.FINE, "A request that is cut in the middle leaves nothing."
+        return Grade.FATAL, "A request that is cut off leaves an object or a part."
+    return Grade.FINE, "A request that is cut off leaves nothing."
 
 
 def _conditions(place: Place) -> Result:
@@ -198,10 +198,10 @@ def _overrides(place: Place) -> Result:
             missing.append(what)
     if missing:
         return Grade.DEGRADED, (
-            f"URLs of the bucket cannot change the type and name of {' and '.join(missing)}: a "
-            "browser gets those with which the file was stored."
+            f"Signed URLs cannot set the type and name of {' and '.join(missing)}: browsers get "
+            "those that the file was stored with."
         )
-    return Grade.FINE, "URLs of the bucket can say type and name of what they return."
+    return Grade.FINE, "Signed URLs can set the type and name of what they return."
 
 
 def _direct_uploads(place: Place) -> Result:
@@ -217,7 +217,7 @@ def _direct_uploads(place: Place) -> Result:
     if reply.status >= 300 or not allowed:
         return Grade.DEGRADED, (
             f"The bucket's CORS rules do not let pages of {place.origin} send parts: browsers will "
-            "send them through the server. `flask --app wsgi storage cors ORIGIN` lets them."
+            "send them to the server. `flask --app wsgi storage cors ORIGIN` sets rules that do."
         )
     return Grade.FINE, f"The bucket's CORS rules let pages of {place.origin} send parts."
 
@@ -227,7 +227,7 @@ def _clock(place: Place) -> Result:
     try:
         theirs = parsedate_to_datetime(reply.headers.get("date", ""))
     except ValueError:
-        return Grade.DEGRADED, "The object store does not tell the time."
+        return Grade.DEGRADED, "The object store's answers have no Date."
     difference = abs(theirs - place.bucket.caller.signer.now())
     if difference > ALLOWED_CLOCK_DIFFERENCE:
         return Grade.DEGRADED, (
@@ -241,14 +241,14 @@ def _lifecycle(place: Place) -> Result:
     reply = _ask(place, Call("GET", None, {"lifecycle": ""}))
     if reply.status >= 300:
         return Grade.FINE, (
-            "No lifecycle rules can be read. The server aborts abandoned multipart uploads itself; "
-            "a rule that does it too, after 14 days, is a good second line."
+            "The lifecycle rules cannot be read. The server aborts abandoned multipart uploads "
+            "itself; a rule that also does, after 14 days, is a good safety net."
         )
     rules = reply.document
     if rules.everywhere("Expiration"):
         return Grade.DEGRADED, (
-            "A lifecycle rule deletes objects by their age: make sure that it leaves out those of "
-            "this server."
+            "A lifecycle rule deletes objects by age: make sure that it does not apply to those "
+            "of this server."
         )
     days = [text for text in rules.everywhere("DaysAfterInitiation") if text.isdecimal()]
     if not days:
@@ -262,8 +262,8 @@ def _versions(place: Place) -> Result:
         return Grade.FINE, "Whether the bucket keeps old versions cannot be read with this key."
     if reply.document.text("Status") == "Enabled":
         return Grade.DEGRADED, (
-            "The bucket keeps old versions: what the server deletes goes on costing room, unless a "
-            "lifecycle rule removes it."
+            "The bucket keeps old versions: deleted files still cost storage, unless a lifecycle "
+            "rule removes old versions."
         )
     return Grade.FINE, "The bucket keeps no old versions of objects."
 
@@ -283,7 +283,7 @@ PROBES: Mapping[str, tuple[Probe, Grade]] = MappingProxyType(
         "versions": (_versions, Grade.FINE),
     }
 )
-"""Each probe by its topic, and how bad it is if it fails."""
+"""Each probe by its topic, with the severity of its failure."""
 
 
 @contextmanager
@@ -292,7 +292,7 @@ def _multipart(place: Place, name: str) -> Iterator[str]:
     try:
         yield upload
     finally:
-        with suppress(UploadError):  # It hides no error of the probe.
+        with suppress(UploadError):  # Must not hide an error of the probe.
             place.bucket.abort_multipart(name, upload)
 
 
@@ -304,13 +304,13 @@ def _zeros() -> Iterator[int]:
 
 
 def _ask(place: Place, call: Call) -> Reply:
-    """The answer to a call, whatever it says, without another try."""
+    """The answer to a call, whatever its status, without retries."""
     caller = place.bucket.caller
     return read_whole(caller.connections.ask(caller.request(call), _soon()))
 
 
 def _unsigned(place: Place, method: str, url: str, headers: Mapping[str, str]) -> Reply:
-    """The answer to one who has only a URL."""
+    """The answer to an unsigned request."""
     parts = urlsplit(url)
     request = Request(method, f"{parts.path}?{parts.query}", {"host": parts.netloc, **headers})
     return read_whole(place.bucket.caller.connections.ask(request, _soon()))

@@ -1,4 +1,4 @@
-"""HTTP connections to the object store: kept open, and fed from files by sendfile.
+"""A pool of HTTP connections to the object store, which send files with sendfile.
 
 Small requests go through `http.client`. The bytes of a part go from the kernel's page cache to the
 socket, without passing through the program; over TLS they are copied in blocks.
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 
 IDLE_SECONDS = 15.0
-"""A store that neither takes nor sends a byte for this long is taken for dead, and asked anew."""
+"""Idle timeout: a store that takes and sends no byte for this long is taken for dead."""
 
 SLOWEST_BYTES_PER_SECOND = 2 * 1024 * 1024
-"""A request gets longer for more bytes, at this rate: to send them, and for the answer, since some
-stores check and write them all first."""
+"""The time limit of a request grows with its bytes, at this rate: to send them, and to wait for the
+answer, since some stores check and write them all first."""
 
 KEPT_SECONDS = 10.0
-"""An idle connection is used again for this long. S3 closes them after some 20 seconds."""
+"""An idle connection is reused for this long. S3 closes them after some 20 seconds."""
 
 MAX_KEPT = 64
-"""Idle connections per process; those beyond it are closed."""
+"""Most idle connections per process; more are closed."""
 
 MAX_SENDFILE_BYTES = 1024 * 1024 * 1024
 """The kernel moves at most 2 GiB at once."""
@@ -75,13 +75,13 @@ class _Kept:
 
 @dataclass(slots=True)
 class Answer:
-    """A status and headers that have arrived, and a body that can be read; close it."""
+    """Status and headers, which have arrived, and a body to be read; must be closed."""
 
     response: HTTPResponse
     _connection: HTTPConnection
     _pool: Connections
     _is_reusable: bool
-    """False where the store answered before it had the whole request."""
+    """False if the store answered before it had the whole request."""
     _is_open: bool = field(default=True)
 
     @property
@@ -90,7 +90,7 @@ class Answer:
         return self.response.status
 
     def header(self, name: str) -> str:
-        """A header of the answer; empty if it is not there."""
+        """A header's value; empty if there is none."""
         return self.response.headers.get(name, "")
 
     def readinto(self, buffer: memoryview) -> int:
@@ -127,9 +127,9 @@ class Answer:
 
 
 class Connections:
-    """Connections of this process to one server. Any thread may use them; none is opened before.
+    """Connections of this process to one server, opened on demand. Thread-safe.
 
-    A process that was forked opens its own.
+    A forked process opens its own.
     """
 
     def __init__(self, scheme: str, host: str, port: int) -> None:
@@ -142,8 +142,8 @@ class Connections:
     def ask(self, request: Request, deadline: float) -> Answer:
         """Send a request; returns once the head of its answer is there.
 
-        Raises `StoreUnreachable`. `deadline` is on the monotonic clock. The server may close a kept
-        connection in the very moment it is used: then the request is sent again on a new one.
+        Raises `StoreUnreachable`. `deadline` is on the monotonic clock. If the server closes an
+        idle connection just as it is reused, the request is sent again on a new one.
         """
         kept = self._take()
         if kept is not None:
@@ -152,7 +152,7 @@ class Connections:
         return self._ask(self._new(), request, deadline)
 
     def keep(self, connection: HTTPConnection) -> None:
-        """Take back a connection on which nothing is under way."""
+        """Return an idle connection to the pool."""
         if len(self._kept) >= MAX_KEPT:
             connection.close()
         else:
@@ -165,7 +165,7 @@ class Connections:
         with suppress(IndexError):
             while True:
                 kept = self._kept.pop()
-                # A server that has something to say to an idle connection has closed it.
+                # An idle connection that is readable has been closed by the server.
                 is_quiet = not _events(kept.connection.sock, select.POLLIN, 0)
                 if is_quiet and time.monotonic() < kept.until:
                     return kept.connection
@@ -208,7 +208,7 @@ class Connections:
 
 
 class _WholeHead(HTTPResponse):
-    """Refuses a head that was cut: http.client takes it for one with fewer, or shorter, headers."""
+    """Refuses a truncated head, which http.client takes for one with fewer or shorter headers."""
 
     fp: Any  # None once the answer has been read.
 
@@ -225,7 +225,7 @@ class _WholeHead(HTTPResponse):
 
 
 class _Lines:
-    """What http.client needs of a stream to read a head, and the last line that it read."""
+    """The part of a stream that http.client needs to read a head; keeps the last line read."""
 
     def __init__(self, stream: BufferedReader) -> None:
         self.stream = stream
@@ -273,7 +273,7 @@ def _send(connection: HTTPConnection, request: Request, deadline: float) -> bool
             return _copy(connection.sock, body, deadline)
         return _sendfile(connection.sock, body, deadline)
     except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-        return False  # Before it closed, it may have said why: the answer is read all the same.
+        return False  # It may have said why before it closed: read the answer.
 
 
 def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> bool:
@@ -305,7 +305,7 @@ def _copy(sock: ssl.SSLSocket, body: SpoolSlice, deadline: float) -> bool:
 
 
 def _events(sock: socket.socket, wanted: int, seconds: float) -> int:
-    """What of the events of poll(2) happens within this time; 0 for nothing."""
+    """Those of the `wanted` events of poll(2) that happen within this time; 0 for none."""
     poll = select.poll()
     poll.register(sock, wanted)
     found = poll.poll(seconds * 1000)

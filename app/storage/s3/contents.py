@@ -1,4 +1,4 @@
-"""Bytes on their way into a bucket, and what it says of those that it has."""
+"""Values for bytes to be stored in a bucket, and for what the store reports about them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from datetime import datetime
 from crc32c import crc32c
 
 BLOCK_BYTES = 256 * 1024
-"""Stays in the processor's cache between reading and encrypting."""
+"""Block size; fits into the processor's cache between reading and encrypting."""
 
 
 class SpoolTooShort(Exception):
-    """A slice of a file ends beyond the file: a mistake of the caller."""
+    """A slice extends beyond the end of its file: a bug of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,20 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class PromisedBytes:
-    """What somebody else is going to store: length in bytes, and CRC32C as in `StoredObject`."""
+    """Bytes that a client is about to store: length in bytes, and CRC32C as in `StoredObject`."""
 
     length: int
     crc32c: str
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that hold them to it."""
+        """Headers that make the store refuse any other bytes."""
         return {"content-length": str(self.length), "x-amz-checksum-crc32c": self.crc32c}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """What a store knows of an object."""
+    """An object's metadata."""
 
     length: int
     etag: str
@@ -70,7 +70,7 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class ListedPart:
-    """A part of an unfinished multipart upload; `crc32c` is empty where a store does not tell."""
+    """A part of an unfinished multipart upload; `crc32c` is empty if the store reports none."""
 
     number: int
     length: int
@@ -87,7 +87,7 @@ class ListedMultipart:
 
 
 def blocks_of(body: SpoolSlice) -> Iterator[memoryview]:
-    """The bytes of a slice, in one buffer that each step fills anew.
+    """The bytes of a slice, block by block, in one buffer that is reused.
 
     Raises `SpoolTooShort` if the file ends before the slice does.
     """
@@ -110,5 +110,5 @@ def crc32c_of(body: Body) -> str:
 
 
 def base64_of(text: bytes) -> str:
-    """Bytes as headers have them."""
+    """Base64 for headers."""
     return base64.b64encode(text).decode()

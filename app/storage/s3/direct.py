@@ -1,8 +1,8 @@
-"""Cells that clients upload to the bucket themselves, with URLs that are signed here.
+"""Cells that clients upload to the bucket themselves, at URLs that are signed here.
 
-A URL stores one part, of one length and one CRC32C, under a number that nothing of ours is ever
-stored under. What it has stored counts only once the bucket has said so. After the file is
-complete, or has ended, the URL stores nothing any more: its multipart upload is gone.
+A URL stores one part, with a fixed length and CRC32C, under a part number that the server itself
+never uses. The part counts only once the bucket has listed it. When the file is complete or has
+ended, its multipart upload is gone, and the URL no longer works.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import ListedPart, PromisedBytes
 
 URL_SECONDS = 15 * 60
-"""For how long a URL can be used. An upload that has begun by then may take longer."""
+"""How long a URL is valid. A request that has begun by then may take longer."""
 
 LISTED_AT_ONCE = 1000
-"""What a store says of parts in one answer."""
+"""Most parts that a store lists in one answer."""
 
 
 class DirectCells:
-    """Signs URLs for cells, and asks the bucket for what came of them."""
+    """Signs URLs for cells, and checks what the bucket has received."""
 
     def __init__(self, cells: CellStore) -> None:
         self._cells = cells
 
     def targets(self, key: str, promised: Sequence[PromisedCell]) -> list[CellTarget]:
-        """Where to upload cells; they stay usable for `URL_SECONDS`.
+        """Signed requests that upload cells, valid for `URL_SECONDS`.
 
-        Raises `ChunkMismatch` for what is no cell of the file, and `BytesLost`.
+        Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
         """
         file = self._open_file(key)
         places = [_cell_of(file, each) for each in promised]
@@ -51,7 +51,7 @@ class DirectCells:
         ]
 
     def accept(self, key: str, promised: Sequence[PromisedCell]) -> None:
-        """Count cells as stored, if the bucket has them as they were promised.
+        """Record cells as stored, if the bucket has them as promised.
 
         Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
         """
@@ -72,12 +72,12 @@ class DirectCells:
         url = self._cells.bucket.presign_part(
             multipart.name, multipart.id, number, bytes_, URL_SECONDS
         )
-        # Every client sends the length by itself, and browsers let no script set it.
+        # Clients send Content-Length by themselves, and browsers let no script set it.
         headers = {name: text for name, text in bytes_.headers.items() if name != "content-length"}
         return CellTarget(url, headers)
 
     def _stored(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
-        """What the bucket has under the numbers of these cells, and of those between them."""
+        """The parts that the bucket has for these cells, and for those between them."""
         if file.multipart is None or not places:
             return {}
         numbers = [direct_part_number(place.number) for place in places]

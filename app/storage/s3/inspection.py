@@ -1,4 +1,4 @@
-"""What is in the bucket, what is wrong with it, and what no longer belongs there."""
+"""Lists a bucket's files, checks its health, and removes garbage."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
 
 REMOVED_AT_ONCE = 1000
-"""What one request can remove."""
+"""Most objects that one request can remove."""
 
 PROBED_EVERY_SECONDS = 10.0
 PROBE_SECONDS = 5.0
-"""How long a health check waits for the store, and how long what it found is believed."""
+"""How long a health check waits for the store, and how long its result is cached."""
 
 LOCK_FILE_SECONDS = 24 * 3600.0
-"""Files that held locks are removed after this time."""
+"""Lock files are removed after this time."""
 
 
 class BucketInspection:
-    """`Inspection` of a bucket and of this node's folder of spools."""
+    """`Inspection` of a bucket and this node's spool folder."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class BucketInspection:
         self._found: list[Problem] | None = None
 
     def staged(self) -> Iterator[StagedFile]:
-        """Files that have not been published; idle since they were reserved."""
+        """Unpublished files; their idle time counts from when they were reserved."""
         return (StagedFile(key, seconds) for key, seconds in self._catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:
@@ -65,20 +65,20 @@ class BucketInspection:
         self._catalog.inventory.shift_activity(later)
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the spools now, or was with the bucket some seconds ago."""
+        """Problems of the spools now, and of the bucket some seconds ago at most."""
         of_bucket = self._problems_of_bucket()
         return [*folder_problems(self._spools, "staging", warn_of_memory=False), *of_bucket]
 
     def sweep(self) -> None:
-        """Remove from the bucket what nothing needs, and from this node the locks of old files."""
+        """Remove garbage from the bucket, and old lock files from this node."""
         while garbage := self._catalog.garbage(REMOVED_AT_ONCE):
             self._assembly.collect(garbage)
         self._remove_old_locks()
 
     def _problems_of_bucket(self) -> list[Problem]:
-        """What was found last; if that is old one thread looks again, without the others.
+        """The last result; if it is old, one thread checks again while the others use it.
 
-        They wait only while nothing is known.
+        They wait only while there is no result yet.
         """
         if self._is_due() and self._probing.acquire(blocking=self._found is None):
             try:

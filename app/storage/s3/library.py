@@ -24,15 +24,15 @@ class BucketLibrary:
         self._bucket = bucket
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Copy the parts within the store; the bytes of cells that belong to two pass a spool."""
+        """Copy the parts within the store; cells that span two parts pass through a spool."""
         self._assembly.concatenate(key, parts)
 
     def publish(self, key: str, length: int) -> None:
-        """Make one object of the file, and have its row say that it may be read."""
+        """Make one object of the file, and mark its row as published."""
         self.publish_all([(key, length)])
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
-        """One statement for all that are one object already."""
+        """Publish files; one statement for all that are one object already."""
         keys = [key for key, _ in files]
         self._staging.put_received(keys)
         if len(keys) == 1 or self._catalog.publish(keys) < len(keys):
@@ -58,7 +58,7 @@ class BucketLibrary:
         self._staging.delete(key, also_published=True)
 
     def _published(self, key: str) -> tuple[str, int]:
-        """The object that a file is, and its length."""
+        """Name and length of a published file's object."""
         file = self._catalog.file(key)
         if file is None or not file.is_published or file.name is None or file.length is None:
             raise FileNotFoundError(key)

@@ -1,4 +1,4 @@
-"""Reads what has come of a file: its pieces. Nobody can read a part before the file is one object.
+"""Reads an unfinished file from its pieces; S3 cannot read parts before the upload is completed.
 
 A cell that arrived in pieces keeps them until then, so only cells that arrived whole are hidden.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class PieceReader(io.RawIOBase):
-    """A file that is still received; what is missing of it reads as zeros.
+    """A file that is still being received; missing bytes read as zeros.
 
-    Raises `StorageFailed` for bytes that are stored and cannot be read yet.
+    Raises `StorageFailed` for bytes that are stored but cannot be read yet.
     """
 
     def __init__(self, cells: CellStore, file: StoredFile) -> None:
@@ -52,12 +52,12 @@ class PieceReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go elsewhere, counted from the start or from here."""
+        """Move to a position, relative to the start or to the current one."""
         self._position = offset + (self._position if whence == io.SEEK_CUR else 0)
         return self._position
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._let_go()
         super().close()
 
@@ -122,8 +122,8 @@ class PieceReader(io.RawIOBase):
 def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, length: int) -> bool:
     """Whether the stored bytes of a file from `start` on are the next `length` bytes of `ours`.
 
-    A cell that arrived whole is compared by its checksum. Raises `StorageFailed` where only some
-    bytes of it are asked for.
+    A cell that arrived whole is compared by its checksum. Raises `StorageFailed` if only a part of
+    such a cell is to be compared.
     """
     for cell in file.grid.cells(ByteRange(start, start + length)):
         part = cells.catalog.part(file.key, cell.number)

@@ -1,4 +1,4 @@
-"""An object as a file: what is read next comes from one streaming request."""
+"""Reads an object like a file; sequential reads share one streaming request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SKIPPED_BYTES = 256 * 1024
 """A seek forward by at most this much reads on: cheaper than another request."""
 
 FIRST_WINDOW_BYTES = 1024 * 1024
-"""What is asked for after a seek. It doubles with each request that is read to its end: whoever
-jumps about gets little, whoever reads on gets one request for nearly all."""
+"""Range requested after a seek. It doubles with each request that is read to its end: random access
+requests little, a sequential read takes few requests."""
 
 MAX_CUTS = 4
-"""A store that cuts so many answers one after the other, without one byte, is out of order."""
+"""Consecutive answers cut off without a byte before the read fails."""
 
 PAUSE_SECONDS = 0.2
 
@@ -30,10 +30,10 @@ Fetch = Callable[[ByteRange], Answer]
 
 
 class ObjectReader(io.RawIOBase):
-    """Reads an object of known length from any place; asks for it again where an answer is cut.
+    """Reads an object of known length from any position; an answer that is cut is requested again.
 
-    `fetch` sends a request for a range, half-open, and checks that the answer begins there. The
-    first request, for `first`, is sent at once, so that a missing object is noticed here.
+    `fetch` requests a half-open range, and checks that the answer begins there. The first request,
+    for `first`, is sent at once, so that a missing object raises here.
     """
 
     def __init__(self, fetch: Fetch, first: ByteRange, length: int) -> None:
@@ -41,7 +41,7 @@ class ObjectReader(io.RawIOBase):
         self._fetch = fetch
         self._length = length
         self._position = first.start
-        self._next, self._end = first.start, first.end  # What the answer still gives.
+        self._next, self._end = first.start, first.end  # The rest of the answer.
         self._window = FIRST_WINDOW_BYTES
         self._answer = fetch(first) if first.length else None
 
@@ -84,12 +84,12 @@ class ObjectReader(io.RawIOBase):
         raise busy()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._drop()
         super().close()
 
     def _at_position(self) -> Answer:
-        """The answer whose next byte is the one at the position."""
+        """An answer whose next byte is at the position."""
         if self._answer is not None and self._next < self._position < self._end:
             self._skip(self._answer)
         if self._answer is None or self._next != self._position:
@@ -100,7 +100,7 @@ class ObjectReader(io.RawIOBase):
 
     def _end_of_next(self) -> int:
         if self._next == self._position < self._end:
-            return self._end  # The answer was cut: what it still owes.
+            return self._end  # The rest of an answer that was cut.
         has_read_on = self._next == self._position == self._end
         self._window = self._window * 2 if has_read_on else FIRST_WINDOW_BYTES
         return min(self._position + self._window, self._length)

@@ -1,6 +1,6 @@
-"""Holds the database against the bucket, both ways: objects that no row names, rows without one.
+"""Compares the database with the bucket: objects without a row, and rows without an object.
 
-Both are read once, in the order of their names, so that millions of them need little memory.
+Both are read once, sorted by name, so millions of them need little memory.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ FOLDERS = ("files/", "pieces/")
 """Where the store has its objects, in the order of their names."""
 
 ORPHAN_AGE = timedelta(days=1)
-"""What is younger may belong to a row that is still being written, on a clock that is wrong."""
+"""Younger objects may belong to a row that is still being written; allows for wrong clocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A name that only one side has: an orphan is in the bucket alone, otherwise it is missing."""
+    """A name that only one side has: orphaned in the bucket, or missing from it."""
 
     name: str
     is_orphan: bool
 
 
 class Reconciliation:
-    """Compares; whatever changes while it runs is looked at again before it is reported."""
+    """The comparison; a difference is checked again before it is reported."""
 
     def __init__(
         self, bucket: Bucket, catalog: Catalog, now: datetime, *, orphan_age: timedelta = ORPHAN_AGE
@@ -42,7 +42,7 @@ class Reconciliation:
         self._born_before = now - orphan_age
 
     def differences(self) -> Iterator[Difference]:
-        """Old objects that nothing refers to, and missing ones, by name."""
+        """Old objects that nothing refers to, and missing ones, sorted by name."""
         objects = chain.from_iterable(self._bucket.list_objects(folder) for folder in FOLDERS)
         listed = ((found.name, found) for found in objects)
         both = merge(listed, self._inventory.objects(), key=itemgetter(0))

@@ -1,6 +1,7 @@
 """Signs requests to a bucket: AWS Signature Version 4, in headers or in a URL.
 
-Our own because every part and every URL needs one: 14 and 26 us, where botocore takes 60 and 155.
+Replaces botocore's signer because every part and URL needs a signature: 14 and 26 us, not 60 and
+155.
 Source: "Authenticating Requests (AWS Signature Version 4)" in the Amazon S3 API reference.
 """
 
@@ -21,15 +22,15 @@ from app.domain.errors import StorageFailed
 ALGORITHM = "AWS4-HMAC-SHA256"
 
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
-"""Instead of the body's SHA-256, where a checksum of the body (CRC32C) is signed as a header."""
+"""Used instead of the body's SHA-256 if a header with the body's CRC32C is signed."""
 
 MAX_PRESIGNED_SECONDS = 7 * 24 * 3600
-"""The longest that S3 accepts."""
+"""Longest validity that S3 accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """What an account of the object store signs with; `token` only for temporary keys."""
+    """A key of the object store; `token` is for temporary keys only."""
 
     id: str
     secret: str = field(repr=False)
@@ -38,7 +39,7 @@ class AccessKey:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about: `path` is quoted, `query` is not."""
+    """Method and URL of a request; `path` is quoted, `query` is not."""
 
     host: str
     path: str
@@ -64,9 +65,9 @@ class Signer:
     def headers(
         self, method: str, target: Target, headers: Mapping[str, str], payload: str
     ) -> dict[str, str]:
-        """`headers`, all signed, with those of the signature.
+        """`headers`, all of them signed, and those of the signature.
 
-        Names are lower case. `payload` is the body's SHA-256 in hex, or `UNSIGNED_PAYLOAD`.
+        Names are in lower case. `payload` is the body's SHA-256 in hex, or `UNSIGNED_PAYLOAD`.
         """
         key, moment = self._key(), f"{self.now():%Y%m%dT%H%M%SZ}"
         signed = {
@@ -89,9 +90,9 @@ class Signer:
     def presigned_query(
         self, method: str, target: Target, headers: Mapping[str, str], seconds: int
     ) -> str:
-        """The query of a URL with which anyone may send this request for so many seconds.
+        """The query of a URL with which anyone may send this request for this many seconds.
 
-        They must send the same `headers`. Temporary keys may end the time early.
+        The request must have the same `headers`. A temporary key may expire earlier.
         """
         key, moment = self._key(), f"{self.now():%Y%m%dT%H%M%SZ}"
         signed = {**headers, "host": target.host}
@@ -134,7 +135,7 @@ def _signature(secret: str, moment: str, scope: str, request: str) -> str:
 
 @lru_cache(maxsize=8)
 def _signing_key(secret: str, scope: str) -> bytes:
-    """The same all day."""
+    """The key for a scope; the same all day."""
     key = f"AWS4{secret}".encode()
     for word in scope.split("/"):
         key = _hmac(key, word)

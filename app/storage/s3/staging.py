@@ -68,13 +68,13 @@ class BucketStaging:
         self._changing = Lock()
 
     def reserve(self, key: str, length: int) -> None:
-        """Note the file: a bucket has room for it or not. A length of 0 may still become more."""
+        """Add the file's row; a bucket reserves no room. A length of 0 may still grow."""
         self._catalog.reserve(key, self._grid(length or None), length or None)
 
     def enlarge(self, key: str, length: int) -> None:
-        """Raise `NoRoom` if the file would have more cells than there are."""
+        """Raise `NoRoom` if the file would need more cells than the grid has."""
         if length > Grid.of(None).capacity:
-            raise NoRoom("The file is longer than one of unknown length may become.")
+            raise NoRoom("The file is longer than the limit for files of unknown length.")
 
     @contextmanager
     def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[BucketRangeWriter]:
@@ -94,7 +94,7 @@ class BucketStaging:
                 writer.drop()
 
     def wait_for_writer(self, key: str, position: int) -> None:
-        """Return once nobody on this node writes there; the record has what others have stored."""
+        """Wait for this node's writer at the position; other nodes' bytes are in the record."""
         byte = ByteRange(position, position + 1)
         self._open_file(key)
         with self._lock_file(key) as lock:
@@ -105,7 +105,7 @@ class BucketStaging:
                     wait_for_range(lock, byte, TAKE_OVER_SECONDS)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
-        """Keep a file up to one cell in a spool, for `sync`; store longer ones as they come."""
+        """Keep a file of up to one cell in a spool for `sync`; store longer ones as they arrive."""
         told = source.remaining
         file = StoredFile(key, self._grid(told), None, None, is_published=False, multipart=None)
         position = 0
@@ -129,14 +129,14 @@ class BucketStaging:
         return position
 
     def sync(self, keys: Sequence[str]) -> None:
-        """Put the short files into the bucket, in parallel; the others are there."""
+        """Put short files into the bucket, in parallel; longer ones are there already."""
         self.put_received(keys)
         for key in keys:
             if key not in self._received:
                 self._require(key)
 
     def put_received(self, keys: Sequence[str]) -> None:
-        """Put those of the files that are short, came whole, and are not there yet."""
+        """Put those of the files that are waiting in a spool."""
         found = {key: self._received.get(key) for key in keys}
         held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
         if not held:
@@ -150,12 +150,12 @@ class BucketStaging:
 
         with stage(Stage.SYNC), without_slot():
             puts = [self._putting.submit(put, whole) for whole in held.values()]
-            wait(puts)  # If one fails, all spools are closed: nobody may send from them any more.
+            wait(puts)  # If one fails, all spools are closed: none may be in use.
             for each in puts:
                 each.result()
 
     def open(self, key: str) -> RawIOBase:
-        """A file as far as it can be read: cells that arrived whole cannot before all has come."""
+        """A file as far as it can be read: cells that arrived whole only once it is complete."""
         held = self._received.get(key)
         if held is not None:
             return held.spool.reader()
@@ -172,7 +172,7 @@ class BucketStaging:
             return has_same_bytes(ours, stored, length)
 
     def open_complete(self, key: str, length: int) -> RawIOBase:
-        """A file that has all of its bytes, from its start: they are made one object first."""
+        """A file whose bytes have all arrived, from its start; makes it one object first."""
         held = self._received.get(key)
         if held is not None:
             return held.spool.reader()
@@ -180,7 +180,7 @@ class BucketStaging:
         return self._assembly.open(key)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Forget a file that nobody on this node writes, and of which nothing is stored."""
+        """Drop a file that nobody on this node writes, and of which nothing is stored."""
         with self._lock_file(key) as lock:
             if try_lock(lock, WHOLE_FILE) and is_unused():
                 self._catalog.remove_unused(key)
@@ -190,9 +190,9 @@ class BucketStaging:
         self.delete(key, also_published=False)
 
     def delete(self, key: str, *, also_published: bool) -> None:
-        """Forget the file, tell the writers of this node, and remove its bytes.
+        """Delete the file's rows, stop this node's writers, and remove its bytes.
 
-        What the store does not remove now, it removes with a later sweep.
+        Objects that cannot be removed now are left to the sweep.
         """
         self.let_go(key)
         garbage = self._catalog.remove(key, also_published=also_published)
@@ -217,7 +217,7 @@ class BucketStaging:
             self._received[key] = ReceivedWhole(new_name("files", key), spool, length)
 
     def _arrived(self, cell: Cell, source: BodySource, limits: BodyLimits) -> tuple[Spool, int]:
-        """A spool with what has come for one cell, and where in the file it ends."""
+        """A spool with the bytes received for one cell, and their end in the file."""
         spool = self._cells.spools.open(cell.span)
         try:
             copy = FileCopy(spool.descriptor, spool.place(cell.span), limits)

@@ -1,8 +1,8 @@
-"""A store in a bucket that any number of nodes share.
+"""A store in a bucket that any number of nodes can share.
 
 files/<key>.<token>    a whole file, also while it is a multipart upload
 pieces/<key>.<token>   less than a cell, until the rest of its cell is there
-<staging>/locks/<key>  locks of the writers of this node; the bytes themselves have no file
+<staging>/locks/<key>  locks of this node's writers; spooled bytes are in unnamed files
 
 Start with `range_writer.py`, then `cells.py`: the path of a chunk.
 """

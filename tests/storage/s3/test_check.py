@@ -51,7 +51,7 @@ def test_a_bucket_that_cannot_be_used_gets_one_finding() -> None:
     with HostileStore([Step(error(403, "AccessDenied"))]) as store:
         findings = list(check_all(store.bucket(5), "token", origin=ORIGIN))
     assert [(found.topic, found.grade) for found in findings] == [("objects", Grade.FATAL)]
-    assert "may not do this" in findings[0].detail
+    assert "does not allow" in findings[0].detail
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_store_that_agrees_to_everything(topic: str, grade: Grade, words: str)
     ("topic", "answer", "grade", "words"),
     [
         ("lifecycle", RULES.format(""), Grade.FINE, "after 3 days"),
-        ("lifecycle", RULES.format("<Expiration/>"), Grade.DEGRADED, "by their age"),
+        ("lifecycle", RULES.format("<Expiration/>"), Grade.DEGRADED, "objects by age"),
         ("versions", "<V><Status>Enabled</Status></V>", Grade.DEGRADED, "old versions"),
     ],
 )

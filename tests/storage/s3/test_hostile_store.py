@@ -102,12 +102,12 @@ def test_a_store_that_is_not_there_is_busy() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [
-        (403, "AccessDenied", "may not do this"),
+        (403, "AccessDenied", "does not allow"),
         (403, "SignatureDoesNotMatch", "does not accept this server's key"),
         (403, "RequestTimeTooSkewed", "more than 15 minutes"),
         (404, "NoSuchBucket", "does not exist"),
         (400, "AuthorizationHeaderMalformed", "SLUICE_S3_REGION"),
-        (400, "BadDigest", "changed on their way"),
+        (400, "BadDigest", "damaged on their way"),
         (418, "Whatever", "refused a request"),
         (400, "no;such <code>", "refused a request"),
     ],
@@ -227,7 +227,7 @@ def test_an_answer_without_an_end_is_not_read() -> None:
 def test_a_refusal_before_the_body_was_sent_is_heard(spool: int) -> None:
     os.ftruncate(spool, 64 * MIB)
     refused = Step(error(403, "AccessDenied"), closes=True, reads_body=False)
-    with HostileStore([refused]) as store, pytest.raises(StorageFailed, match="may not do this"):
+    with HostileStore([refused]) as store, pytest.raises(StorageFailed, match="does not allow"):
         store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 64 * MIB))
 
 
@@ -241,7 +241,7 @@ def test_a_connection_on_which_the_body_was_not_sent_whole_is_not_used_again(spo
 
 def test_a_head_without_a_body_is_explained_by_its_status() -> None:
     answer = Step(b"HTTP/1.1 403 Text\r\nContent-Length: 0\r\n\r\n")
-    with HostileStore([answer]) as store, pytest.raises(StorageFailed, match="may not do this"):
+    with HostileStore([answer]) as store, pytest.raises(StorageFailed, match="does not allow"):
         store.bucket(LONG).head("a")
 
 
@@ -322,5 +322,5 @@ def test_bytes_go_over_tls_to_a_store_whose_certificate_is_trusted(
         bucket = store.bucket(LONG)
         bucket.put_object("a", SpoolSlice(spool, 0, len(sent)))
         assert store.requests[0][1] == sent
-        with pytest.raises(StorageFailed, match="may not do this"):
+        with pytest.raises(StorageFailed, match="does not allow"):
             bucket.put_object("a", SpoolSlice(spool, 0, 64 * MIB))
