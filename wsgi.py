@@ -16,4 +16,6 @@ if SUPERVISOR_VARIABLE not in os.environ:
     # The supervisor has: its workers can start while the database is away. If one could not,
     # gunicorn would end them all.
     services.prepare()
+    if os.environ.get("FLASK_RUN_FROM_CLI") != "true":  # Commands that need the files ask.
+        services.storage_identity.require()
 app = create_app(services, instruments)

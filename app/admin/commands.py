@@ -19,7 +19,7 @@ from app.admin.database_commands import database
 from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
 from app.admin.people_commands import OPERATOR, users
-from app.admin.printing import as_json, explained, limited, print_one, print_rows
+from app.admin.printing import as_json, explained, limited, print_one, print_rows, with_files
 from app.admin.project_commands import keys, projects
 from app.admin.storage_commands import storage
 from app.admin.verify import Verification
@@ -61,7 +61,7 @@ def show_upload(upload_id: str, is_json: bool) -> None:
 
 @uploads.command("expire")
 @click.argument("upload_id", metavar="ID")
-@explained
+@with_files
 def expire_upload(upload_id: str) -> None:
     """End an upload now and free its space."""
     try:
@@ -92,7 +92,7 @@ def show_video(video_id: str, is_json: bool) -> None:
 
 @videos.command("delete")
 @click.argument("video_ids", metavar="ID...", nargs=-1, required=True)
-@explained
+@with_files
 def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
@@ -110,6 +110,7 @@ def delete_videos(video_ids: tuple[str, ...]) -> None:
 @click.command("verify")
 @as_json
 @with_appcontext
+@with_files
 def verify(is_json: bool) -> None:
     """Read all finished files again and report what differs from the records."""
     verification = Verification(current_services(), EVERYTHING)
@@ -152,6 +153,7 @@ def backup(folder: Path, *, without_library: bool) -> None:
 
 @click.command("sweep")
 @with_appcontext
+@with_files
 def sweep() -> None:
     """Expire idle uploads, finish interrupted ones and remove leftovers now."""
     handler = logging.StreamHandler()

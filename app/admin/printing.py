@@ -10,6 +10,8 @@ from typing import Any, ParamSpec
 import click
 
 from app.domain.errors import UploadError
+from app.http.context import current_services
+from app.uploads.storage_identity import WrongStorage
 
 LIST_LIMIT = 1000
 """Rows that a list shows by default."""
@@ -31,6 +33,23 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
             raise click.ClickException(str(error)) from error
 
     return run
+
+
+def with_files(command: Callable[P, None]) -> Callable[P, None]:
+    """As `explained`, and refused unless the settings lead to the files that the records describe.
+
+    Elsewhere it would take them all for lost.
+    """
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            current_services().storage_identity.require()
+        except WrongStorage as error:
+            raise click.ClickException(str(error)) from error
+        command(*args, **kwargs)
+
+    return explained(run)
 
 
 def print_rows(

@@ -11,7 +11,7 @@ from secrets import token_hex
 import click
 from flask.cli import AppGroup, with_appcontext
 
-from app.admin.printing import as_json, explained
+from app.admin.printing import as_json, explained, with_files
 from app.http.context import current_services
 from app.media.film.bucket_folder import object_name
 from app.media.film.reconcile import missing as missing_files
@@ -19,9 +19,11 @@ from app.media.film.reconcile import orphans
 from app.records.bucket import BucketCatalog
 from app.records.made_files import MadeFileRecords
 from app.settings import PREFIX
+from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
 from app.storage.s3.reconcile import Reconciliation
+from app.uploads.storage_identity import WrongStorage
 
 CHECK_SECONDS = 30.0
 """Time limit for each call of the check, retries included."""
@@ -73,7 +75,7 @@ def cors(origins: tuple[str, ...]) -> None:
     help="Remove what nothing refers to, and make missing files of films again.",
 )
 @with_appcontext
-@explained
+@with_files
 def reconcile(remove: bool) -> None:
     """Compare the database with the bucket, and list what only one of them has.
 
@@ -93,6 +95,33 @@ def reconcile(remove: bool) -> None:
         if remove:
             bucket.abort_multipart(begun.name, begun.id)
     sys.exit(1 if missing else 0)
+
+
+@storage.command("adopt")
+@click.option(
+    "--replace-mark",
+    "replaces_mark",
+    is_flag=True,
+    help="Even if the files there are marked as those of another library.",
+)
+@with_appcontext
+@explained
+def adopt(*, replaces_mark: bool) -> None:
+    """Look for the files where SLUICE_STORAGE says from now on, while no server runs.
+
+    For an operator who has moved them. Moves nothing. `storage reconcile` and `verify` tell what
+    is missing there.
+    """
+    services = current_services()
+    try:
+        lock_data_folder(services.settings.data_dir)
+        if services.nodes is not None and services.nodes.count_live():
+            raise click.ClickException("Nodes are running, or have ended seconds ago: stop them.")
+        services.storage_identity.adopt(replaces_mark=replaces_mark)
+    except (FolderLocked, WrongStorage) as error:
+        raise click.ClickException(str(error)) from error
+    place = services.settings.storage or services.settings.library_dir
+    click.echo(f"The files of this library are in {place}.")
 
 
 def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:

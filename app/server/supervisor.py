@@ -46,6 +46,7 @@ from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_quickly
+from app.uploads.storage_identity import WrongStorage
 
 POLL_SECONDS = 0.2
 
@@ -174,7 +175,7 @@ def main() -> int:
     except ServerBusy as error:
         sys.stderr.write(f"{error} {driver_message(error)}\n")
         return 2
-    except (SettingsError, StartRefused, FolderLocked, UploadError) as error:
+    except (SettingsError, StartRefused, FolderLocked, WrongStorage, UploadError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     _report_problems(settings)
@@ -217,6 +218,7 @@ def _prepare(settings: Settings) -> None:
     services = build_services(settings)
     with closing(services.database):
         services.prepare()
+        services.storage_identity.require()
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
             services.housekeeping.start()

@@ -35,6 +35,7 @@ from app.storage.local import LocalStore
 from app.storage.machine import IdleClock, NoteFile, read_clocks
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.direct import DirectCells
+from app.storage.s3.mark import BucketMark
 from app.storage.s3.store import BucketStore
 from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
@@ -44,6 +45,7 @@ from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import UploadService
+from app.uploads.storage_identity import StorageIdentity
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -80,6 +82,7 @@ def build_services(
         housekeeping=_housekeeping(base),
         inspection=base.store.inspection,
         bucket=base.bucket,
+        storage_identity=_storage_identity(base),
         media=_media(base),
         identity=identity,
         video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, identity.audit),
@@ -227,6 +230,17 @@ def _housekeeping(base: _Base) -> Housekeeping:
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
         collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,
+    )
+
+
+def _storage_identity(base: _Base) -> StorageIdentity:
+    return StorageIdentity(
+        base.records,
+        Facts(base.database),
+        place=base.settings.storage,
+        mark=None if base.bucket is None else BucketMark(base.bucket),
+        is_shared=base.database.is_remote,
+        new_id=_new_id,
     )
 
 

@@ -29,6 +29,7 @@ from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import UploadService
+from app.uploads.storage_identity import StorageIdentity
 
 BOOT_MARKER = "boot"
 """A file in every data folder that a server has used."""
@@ -49,6 +50,7 @@ class Services:
     inspection: Inspection
     bucket: Bucket | None
     """Where the bytes are; None where they are in folders."""
+    storage_identity: StorageIdentity
     media: MediaServices
     identity: IdentityServices
     video_expiry: VideoExpiry
@@ -73,7 +75,10 @@ class Services:
         return found
 
     def prepare(self) -> None:
-        """Bring the database up to date; each process calls this once before it serves."""
+        """Bring the database up to date; each process calls this once before it does anything.
+
+        A server calls `storage_identity.require` next.
+        """
         with disk_errors():
             make_private_folder(self.settings.data_dir)
         self.database.migrate()

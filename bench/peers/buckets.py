@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,6 +39,8 @@ LOCAL = (LOCAL_RAW, LOCAL_TUS)
 DIRECT = "Sluice, direct"
 TUSD = "tusd, bucket"
 DIRECT_SETTING = "SLUICE_DIRECT_UPLOADS"
+
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 READ_BYTES = 1024 * 1024
 """What the client hashes at once."""
@@ -119,26 +123,36 @@ def contenders(access: Access, *, is_quick: bool) -> tuple[list[Contender], str]
     if not is_quick:
         peers.append(TusNode("@tus/s3-store", access))
     here = [peer for peer in peers if can_run(peer)]
-    node, direct = access.settings("node"), access.settings("direct") | {DIRECT_SETTING: "1"}
     ours = [
-        _own(NODE_RAW, upload_raw, node),
-        _own(NODE_TUS, SHAPES[TUS], node),
-        _own(DIRECT, upload_direct, direct),
+        _own(NODE_RAW, upload_raw, access),
+        _own(NODE_TUS, SHAPES[TUS], access),
+        _own(DIRECT, upload_direct, access, {DIRECT_SETTING: "1"}),
     ]
     if not is_quick:
         local = {"SLUICE_DURABILITY": "none"}
-        ours = [_own(LOCAL_RAW, upload_raw, local), _own(LOCAL_TUS, SHAPES[TUS], local), *ours]
+        ours = [
+            _own(LOCAL_RAW, upload_raw, None, local),
+            _own(LOCAL_TUS, SHAPES[TUS], None, local),
+            *ours,
+        ]
     note = f"Versions: {versions(here)}." if here else ""
     absent = [peer.name for peer in peers if peer not in here]
     note += f" Missing here: {', '.join(absent)}." if absent else ""
     return [*ours, *map(_peer, here)], note.strip()
 
 
-def _own(name: str, upload: Upload, settings: dict[str, str]) -> Contender:
+def _own(
+    name: str, upload: Upload, access: Access | None, options: Mapping[str, str] = _NO_OPTIONS
+) -> Contender:
+    def start(lab: Lab) -> AbstractContextManager[Served]:
+        """With an empty library, which takes no folder of another's in the bucket."""
+        storage = access.settings(token_hex(8)) if access is not None else {}
+        return lab.server(**storage, **options)
+
     return Contender(
         name=name,
         server=", ".join(name.split(", ")[:2]),
-        start=lambda lab: lab.server(**settings),
+        start=start,
         clear=delete_videos,
         upload=upload,
     )

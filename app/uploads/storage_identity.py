@@ -1,0 +1,127 @@
+"""Ties the records to the files they describe.
+
+A server that looked for the files elsewhere would not find them, and end every unfinished upload.
+So the records say where the files are, by the setting, and a bucket has a mark with the id of the
+library: whoever starts compares both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from app.domain.errors import UploadError
+from app.domain.video_list import VideoList
+from app.records.facts import Facts
+from app.records.uploads import UploadRecords
+from app.storage.s3.mark import BucketMark
+
+PLACE = "storage"
+LIBRARY = "library"
+"""Names of facts: where the files are, and the id that their mark has."""
+
+REMEDY = (
+    "Set it as it was. Or, if you have moved the files, stop every server of this library and run "
+    "`flask --app wsgi storage adopt`."
+)
+
+log = logging.getLogger(__name__)
+
+
+class WrongStorage(Exception):
+    """The files of the library are elsewhere; the message says where, and what to do."""
+
+
+class StorageIdentity:
+    """Whether the storage of the settings is the one with the files that the records describe.
+
+    `place` is `SLUICE_STORAGE`; `mark` is that of the bucket. Folders have none, as they may be
+    moved. With `is_shared` other servers may use the same records.
+    """
+
+    def __init__(
+        self,
+        records: UploadRecords,
+        facts: Facts,
+        *,
+        place: str,
+        mark: BucketMark | None,
+        is_shared: bool,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._facts = facts
+        self._place = place
+        self._mark = mark
+        self._is_shared = is_shared
+        self._new_id = new_id
+
+    def require(self) -> None:
+        """Raise `WrongStorage` if it is another one; the first start says which one it is.
+
+        A bucket that cannot be asked for its mark is not refused: nothing seems to be missing from
+        it.
+        """
+        known = self._facts.get(PLACE)
+        is_new = known is None or not self._has_much_to_lose()
+        if not is_new:
+            self._require_place(known)
+        library = self._library()
+        try:
+            self._require_mark(library, is_new=is_new)
+        except UploadError as error:
+            log.warning("cannot tell whether these are the files of this library: %s", error)
+            return
+        if is_new:
+            self._settle()
+
+    def adopt(self, *, replaces_mark: bool = False) -> None:
+        """Look for the files where the settings say from now on; no server may be running.
+
+        With `replaces_mark` even if they are marked as those of another library; otherwise raises
+        `WrongStorage`, and errors of the bucket.
+        """
+        self._require_mark(self._library(), is_new=True, replaces=replaces_mark)
+        self._facts.put(PLACE, self._place)
+
+    def _library(self) -> str:
+        return self._facts.agree(LIBRARY, self._new_id)
+
+    def _has_much_to_lose(self) -> bool:
+        """Or other servers, which started with the setting that is known."""
+        if self._is_shared:
+            return True
+        return bool(self._records.active(None, 1) or self._records.videos(None, VideoList(), 1))
+
+    def _settle(self) -> None:
+        if self._is_shared:
+            self._require_place(self._facts.agree(PLACE, lambda: self._place))
+        else:
+            self._facts.put(PLACE, self._place)
+
+    def _require_place(self, known: str | None) -> None:
+        if known != self._place:
+            raise WrongStorage(
+                f"The files of this library are in {known or 'folders'}, but SLUICE_STORAGE "
+                f"{f'is {self._place}' if self._place else 'is empty'}. {REMEDY}"
+            )
+
+    def _require_mark(self, library: str, *, is_new: bool, replaces: bool = False) -> None:
+        if self._mark is None:
+            return
+        found = self._mark.read()
+        if found == library:
+            return
+        if (found is None and is_new) or replaces:
+            self._mark.write(library)
+            return
+        if found is None:
+            raise WrongStorage(
+                f"{self._place} does not have the mark of this library: it was emptied, or "
+                f"SLUICE_STORAGE and SLUICE_S3_ENDPOINT lead elsewhere. {REMEDY}"
+            )
+        raise WrongStorage(
+            f"{self._place} has the files of another library. Set SLUICE_STORAGE to a folder of "
+            "its own in the bucket. Or, if these are the files of this one, stop every server that "
+            "uses them and run `flask --app wsgi storage adopt --replace-mark`."
+        )
