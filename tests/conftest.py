@@ -192,6 +192,15 @@ def database(request: pytest.FixtureRequest) -> Database:
     return found
 
 
+@pytest.fixture
+def address(database: Database, request: pytest.FixtureRequest) -> str:
+    """URL of `database`, for other processes."""
+    if database.file is not None:
+        return f"sqlite:///{database.file.path}"
+    found: str = request.getfixturevalue("shared_url")
+    return found
+
+
 @pytest.fixture(scope="module", params=["in_file", "on_server"])
 def database_url(request: pytest.FixtureRequest) -> str | None:
     """Of a database for a module of tests, empty at first; None for that in the data folder."""

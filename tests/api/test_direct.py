@@ -59,7 +59,8 @@ def client(app: Flask) -> FlaskClient:
 def create(client: FlaskClient, size: int) -> dict[str, Any]:
     response = client.post("/api/uploads", json={"name": "a.bin", "size": size})
     assert response.status_code == 201
-    return dict(response.json or {})
+    created: dict[str, Any] = response.get_json()
+    return created
 
 
 def cell(content: bytes, start: int) -> dict[str, Any]:
@@ -87,13 +88,13 @@ def put(target: dict[str, Any], body: bytes) -> requests.Response:
 def store(client: FlaskClient, upload: dict[str, Any], content: bytes, start: int) -> TestResponse:
     """Send one cell, all the way."""
     promised = cell(content, start)
-    (target,) = (offer(client, upload, promised).json or {})["cells"]
+    (target,) = offer(client, upload, promised).get_json()["cells"]
     assert put(target, content[start : start + CELL]).status_code == 200
     return accept(client, upload, promised)
 
 
 def missing(client: FlaskClient, upload: dict[str, Any]) -> list[list[int]]:
-    found: list[list[int]] = (client.get(f"/api/uploads/{upload['id']}").json or {})["missing"]
+    found: list[list[int]] = client.get(f"/api/uploads/{upload['id']}").get_json()["missing"]
     return found
 
 
@@ -101,11 +102,11 @@ def test_a_file_arrives_through_the_bucket_alone(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     assert upload["direct"] == {"cell_bytes": CELL}
     cells = [cell(CONTENT, 0), cell(CONTENT, CELL)]
-    targets = (offer(client, upload, *cells).json or {})["cells"]
+    targets = offer(client, upload, *cells).get_json()["cells"]
     for target in targets:
         start = target["start"]
         assert put(target, CONTENT[start : start + CELL]).status_code == 200
-    answer = accept(client, upload, *cells).json or {}
+    answer = accept(client, upload, *cells).get_json()
     assert (answer["state"], answer["direct"]) == ("complete", None)
     assert client.get(answer["media"]).data == CONTENT
     assert put(targets[0], CONTENT[:CELL]).status_code == 404
@@ -114,7 +115,7 @@ def test_a_file_arrives_through_the_bucket_alone(client: FlaskClient) -> None:
 def test_a_file_of_one_cell_is_sent_likewise(client: FlaskClient) -> None:
     content = CONTENT[: 5 * MIB]
     upload = create(client, len(content))
-    answer = store(client, upload, content, 0).json or {}
+    answer = store(client, upload, content, 0).get_json()
     assert answer["state"] == "complete"
     assert client.get(answer["media"]).data == content
 
@@ -128,24 +129,24 @@ def test_cells_from_the_bucket_and_chunks_from_the_server_make_one_file(
     query = {"dzuuid": upload["id"], "dzchunkindex": 0, "dzchunksize": CELL}
     totals = {"dztotalfilesize": len(CONTENT), "dztotalchunkcount": 2, "dzchunkbyteoffset": 0}
     response = client.post("/upload", query_string=query | totals, data=CONTENT[:CELL])
-    assert (response.json or {})["complete"]
+    assert response.get_json()["complete"]
     assert client.get(f"/media/{upload['id']}").data == CONTENT
 
 
 def test_the_bucket_refuses_other_bytes_than_were_promised(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     promised = cell(CONTENT, CELL)
-    (target,) = (offer(client, upload, promised).json or {})["cells"]
+    (target,) = offer(client, upload, promised).get_json()["cells"]
     assert put(target, bytes(MIB)).status_code == 400
     assert put(target, CONTENT[CELL:-1]).status_code in {400, 403}
-    assert accept(client, upload, promised).json["code"] == "cell_not_stored"  # type: ignore[index]
+    assert accept(client, upload, promised).get_json()["code"] == "cell_not_stored"
     assert missing(client, upload) == [[0, len(CONTENT)]]
 
 
 def test_bytes_count_only_if_the_bucket_has_them(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     response = accept(client, upload, cell(CONTENT, 0))
-    assert (response.status_code, response.json["code"]) == (409, "cell_not_stored")  # type: ignore[index]
+    assert (response.status_code, response.get_json()["code"]) == (409, "cell_not_stored")
     assert store(client, upload, CONTENT, CELL).status_code == 200
     lie = cell(CONTENT, CELL) | {"start": 0, "length": CELL}
     assert accept(client, upload, lie).status_code == 409
@@ -157,7 +158,7 @@ def test_bytes_count_only_if_the_bucket_has_them(client: FlaskClient) -> None:
 def test_a_cell_that_is_there_gets_no_url_and_counts_once(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     store(client, upload, CONTENT, CELL)
-    (known,) = (offer(client, upload, cell(CONTENT, CELL)).json or {})["cells"]
+    (known,) = offer(client, upload, cell(CONTENT, CELL)).get_json()["cells"]
     assert known == {"start": CELL, "length": MIB, "stored": True}
     assert accept(client, upload, cell(CONTENT, CELL)).status_code == 200
 
@@ -166,7 +167,7 @@ def test_only_cells_of_the_grid_are_offered(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     for start, length in ((1, CELL), (0, MIB), (CELL, MIB - 1), (CELL, 2 * MIB), (9 * CELL, 5)):
         response = offer(client, upload, cell(CONTENT, 0) | {"start": start, "length": length})
-        assert (response.status_code, response.json["code"]) == (400, "chunk_mismatch")  # type: ignore[index]
+        assert (response.status_code, response.get_json()["code"]) == (400, "chunk_mismatch")
 
 
 @pytest.mark.parametrize(
@@ -190,26 +191,26 @@ def test_short_files_go_through_the_server(client: FlaskClient) -> None:
     upload = create(client, MIB)
     assert upload["direct"] is None
     response = offer(client, upload, cell(CONTENT[:MIB], 0))
-    assert (response.status_code, response.json["code"]) == (409, "not_direct")  # type: ignore[index]
+    assert (response.status_code, response.get_json()["code"]) == (409, "not_direct")
 
 
 def test_what_is_sent_for_a_cancelled_upload_is_gone(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     promised = cell(CONTENT, CELL)
-    (target,) = (offer(client, upload, promised).json or {})["cells"]
+    (target,) = offer(client, upload, promised).get_json()["cells"]
     assert client.delete(f"/api/uploads/{upload['id']}").status_code == 204
     assert put(target, CONTENT[CELL:]).status_code == 404
     assert accept(client, upload, promised).status_code == 410
 
 
 def test_strangers_with_a_link_send_to_the_bucket_until_it_is_closed(client: FlaskClient) -> None:
-    link = client.post("/api/upload-links", json={"extensions": ["bin"]}).json or {}
+    link = client.post("/api/upload-links", json={"extensions": ["bin"]}).get_json()
     below = urlsplit(link["url"]).path
     stranger = client.application.test_client()
     upload = stranger.post(f"{below}/api/uploads", json={"name": "a.bin", "size": len(CONTENT)})
-    upload_id, cells = (upload.json or {})["id"], {"cells": [cell(CONTENT, CELL)]}
+    upload_id, cells = upload.get_json()["id"], {"cells": [cell(CONTENT, CELL)]}
     path = f"{below}/api/uploads/{upload_id}/cells"
-    (target,) = (stranger.post(path, json=cells).json or {})["cells"]
+    (target,) = stranger.post(path, json=cells).get_json()["cells"]
     assert put(target, CONTENT[CELL:]).status_code == 200
     assert client.delete(f"/api/upload-links/{link['id']}").status_code == 204
     assert stranger.post(f"{path}/stored", json=cells).status_code == 410

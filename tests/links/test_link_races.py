@@ -23,9 +23,9 @@ LENGTH = 10
 
 
 @pytest.fixture
-def processes(tmp_path: Path, database: Database) -> Iterator[list[Services]]:
+def processes(tmp_path: Path, database: Database, address: str) -> Iterator[list[Services]]:
     """As many connections to one database as so many processes have."""
-    url = database._engine.url.render_as_string(hide_password=False) if database.is_remote else ""
+    url = address if database.is_remote else ""
     settings = Settings(
         staging_dir=tmp_path / "s", data_dir=tmp_path / "d", durability="none", database_url=url
     )

@@ -39,9 +39,13 @@ def server() -> Iterator[Postgresql]:
 
 
 @pytest.fixture
-def records(server: Postgresql, request: pytest.FixtureRequest) -> Iterator[UploadRecords]:
-    name = f"of {abs(hash(request.node.name))}"
-    with closing(Database(server.create(name), synced=True)) as database:
+def url(server: Postgresql, request: pytest.FixtureRequest) -> str:
+    return server.create(f"of {abs(hash(request.node.name))}")
+
+
+@pytest.fixture
+def records(url: str) -> Iterator[UploadRecords]:
+    with closing(Database(url, synced=True)) as database:
         database.migrate()
         yield UploadRecords(database)
 
@@ -93,12 +97,11 @@ def test_what_was_recorded_survives_a_crash(server: Postgresql, records: UploadR
 
 
 def test_a_process_paused_in_a_transaction_holds_up_nobody_for_long(
-    server: Postgresql, records: UploadRecords
+    records: UploadRecords, url: str
 ) -> None:
     upload, _ = records.add(new_upload())
-    url = server.url(str(records._database._engine.url.database)) + HELD_UP
     is_held = SPAWN.Event()
-    process = SPAWN.Process(target=hold, args=(url, upload.id, is_held))
+    process = SPAWN.Process(target=hold, args=(url + HELD_UP, upload.id, is_held))
     process.start()
     try:
         assert is_held.wait(120)

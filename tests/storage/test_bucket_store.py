@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from app.domain.cells import Piece, Stamp
 from app.domain.errors import BodyTruncated, NoRoom, ServerBusy, StorageFailed
@@ -42,17 +42,16 @@ def store(in_bucket: InBucket) -> Store:
 
 
 @contextmanager
-def counted_statements(place: InBucket) -> Iterator[list[str]]:
-    """The statements that the store sends to its database meanwhile."""
+def counted_statements() -> Iterator[list[str]]:
+    """The statements that this process sends to databases meanwhile."""
     found = list[str]()
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         found.append(statement)
 
-    engine = place.store.cells.catalog._database._engine  # type: ignore[attr-defined]
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", note)
     yield found
-    event.remove(engine, "before_cursor_execute", note)
+    event.remove(Engine, "before_cursor_execute", note)
 
 
 def write(store: Store, start: int, end: int) -> None:
@@ -258,7 +257,7 @@ def test_a_part_costs_the_same_however_many_there_are(in_bucket: InBucket) -> No
     store, counts = in_bucket.store, list[int]()
     store.staging.reserve(KEY, 4 * CELL)
     for number in range(4):
-        with counted_statements(in_bucket) as statements:
+        with counted_statements() as statements:
             write(store, number * CELL, (number + 1) * CELL)
         counts.append(len(statements))
     assert counts[1:] == [counts[1]] * 3
