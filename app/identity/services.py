@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.identity.accounts import Accounts
@@ -30,7 +29,6 @@ from app.identity.webhook_delivery import WebhookDelivery
 from app.identity.webhook_sender import WebhookSender
 from app.identity.webhooks import Webhooks
 from app.records.engine import Database
-from app.records.facts import Facts
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.audit import AuditRecords
 from app.records.identity.deliveries import DeliveryQueue
@@ -51,9 +49,6 @@ from app.request.minute_counts import MinuteCounts
 if TYPE_CHECKING:
     from app.identity.openid_provider import OpenIdProvider
     from app.identity.passkeys import Passkeys
-
-OLD_SECRET = "link-secret"
-"""The file in the data folder where earlier versions kept the signing secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +112,7 @@ class IdentityServices:
     def build(  # noqa: PLR0913 - called by the composition root alone, with names
         cls,
         database: Database,
-        data_dir: Path,
+        signing: Signing,
         options: IdentityOptions,
         *,
         passwords: Passwords,
@@ -130,7 +125,6 @@ class IdentityServices:
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
-        signing = Signing(Facts(database), data_dir / OLD_SECRET)
         link_passwords = LinkPasswords(passwords, AttemptRecords(database), clock=clock)
         shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
         share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)

@@ -19,6 +19,9 @@ from app.storage.local.folder import disk_errors
 
 SECRET = "signing_secret"
 
+OLD_SECRET = "link-secret"
+"""The file in the data folder where earlier versions kept it."""
+
 SECRET_BYTES = 32
 """HMAC gains nothing from a secret that is longer than its hash (RFC 2104, section 3)."""
 

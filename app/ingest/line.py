@@ -16,13 +16,13 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 from app.ingest.other_nodes import NOWHERE, SLOTS, Elsewhere, OtherNodes, SenderReport
+from app.request.name_digest import WITHOUT_SECRET, NameDigest
 from app.request.shared_table import shared_table
 
 ACTIVE_SECONDS = 1.0
@@ -81,11 +81,13 @@ class Line:
         cap: float,
         others: OtherNodes | None = None,
         clock: Callable[[], float] = time.monotonic,
+        digest: NameDigest = WITHOUT_SECRET,
     ) -> None:
         self._file = file
         self.others = others
         self._total, self._cap = total, cap
         self._clock = clock
+        self._digest = digest
         self._lock = Lock()
         self._share = cap or total
         self._due_at = 0.0
@@ -97,8 +99,7 @@ class Line:
 
     def slot(self, sender: str) -> int:
         """The sender's place in the table."""
-        digest = blake2b(sender.encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") % SLOTS
+        return self._digest.of(sender) % SLOTS
 
     def quantum(self) -> int:
         """How many bytes to take at once, at most."""
@@ -199,12 +200,18 @@ class Line:
         return shared_table(self._file, SLOTS * _SLOT.size)
 
 
-def line_in(folder: Path, *, total: float, cap: float, is_fleet: bool) -> Line | None:
-    """The line of a server with this data folder; None without limits."""
+def line_in(folder: Path, fleet: NameDigest | None, *, total: float, cap: float) -> Line | None:
+    """The line of a server with this data folder; None without limits.
+
+    `fleet` makes the digests of one.
+    """
     if not total and not cap:
         return None
-    others = OtherNodes(folder / "line-elsewhere") if is_fleet else None
-    return Line(folder / "line", total=total, cap=cap, others=others)
+    file = folder / "line"
+    if fleet is None:
+        return Line(file, total=total, cap=cap)
+    others = OtherNodes(folder / "line-elsewhere")
+    return Line(file, total=total, cap=cap, others=others, digest=fleet)
 
 
 def _level(budget: float, satisfied: float, *, waiting: int, active: int) -> float:

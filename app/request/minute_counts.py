@@ -11,11 +11,11 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from hashlib import blake2b
 from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple
 
+from app.request.name_digest import WITHOUT_SECRET, NameDigest
 from app.request.shared_table import replace_table, shared_table
 
 SLOTS = 1 << 14
@@ -28,7 +28,6 @@ REPORTED_NAMES = 200
 """Most names in a report: those with the largest counts, which are closest to a limit."""
 
 _SLOT = struct.Struct("=QII")  # The name's digest, the minute, the count.
-_DIGEST_BYTES = 8
 
 
 class MinuteReport(NamedTuple):
@@ -52,15 +51,17 @@ class MinuteCounts:
         clock: Callable[[], float] = time.time,
         *,
         elsewhere: Path | None = None,
+        digest: NameDigest = WITHOUT_SECRET,
     ) -> None:
         self._file = file
         self._clock = clock
         self._elsewhere_file = elsewhere
+        self._digest = digest
 
     def add(self, name: str) -> int:
         """Count one more; returns this minute's count of all nodes."""
         minute = self._minute
-        digest = int.from_bytes(blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest(), "big")
+        digest = self._digest.of(name)
         place, count = _find(self._table, digest, minute)
         _SLOT.pack_into(self._table, place, digest, minute, count + 1)
         return count + 1 + self._count_elsewhere(digest, minute)
@@ -112,10 +113,12 @@ class MinuteCounts:
         return None if file is None else shared_table(file, SLOTS * _SLOT.size)
 
 
-def counts_in(folder: Path, *, is_fleet: bool) -> MinuteCounts:
-    """The counts of a server with this data folder."""
-    elsewhere = folder / "minute-counts-elsewhere" if is_fleet else None
-    return MinuteCounts(folder / "minute-counts", elsewhere=elsewhere)
+def counts_in(folder: Path, fleet: NameDigest | None) -> MinuteCounts:
+    """The counts of a server with this data folder; `fleet` makes the digests of one."""
+    file = folder / "minute-counts"
+    if fleet is None:
+        return MinuteCounts(file)
+    return MinuteCounts(file, elsewhere=folder / "minute-counts-elsewhere", digest=fleet)
 
 
 def _find(table: mmap.mmap | bytearray, digest: int, minute: int) -> tuple[int, int]:

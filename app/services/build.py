@@ -11,6 +11,7 @@ from app.domain.lifecycle import UploadState
 from app.identity.link_limits import LinkLimits
 from app.identity.passwords import Passwords
 from app.identity.services import IdentityServices
+from app.identity.signing import OLD_SECRET, Signing
 from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
 from app.media.jobs.waking import Waker
@@ -26,6 +27,7 @@ from app.records.nodes import NodeRecords
 from app.records.turns import Turns
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts, counts_in
+from app.request.name_digest import NameDigest
 from app.request.this_node import this_node
 from app.services.callers import identity_options, line, request_rate, sender_limits
 from app.services.services import Services
@@ -88,7 +90,7 @@ def build_services(
         video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, identity.audit),
         quotas=base.quotas,
         request_rate=request_rate(settings, base.counts),
-        line=line(settings, is_fleet=database.is_remote),
+        line=line(settings, base.fleet),
         counts=base.counts,
         records=base.records,
         database=database,
@@ -111,6 +113,9 @@ class _Base:
     completion: Completion
     quotas: ProjectQuotas
     links: LinkLimits
+    signing: Signing
+    fleet: NameDigest | None
+    """What nodes call senders; None where there are no others."""
     counts: MinuteCounts
     outbox: Outbox
 
@@ -119,7 +124,9 @@ def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
     database = database_of(settings)
     links = LinkLimits(UploadLinkRecords(database), now)
     quotas = ProjectQuotas(database)
-    counts = counts_in(settings.data_dir, is_fleet=database.is_remote)
+    signing = Signing(Facts(database), settings.data_dir / OLD_SECRET)
+    fleet = NameDigest(lambda: signing.secret) if database.is_remote else None
+    counts = counts_in(settings.data_dir, fleet)
     outbox = Outbox(now, _new_id)
     limits = sender_limits(settings, counts)
     observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
@@ -137,6 +144,8 @@ def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
         completion=Completion(records, store, policy=settings.policy, clock=clock),
         quotas=quotas,
         links=links,
+        fleet=fleet,
+        signing=signing,
         counts=counts,
         outbox=outbox,
     )
@@ -263,7 +272,7 @@ def _media(base: _Base) -> MediaServices:
 def _identity(base: _Base, passwords: Passwords) -> IdentityServices:
     return IdentityServices.build(
         base.database,
-        base.settings.data_dir,
+        base.signing,
         identity_options(base.settings),
         passwords=passwords,
         counts=base.counts,

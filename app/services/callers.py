@@ -12,6 +12,7 @@ from app.identity.services import IdentityOptions
 from app.ingest.line import Line, line_in
 from app.records.identity.sender_limits import SenderLimits
 from app.request.minute_counts import MinuteCounts
+from app.request.name_digest import NameDigest
 from app.settings import Settings
 
 REQUESTS_PER_MINUTE = 6000
@@ -35,10 +36,10 @@ def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
     )
 
 
-def line(settings: Settings, *, is_fleet: bool) -> Line | None:
+def line(settings: Settings, fleet: NameDigest | None) -> Line | None:
     """What senders share of the bandwidth; None if there is no limit."""
     total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
-    return line_in(settings.data_dir, total=total, cap=cap, is_fleet=is_fleet)
+    return line_in(settings.data_dir, fleet, total=total, cap=cap)
 
 
 def identity_options(settings: Settings) -> IdentityOptions:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.request.minute_counts import NEAR, REPORTED_NAMES, SLOTS, MinuteCounts
+from app.request.minute_counts import NEAR, REPORTED_NAMES, SLOTS, MinuteCounts, MinuteReport
+from app.request.name_digest import NameDigest
 
 
 class Clock:
@@ -55,6 +56,16 @@ def test_nodes_count_together_once_they_have_told_each_other(tmp_path: Path) -> 
     assert three.add("ann") == 8, "a node that ended is not counted"
     clock.now += 60
     assert three.add("ann") == 1
+
+
+def test_only_those_with_the_secret_can_tell_who_a_report_is_about(tmp_path: Path) -> None:
+    def report_of(node: str, secret: bytes) -> MinuteReport:
+        counts = MinuteCounts(tmp_path / node, Clock(), digest=NameDigest(lambda: secret))
+        counts.add("192.0.2.7")
+        return counts.report()
+
+    assert report_of("one", b"ours") == report_of("two", b"ours")
+    assert report_of("three", b"guessed").counts != report_of("one", b"ours").counts
 
 
 def test_a_report_has_a_bounded_number_of_names_those_that_count_most(tmp_path: Path) -> None:
