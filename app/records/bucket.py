@@ -31,9 +31,11 @@ from app.domain.cells import (
     Multipart,
     Part,
     Piece,
+    PieceTotals,
     Stamp,
     StoredFile,
     part_number,
+    span_of,
 )
 from app.domain.ranges import ByteRange
 from app.records import bucket_statements as statements
@@ -49,6 +51,10 @@ PIECE_LEASE = timedelta(hours=1)
 
 RETRY_DELAY = timedelta(hours=1)
 """Pause before retrying a deletion that the store refused."""
+
+
+class _CannotJoin(Exception):
+    """Rolls the transaction back."""
 
 
 class BucketCatalog:
@@ -111,16 +117,40 @@ class BucketCatalog:
             return None
         return found
 
-    def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> int | None:
-        """Give the piece its ETag, if the file is open."""
+    def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
+        """Set the piece's ETag if the file is still open."""
         values = {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
         with self._one_statement() as connection:
             if connection.execute(statements.COMMIT, values).first() is None:
                 return None
-            total: int = connection.execute(
-                statements.BYTES, {"of_key": key, "in_cell": cell}
-            ).scalar_one()
-        return int(total)
+            place = {"of_key": key, "in_cell": cell}
+            count, length = connection.execute(statements.TOTALS, place).one()
+        return PieceTotals(count, int(length))
+
+    def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
+        """Delete them, and give the piece the id of the newest, in one transaction."""
+        ids, span = [piece.id for piece in joined], span_of(joined)
+        values = {"of_key": key, "joined": ids, "oldest": min(ids), "newest": max(ids)}
+        values |= {"begin": span.start, "stop": span.end, "until": self._clock() + PIECE_LEASE}
+        values |= {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
+        try:
+            with self._database.write() as connection:
+                self._join(connection, values, len(ids))
+        except _CannotJoin:
+            return False
+        return True
+
+    def _join(self, connection: Connection, values: dict[str, Any], count: int) -> None:
+        # Locked: every piece that has a lower id than a new one can be seen.
+        if connection.execute(statements.LOCKED_OPEN_FILE, values).first() is None:
+            raise _CannotJoin
+        connection.execute(statements.DISCARD_JOINED, values)
+        if connection.execute(statements.DELETE_JOINED, values).rowcount != count:
+            raise _CannotJoin
+        if connection.execute(statements.BETWEEN, values).first() is not None:
+            raise _CannotJoin
+        if connection.execute(statements.REPLACE_JOINED, values).rowcount != 1:
+            raise _CannotJoin
 
     def pieces(self, key: str, cell: int) -> list[Piece]:
         """Stored pieces of a cell, oldest first."""
@@ -148,6 +178,12 @@ class BucketCatalog:
             return None
         epoch, through = row
         return Claim(key, cell, token, part_number(cell, epoch), int(through))
+
+    def renew(self, claim: Claim, lease: timedelta) -> bool:
+        """Move the end of the lease, if the token is still there."""
+        values = {**_of(claim), "until": self._clock() + lease}
+        with self._one_statement() as connection:
+            return connection.execute(statements.RENEW, values).rowcount == 1
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
         """Give the cell its part, if the token is still there."""

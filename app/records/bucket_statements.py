@@ -34,6 +34,7 @@ NOW = bindparam("now", type_=Instant)
 _IS_OPEN = and_(files.c.key == _KEY, files.c.name.is_(None))
 
 FILE = select(files).where(files.c.key == _KEY)
+LOCKED_OPEN_FILE = select(files.c.key).where(_IS_OPEN).with_for_update()
 
 _OF_INTENT = and_(
     garbage.c.name == bindparam("multipart", type_=garbage.c.name.type),
@@ -73,10 +74,34 @@ COMMIT = (
     .returning(pieces.c.end - pieces.c.start)
 )
 
-_OF_CELL = and_(pieces.c.key == _KEY, pieces.c.cell == bindparam("in_cell"))
-BYTES = select(func.coalesce(func.sum(pieces.c.end - pieces.c.start), 0)).where(
-    _OF_CELL, pieces.c.etag.is_not(None)
+_JOINED = and_(pieces.c.key == _KEY, pieces.c.id.in_(bindparam("joined", expanding=True)))
+DISCARD_JOINED = insert(garbage).from_select(
+    ["name", "due_at"],
+    select(pieces.c.name, bindparam("until", type_=Instant)).where(
+        _JOINED, pieces.c.etag.is_not(None)
+    ),
 )
+DELETE_JOINED = delete(pieces).where(_JOINED)
+
+BETWEEN = (
+    select(pieces.c.id)
+    .where(pieces.c.key == _KEY, pieces.c.id > bindparam("oldest"))
+    .where(pieces.c.id < bindparam("newest"))
+    .where(pieces.c.start < bindparam("stop"), pieces.c.end > bindparam("begin"))
+    .limit(1)
+)
+"""Pieces, stored or on their way, that are neither older nor newer than all of some others."""
+
+REPLACE_JOINED = (
+    update(pieces)
+    .where(pieces.c.id == bindparam("piece"), pieces.c.etag.is_(None))
+    .values(id=bindparam("newest"), etag=bindparam("tag"), crc32c=bindparam("checksum"))
+)
+
+_OF_CELL = and_(pieces.c.key == _KEY, pieces.c.cell == bindparam("in_cell"))
+TOTALS = select(
+    func.count().label("count"), func.coalesce(func.sum(pieces.c.end - pieces.c.start), 0)
+).where(_OF_CELL, pieces.c.etag.is_not(None))
 
 PIECES = select(pieces).where(_OF_CELL, pieces.c.etag.is_not(None)).order_by(pieces.c.id)
 
@@ -133,6 +158,8 @@ _PLACED = select(
     bindparam("checksum", type_=cells.c.crc32c.type),
     _LAST_PIECE.scalar_subquery(),
 ).where(_IS_OPEN)
+
+RENEW = update(cells).where(_OF_CLAIM).values(leased_until=bindparam("until", type_=Instant))
 
 RELEASE = update(cells).where(_OF_CLAIM).values(token=None)
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.domain.cells import Grid, Multipart, Stamp, direct_part_number, part_number
+from app.domain.cells import Grid, Multipart, PieceTotals, Stamp, direct_part_number, part_number
 from app.domain.ranges import ByteRange
 from app.records.bucket import PIECE_LEASE, BucketCatalog
 from app.records.engine import Database
@@ -91,11 +91,11 @@ def test_a_piece_counts_once_it_is_stored(catalog: BucketCatalog) -> None:
     number = catalog.intend(KEY, 0, ByteRange(0, 10), "one")
     assert number is not None
     assert catalog.pieces(KEY, 0) == []
-    assert catalog.commit(number, KEY, 0, STAMP) == 10
+    assert catalog.commit(number, KEY, 0, STAMP) == PieceTotals(1, 10)
     assert catalog.commit(number, KEY, 0, STAMP) is None, "only once"
     second = catalog.intend(KEY, 0, ByteRange(10, 30), "two")
     assert second is not None
-    assert catalog.commit(second, KEY, 0, STAMP) == 30
+    assert catalog.commit(second, KEY, 0, STAMP) == PieceTotals(2, 30)
     assert [each.name for each in catalog.pieces(KEY, 0)] == ["one", "two"]
     assert catalog.pieces(KEY, 1) == []
 
@@ -289,3 +289,78 @@ def test_a_file_to_which_clients_may_be_sending_is_not_unused(catalog: BucketCat
     begin(catalog, KEY, Multipart("files/a", "upload"))
     catalog.remove_unused(KEY)
     assert catalog.file(KEY) is not None
+
+
+def stored(catalog: BucketCatalog) -> list[tuple[int, ByteRange, str]]:
+    return [(each.id, each.span, each.name) for each in catalog.pieces(KEY, 0)]
+
+
+def test_a_piece_takes_the_place_of_those_it_was_joined_from(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    piece(catalog, 0, 10, "one")
+    newest = piece(catalog, 10, 20, "two")
+    joined, later = catalog.pieces(KEY, 0), piece(catalog, 5, 15, "later")
+    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
+    assert number is not None
+    assert catalog.join(number, joined, KEY, STAMP)
+    in_order = [(newest, ByteRange(0, 20), "joined"), (later, ByteRange(5, 15), "later")]
+    assert stored(catalog) == in_order, "what came later still wins"
+    assert catalog.garbage(10) == [], "somebody may be reading them"
+    clock.now += PIECE_LEASE
+    assert {each.name for each in catalog.garbage(10)} == {"one", "two"}
+
+
+def test_pieces_are_joined_once(catalog: BucketCatalog) -> None:
+    piece(catalog, 0, 10, "one")
+    piece(catalog, 10, 20, "two")
+    joined = catalog.pieces(KEY, 0)
+    first, second = (catalog.intend(KEY, 0, ByteRange(0, 20), name) for name in ("a", "b"))
+    assert first is not None
+    assert second is not None
+    assert catalog.join(first, joined, KEY, STAMP)
+    after = stored(catalog)
+    assert not catalog.join(second, joined, KEY, STAMP)
+    assert stored(catalog) == after
+
+
+def test_pieces_are_not_joined_around_bytes_that_came_between_them(catalog: BucketCatalog) -> None:
+    piece(catalog, 0, 10, "one")
+    on_its_way = catalog.intend(KEY, 0, ByteRange(5, 8), "between")
+    piece(catalog, 10, 20, "two")
+    before, joined = stored(catalog), catalog.pieces(KEY, 0)
+    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
+    assert number is not None
+    assert not catalog.join(number, joined, KEY, STAMP)
+    assert stored(catalog) == before
+    assert on_its_way is not None
+    assert catalog.commit(on_its_way, KEY, 0, STAMP) == PieceTotals(3, 23)
+
+
+def test_pieces_of_a_finished_file_are_not_joined(catalog: BucketCatalog, clock: Clock) -> None:
+    piece(catalog, 0, 10, "one")
+    piece(catalog, 10, 20, "two")
+    joined = catalog.pieces(KEY, 0)
+    late = catalog.intend(KEY, 0, ByteRange(0, 20), "late")
+    assert late is not None
+    clock.now += PIECE_LEASE + timedelta(seconds=1)
+    catalog.garbage(10)
+    assert not catalog.join(late, joined, KEY, STAMP), "its object may have been removed"
+    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
+    assert number is not None
+    assert catalog.finish(KEY, "files/whole", 100, is_published=True)
+    assert not catalog.join(number, joined, KEY, STAMP)
+
+
+def test_a_claim_is_renewed_until_somebody_else_has_the_cell(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    claim = catalog.claim(KEY, 0, "mine", LEASE)
+    assert claim is not None
+    clock.now += LEASE * 0.9
+    assert catalog.renew(claim, LEASE)
+    clock.now += LEASE * 0.9
+    assert catalog.claim(KEY, 0, "yours", LEASE) is None
+    clock.now += LEASE
+    assert catalog.claim(KEY, 0, "yours", LEASE) is not None
+    assert not catalog.renew(claim, LEASE)

@@ -2,18 +2,22 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from app.records.bucket import BucketCatalog
+from app.records.engine import Database
 from app.storage.base import Store
 from app.storage.local import LocalStore
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.store import BucketStore
+from tests.records.making import new_sqlite
 from tests.s3_servers import S3Server, new_prefix
+from tests.storage.nodes import Clock
 from tests.storage.stores import (
     MEMORY_FOLDER,
     bucket_at,
@@ -127,3 +131,19 @@ def place(request: pytest.FixtureRequest) -> Place:
     """For what every store promises."""
     found: Place = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with closing(new_sqlite(tmp_path / "sluice.db")) as found:
+        yield found
+
+
+@pytest.fixture
+def catalog(database: Database, clock: Clock) -> BucketCatalog:
+    return BucketCatalog(database, clock)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,12 @@ import pytest
 from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
-from app.records.engine import Database
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.reconcile import Difference, Reconciliation
-from app.storage.s3.store import BucketStore
-from tests.records.making import new_sqlite
-from tests.storage.sources import body, pattern
-from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES, content
-
-CELL = 5 * 1024 * 1024
-"""The shortest part that S3 takes."""
+from tests.storage.nodes import CELL, Clock, Killed, Node, die, interrupted
+from tests.storage.sources import pattern
+from tests.storage.stores import KEY, content
 
 LENGTH = 2 * CELL + 1000
 CHUNKS = [(0, CELL), (CELL, CELL + 900), (CELL + 900, 2 * CELL), (2 * CELL, LENGTH)]
@@ -34,102 +28,6 @@ POINTS = [
     *("intend", "put_object", "commit", "complete_multipart", "finish"),
 ]
 """What a node calls on the way of a file, in the database and in the store."""
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-class Interrupted:
-    """Something real, of which one call is followed, or preceded, by something else, once."""
-
-    def __init__(self, real: Any, call: str, act: Callable[[], None], *, is_after: bool) -> None:
-        self._real = real
-        self._call = call
-        self._act = [act]
-        self._is_after = is_after
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self._real, name)
-        if name == "within":
-            return self._within
-        if name != self._call or not self._act:
-            return real
-
-        def interrupted(*args: Any, **options: Any) -> Any:
-            act = self._act.pop() if self._act else lambda: None
-            if not self._is_after:
-                act()
-            found = real(*args, **options)
-            if self._is_after:
-                act()
-            return found
-
-        return interrupted
-
-    def _within(self, seconds: float) -> Interrupted:
-        copy = Interrupted(self._real.within(seconds), self._call, lambda: None, is_after=False)
-        copy._act, copy._is_after = self._act, self._is_after
-        return copy
-
-
-class Clock:
-    """Goes on when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = datetime.now(UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def end_leases(self) -> None:
-        self.now += timedelta(hours=2)
-
-
-class Node:
-    """A store, and what its clients were told."""
-
-    def __init__(self, bucket: Any, catalog: Any, folder: Path) -> None:
-        self.store = BucketStore(
-            bucket, catalog, folder, spool_bytes=SPOOL_BYTES, smallest_cell_bytes=CELL
-        )
-
-    def send(self, told: list[ByteRange], start: int, end: int) -> None:
-        span = ByteRange(start, end)
-        with self.store.staging.writer(KEY, span, LIMITS) as writer:
-            position = writer.write(span, body(start, end), told.append)
-            told.append(ByteRange(start, position))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with closing(new_sqlite(tmp_path / "sluice.db")) as found:
-        yield found
-
-
-@pytest.fixture
-def catalog(database: Database, clock: Clock) -> BucketCatalog:
-    return BucketCatalog(database, clock)
-
-
-def interrupted(
-    bucket: Bucket, catalog: BucketCatalog, call: str, act: Callable[[], None], *, is_after: bool
-) -> tuple[Any, Any]:
-    """Both, the one that has the call interrupted."""
-    wrapped = [
-        Interrupted(each, call, act, is_after=is_after) if hasattr(each, call) else each
-        for each in (bucket, catalog)
-    ]
-    return wrapped[0], wrapped[1]
-
-
-def die() -> None:
-    raise Killed
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])

@@ -16,6 +16,7 @@ from app.domain.cells import (
     Multipart,
     Part,
     Piece,
+    PieceTotals,
     Stamp,
     StoredFile,
 )
@@ -57,10 +58,19 @@ class Catalog(Protocol):
         """
         ...
 
-    def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> int | None:
-        """Record that the object is stored; returns the total length of the cell's pieces.
+    def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
+        """Record that the object is stored; returns what the cell has in pieces now.
 
         Bytes that pieces share count twice. None if it came too late: a sweep may have removed it.
+        """
+        ...
+
+    def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
+        """Note that the object is stored, in place of pieces that have the same bytes.
+
+        It takes the place of the newest of them. Their objects are kept for as long as somebody may
+        be reading them. False if it came too late, if one of them is gone, or if between them
+        somebody has sent some of the bytes again, so that it could hide newer ones.
         """
         ...
 
@@ -74,6 +84,10 @@ class Catalog(Protocol):
 
     def claim(self, key: str, cell: int, token: str, lease: timedelta) -> Claim | None:
         """Claim a cell; None while another has it, or if the file is gone or one object."""
+        ...
+
+    def renew(self, claim: Claim, lease: timedelta) -> bool:
+        """Let the lease of a claim begin again; False if somebody else has the cell."""
         ...
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
-from app.domain.cells import MIB, Claim, Multipart, Piece, Stamp, StoredFile, covers, overlay
+from app.domain.cells import (
+    MIB,
+    Multipart,
+    Piece,
+    PieceTotals,
+    Stamp,
+    StoredFile,
+    covers,
+    joinable,
+    overlay,
+    span_of,
+)
 from app.domain.errors import UploadError
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
@@ -22,47 +31,63 @@ from app.storage.local.folder import disk_errors
 from app.storage.s3.answers import MultipartGone
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
-from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
+from app.storage.s3.claims import ClaimLost, Lease, claimed, limit_seconds
 from app.storage.s3.contents import SpoolSlice, StoredObject
 from app.storage.s3.spool import Spool, Spools
 
-CALL_SECONDS = 60.0
-"""What the store may take for a request, however few bytes it has."""
-
-SPARE_SECONDS = 30.0
-"""By how much a claim outlives the request that it was taken for."""
-
 SHORTEST_COPY_BYTES = 5 * MIB
 """S3 copies ranges only of objects that are longer (UploadPartCopy)."""
+
+MOST_PIECES = 64
+"""Once a cell has so many pieces, and whenever it has as many more, some are joined to one."""
+
+JOINED_AT_ONCE = 1024
+"""Pieces that become one; what is beyond them is left to the next time."""
+
+READS_AT_ONCE = 8
+"""Pieces that a process reads in parallel, whatever it makes of them."""
+
+RENEWED_SECONDS = 10.0
+"""How often somebody who reads pieces looks whether the claim lasts long enough."""
+
+Uploaded = tuple[Stamp, int | None]
+"""A part, and the newest piece whose bytes it has, unless that is the newest before the claim."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
-    """A piece that was stored; `total` counts the bytes of all pieces of the cell."""
+    """A piece that was stored, and what the cell has in pieces now."""
 
     name: str
-    total: int
+    totals: PieceTotals
 
 
 class CellStore:
     """Pieces and parts of files in a bucket."""
 
-    def __init__(self, bucket: Bucket, catalog: Catalog, spools: Spools) -> None:
+    def __init__(
+        self, bucket: Bucket, catalog: Catalog, spools: Spools, *, most_pieces: int = MOST_PIECES
+    ) -> None:
         self.bucket = bucket
         self.catalog = catalog
         self.spools = spools
+        self._most_pieces = most_pieces
+        self._reading = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="read")
 
     def keep(self, file: StoredFile, cell: int, spool: Spool, span: ByteRange) -> None:
         """Make bytes of one cell durable; raises `BytesLost` if the file is gone."""
         whole = file.cell(cell).span
-        if file.is_one_object:
-            self.put_piece(file.key, cell, span, spool.slice(span))
-        elif span != whole or not self._put_part(file, cell, spool.slice(span)):
-            kept = self.put_piece(file.key, cell, span, spool.slice(span))
-            if kept.total >= whole.length:
-                self._seal_if_possible(file, cell)
+        is_part = span == whole and not file.is_one_object
+        if is_part and self._put_part(file, cell, spool.slice(span)):
+            return
+        totals = self.put_piece(file.key, cell, span, spool.slice(span)).totals
+        is_full = totals.length >= whole.length and not file.is_one_object
+        if is_full and self._seal_if_possible(file, cell):
+            return
+        if totals.count % self._most_pieces == 0:
+            self._join_if_possible(file, cell)
 
     def put_piece(
         self, key: str, cell: int, span: ByteRange, body: SpoolSlice | bytes
@@ -73,78 +98,71 @@ class CellStore:
         if piece_id is None:
             raise BytesLost(key)
         stored = self._within(span.length).put_object(name, body)
-        total = self.catalog.commit(piece_id, key, cell, _stamp(stored))
-        if total is None:
+        totals = self.catalog.commit(piece_id, key, cell, _stamp(stored))
+        if totals is None:
             self.catalog.discard(name)
             raise BytesLost(key)
-        return KeptPiece(name, total)
+        return KeptPiece(name, totals)
 
     def seal(self, file: StoredFile, cell: int) -> bool:
         """Make a part of the pieces of a cell; False if somebody else is at it, or bytes lack."""
         span = file.cell(cell).span
 
-        def upload(claim: Claim, multipart: Multipart) -> tuple[Claim, Stamp] | None:
+        def upload(lease: Lease, multipart: Multipart) -> Uploaded | None:
             pieces = self.catalog.pieces(file.key, cell)
             if not covers(pieces, span):
                 return None
-            through = max(piece.id for piece in pieces)
-            return replace(claim, through=through), self._join(multipart, claim, pieces, span)
+            stamp = self._part_of(pieces, span, lease, multipart)
+            return stamp, max(piece.id for piece in pieces)
 
-        return self._claimed(file, cell, span.length, upload)
+        return self._store_part(file, cell, span.length, upload)
 
     def compose(self, file: StoredFile, cell: int, sources: Sequence[Piece]) -> bool:
         """Make a part of other objects, which cover the cell; False if somebody else is at it."""
         span = file.cell(cell).span
-        return self._claimed(
+        return self._store_part(
             *(file, cell, span.length),
-            lambda claim, multipart: (claim, self._join(multipart, claim, sources, span)),
+            lambda lease, multipart: (self._part_of(sources, span, lease, multipart), None),
         )
 
     def _put_part(self, file: StoredFile, cell: int, body: SpoolSlice) -> bool:
-        def upload(claim: Claim, multipart: Multipart) -> tuple[Claim, Stamp]:
+        def upload(lease: Lease, multipart: Multipart) -> Uploaded:
+            lease.cover(body.length)
             bucket = self._within(body.length)
-            stored = bucket.upload_part(multipart.name, multipart.id, claim.number, body)
-            return claim, _stamp(stored)
+            number = lease.claim.number
+            return _stamp(bucket.upload_part(multipart.name, multipart.id, number, body)), None
 
-        return self._claimed(file, cell, body.length, upload)
+        return self._store_part(file, cell, body.length, upload)
 
-    def _claimed(
+    def _store_part(
         self,
         file: StoredFile,
         cell: int,
         length: int,
-        upload: Callable[[Claim, Multipart], tuple[Claim, Stamp] | None],
+        upload: Callable[[Lease, Multipart], Uploaded | None],
     ) -> bool:
         """Run `upload` under a claim, and record its part; whether that is stored now."""
-        limit = limit_seconds(length)
-        lease_ends = time.monotonic() + limit + SPARE_SECONDS
-        lease = timedelta(seconds=limit + SPARE_SECONDS)
-        claim = self.catalog.claim(file.key, cell, secrets.token_hex(16), lease)
-        if claim is None:
-            return False
-        try:
-            multipart = self.multipart(file)
-            part = upload(claim, multipart) if time.monotonic() + limit < lease_ends else None
-        except BaseException as error:
-            self._release(claim)
-            if isinstance(error, MultipartGone):
+        with claimed(self.catalog, file.key, cell, length) as lease:
+            if lease is None:
+                return False
+            try:
+                uploaded = upload(lease, self.multipart(file))
+            except MultipartGone as error:
                 raise BytesLost(file.key) from error
-            raise
-        if part is None:
-            self._release(claim)
-            return False
-        return self.catalog.seal(part[0], length, part[1])
+            except ClaimLost:
+                return False
+            if uploaded is None:
+                return False
+            stamp, through = uploaded
+            return lease.seal(length, stamp, through=through)
 
-    def _release(self, claim: Claim) -> None:
-        with suppress(UploadError):  # The lease ends it otherwise.
-            self.catalog.release(claim)
-
-    def _seal_if_possible(self, file: StoredFile, cell: int) -> None:
+    def _seal_if_possible(self, file: StoredFile, cell: int) -> bool:
         try:
-            self.seal(file, cell)
+            return self.seal(file, cell)
         except (UploadError, BytesLost) as error:
             # Its bytes are stored: whoever publishes the file tries again.
             log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
+            return False
 
     def multipart(self, file: StoredFile) -> Multipart:
         """The multipart upload of a file, begun here if there is none yet; raises `BytesLost`."""
@@ -169,33 +187,72 @@ class CellStore:
             self.catalog.discard(own.name, own.id)
         return noted
 
-    def _join(
-        self, multipart: Multipart, claim: Claim, pieces: Sequence[Piece], span: ByteRange
+    def _part_of(
+        self, pieces: Sequence[Piece], span: ByteRange, lease: Lease, multipart: Multipart
     ) -> Stamp:
         taken = overlay(pieces, span)
+        target = multipart.name, multipart.id, lease.claim.number
         if len(taken) == 1 and span.length > SHORTEST_COPY_BYTES:
             piece, _ = taken[0]
             inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
+            lease.cover(span.length)
             try:
-                stored = self._within(span.length).copy_part(
-                    multipart.name, multipart.id, claim.number, piece.name, inside
-                )
+                stored = self._within(span.length).copy_part(*target, piece.name, inside)
             except FileNotFoundError as error:
                 raise BytesLost(piece.name) from error
             return _stamp(stored)
-        with self.joined(pieces, span) as spool:
-            stored = self._within(span.length).upload_part(
-                multipart.name, multipart.id, claim.number, spool.slice(span)
-            )
-            return _stamp(stored)
+        with self.joined(pieces, span, lease) as spool:
+            lease.cover(span.length)
+            return _stamp(self._within(span.length).upload_part(*target, spool.slice(span)))
 
-    def joined(self, pieces: Sequence[Piece], span: ByteRange) -> Spool:
-        """The bytes of a span, from pieces that cover it."""
-        spool = self.spools.open(span)
+    def _join_if_possible(self, file: StoredFile, cell: int) -> None:
+        """Make fewer pieces of a cell that has many, unless somebody else is at it.
+
+        Their bytes are stored: whoever adds more tries again.
+        """
+        length = file.cell(cell).span.length
+        try:
+            with claimed(self.catalog, file.key, cell, length) as lease:
+                if lease is not None:
+                    self._join(lease)
+        except ClaimLost:
+            return
+        except (UploadError, BytesLost) as error:
+            log.warning("many pieces are left: %s", error, extra={"upload_id": file.key})
+
+    def _join(self, lease: Lease) -> None:
+        key, cell = lease.claim.key, lease.claim.cell
+        pieces = self.catalog.pieces(key, cell)
+        if self.catalog.part(key, cell) is not None:
+            return  # Pieces that came before the part must not mix with those that came after it.
+        for run in joinable(pieces):
+            group = run[:JOINED_AT_ONCE]
+            span = span_of(group)
+            with self.joined(group, span, lease) as spool:
+                lease.cover(span.length)
+                name = new_name("pieces", key)
+                piece_id = self.catalog.intend(key, cell, span, name)
+                if piece_id is None:
+                    raise BytesLost(key)
+                stamp = _stamp(self._within(span.length).put_object(name, spool.slice(span)))
+                if not self.catalog.join(piece_id, group, key, stamp):
+                    self.catalog.discard(name)
+
+    def joined(self, pieces: Sequence[Piece], span: ByteRange, lease: Lease | None = None) -> Spool:
+        """The bytes of a span, from pieces that cover it; meanwhile the lease does not end."""
+        spool, reads = self.spools.open(span), list[Future[None]]()
         try:
             for piece, taken in overlay(pieces, span):
-                self._fetch(piece, taken, spool)
+                reads.append(self._reading.submit(self._fetch, piece, taken, spool))
+            while wait(reads, RENEWED_SECONDS).not_done:
+                if lease is not None:
+                    lease.cover(span.length)
+            for each in reads:
+                each.result()
         except BaseException:
+            for each in reads:
+                each.cancel()
+            wait(reads)  # Nobody may write to a spool that is closed.
             spool.close()
             raise
         return spool
@@ -211,11 +268,6 @@ class CellStore:
 
     def _within(self, length: int) -> Bucket:
         return self.bucket.within(limit_seconds(length))
-
-
-def limit_seconds(length: int) -> float:
-    """What the store may take for a request with so many bytes."""
-    return CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND
 
 
 def new_name(folder: str, key: str) -> str:

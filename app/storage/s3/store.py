@@ -16,7 +16,7 @@ from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
-from app.storage.s3.cells import CellStore
+from app.storage.s3.cells import MOST_PIECES, CellStore
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.library import BucketLibrary
 from app.storage.s3.range_writer import CHECKPOINT_SECONDS
@@ -27,7 +27,7 @@ from app.storage.s3.staging import BucketStaging
 class BucketStore:
     """A `Store` in a bucket; `staging` is a folder of this node for at most `spool_bytes`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         bucket: Bucket,
         catalog: Catalog,
@@ -36,9 +36,12 @@ class BucketStore:
         spool_bytes: int,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         smallest_cell_bytes: int = SMALLEST_CELL_BYTES,
+        most_pieces: int = MOST_PIECES,
     ) -> None:
         folder, locks = Folder(staging), Folder(staging / "locks")
-        self.cells = CellStore(bucket, catalog, Spools(folder, spool_bytes))
+        self.cells = CellStore(
+            *(bucket, catalog, Spools(folder, spool_bytes)), most_pieces=most_pieces
+        )
         assembly = Assembly(self.cells)
         self.staging = BucketStaging(
             *(self.cells, assembly, locks),

@@ -1,0 +1,75 @@
+"""Claims on cells: whoever has one makes a part of the cell, or fewer pieces; others pass by."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from app.domain.cells import Claim, Stamp
+from app.domain.errors import UploadError
+from app.storage.s3.catalog import Catalog
+from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
+
+CALL_SECONDS = 60.0
+"""What the store may take for a request, however few bytes it has."""
+
+SPARE_SECONDS = 30.0
+"""By how much a claim outlives the request that it was taken for."""
+
+
+class ClaimLost(Exception):
+    """Somebody else has the cell by now."""
+
+
+class Lease:
+    """A claim, and until when it is certain by this machine's clock."""
+
+    def __init__(self, catalog: Catalog, claim: Claim, ends_at: float) -> None:
+        self.claim = claim
+        self.is_over = False
+        self._catalog = catalog
+        self._ends_at = ends_at
+
+    def cover(self, length: int) -> None:
+        """Make it outlive a request with so many bytes; raises `ClaimLost`."""
+        limit = limit_seconds(length)
+        if time.monotonic() + limit < self._ends_at:
+            return
+        seconds = limit + SPARE_SECONDS
+        ends_at = time.monotonic() + seconds
+        if not self._catalog.renew(self.claim, timedelta(seconds=seconds)):
+            raise ClaimLost
+        self._ends_at = ends_at
+
+    def seal(self, length: int, stamp: Stamp, *, through: int | None = None) -> bool:
+        """Record the part, with the bytes of pieces up to `through`, and end the claim."""
+        claim = self.claim if through is None else replace(self.claim, through=through)
+        self.is_over = True
+        return self._catalog.seal(claim, length, stamp)
+
+
+@contextmanager
+def claimed(catalog: Catalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
+    """Claim a cell for a request with `length` bytes; None while somebody else has it."""
+    seconds = limit_seconds(length) + SPARE_SECONDS
+    ends_at = time.monotonic() + seconds
+    claim = catalog.claim(key, cell, secrets.token_hex(16), timedelta(seconds=seconds))
+    if claim is None:
+        yield None
+        return
+    lease = Lease(catalog, claim, ends_at)
+    try:
+        yield lease
+    finally:
+        if not lease.is_over:
+            with suppress(UploadError):  # The lease ends it otherwise.
+                catalog.release(claim)
+
+
+def limit_seconds(length: int) -> float:
+    """What the store may take for a request with so many bytes."""
+    return CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND
