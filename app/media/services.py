@@ -38,7 +38,6 @@ from app.media.steps.sound import Sound
 from app.media.steps.subtitles import SUBTITLES, Subtitles
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM, Waveform
-from app.records.clock import shared_clock
 from app.records.encoders import EncoderRecords
 from app.records.engine import Database
 from app.records.jobs import JobRecords
@@ -59,7 +58,7 @@ COPIES_SHARE = 4
 class MediaServices:
     """What the web application and the operator's commands use.
 
-    Machines that share a database share its clock, and offer the same qualities.
+    Machines that share a database offer the same qualities.
     """
 
     library: MediaLibrary
@@ -93,26 +92,27 @@ class MediaServices:
         bucket: Bucket | None = None,
         spool_bytes: int = 0,
     ) -> MediaServices:
-        """The services of a process with this many threads; `spool_bytes` is for a bucket."""
-        clock = shared_clock(database, clock)
+        """The services of a process with this many threads; `spool_bytes` is for a bucket.
+
+        `clock` is that of all machines that share the database.
+        """
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
-        shared = _shared(database, folder.root, clock) if database.is_remote else None
-        playlists = Playlists(folder)
-        jobs = JobRecords(database, Waker(data_dir).wake)
+        shared = _shared(database, folder, clock) if database.is_remote else None
+        playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
+        queue = SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
-        library = MediaLibrary(
-            uploads, records, jobs, source=source, folder=folder, playlists=playlists
-        )
         return cls(
-            library=library,
+            library=MediaLibrary(
+                uploads, records, jobs, source=source, folder=folder, playlists=playlists
+            ),
             playlists=playlists,
             renditions=Renditions(
                 playlists,
                 jobs,
                 folder,
-                queue=SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock),
-                capability=shared or partial(read_capability, folder.root),
+                queue=queue,
+                capability=shared or _own_capability(folder),
                 is_on=policy.is_on,
                 clock=clock,
             ),
@@ -230,5 +230,11 @@ def _folder(
     return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)
 
 
-def _shared(database: Database, root: Path, clock: Callable[[], datetime]) -> SharedCapability:
-    return SharedCapability(EncoderRecords(database), partial(read_capability, root), clock)
+def _shared(
+    database: Database, folder: MediaFolder, clock: Callable[[], datetime]
+) -> SharedCapability:
+    return SharedCapability(EncoderRecords(database), _own_capability(folder), clock)
+
+
+def _own_capability(folder: MediaFolder) -> Callable[[], Capability | None]:
+    return partial(read_capability, folder.root)

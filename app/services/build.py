@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from app.domain.lifecycle import UploadState
@@ -16,7 +16,7 @@ from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
-from app.records.clock import Clock, shared_clock
+from app.records.clock import Clock, shared_clock, utc_now
 from app.records.engine import Database
 from app.records.facts import Facts, SharedNote
 from app.records.identity.outbox import Outbox
@@ -51,11 +51,6 @@ from app.uploads.storage_identity import StorageIdentity
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
-
-
-def utc_now() -> datetime:
-    """The time, by the clock of this machine."""
-    return datetime.now(UTC)
 
 
 def build_services(
@@ -260,7 +255,7 @@ def _media(base: _Base) -> MediaServices:
         base.database,
         base.records,
         base.store,
-        base.now,
+        base.completion.clock,
         threads=settings.threads,
         policy=settings.rendition_policy,
         observer=base.outbox.on_playback,
