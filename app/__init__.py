@@ -9,7 +9,7 @@ Each package imports only those listed below it:
     admin       the operator's commands
     http        what the blueprints share: errors as problem+json, headers, request bodies
     services    builds everything below from the settings
-    settings, setting_values    the options; how their values are parsed
+    settings    the options, and how their values are parsed
     identity    who uses the server: people, projects, keys and links
     media       what players need: indexes, pictures, other qualities
     uploads     the use cases: create, append, complete, cancel, expire

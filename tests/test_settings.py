@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.ranges import RangeSet
-from app.setting_values import default_staging
 from app.settings import Settings, SettingsError, from_env
+from app.settings.values import default_staging
 
 GOOD = {
     "SLUICE_HOST": "::1",

@@ -11,8 +11,8 @@ from app.admin.printing import explained
 from app.http.context import current_services
 from app.records.engine import Database
 from app.records.transfer import CopyRefused, copy_records
-from app.setting_values import database_server
 from app.settings import PREFIX, Settings
+from app.settings.addresses import database_server
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 
 database = AppGroup("database", help="The database of the records.")

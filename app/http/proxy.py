@@ -13,7 +13,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from app.http.context import current_services
 from app.ingest.gunicorn_socket.connection import close_after_answer, drain_or_close
 from app.request.this_node import ThisNode
-from app.setting_values import IPNetwork
+from app.settings.addresses import IPNetwork
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication

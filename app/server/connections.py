@@ -14,7 +14,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn
 
-from app.setting_values import IPNetwork
+from app.settings.addresses import IPNetwork
 
 LINGER_SECONDS = 10.0
 LINGER_IDLE_SECONDS = 2.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from app.setting_values import LOCAL_NAMES
 from app.settings import SettingsError, from_env
+from app.settings.addresses import LOCAL_NAMES
 from tests.live_server import Server, running_server
 
 

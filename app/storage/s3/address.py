@@ -29,7 +29,7 @@ class BucketAddress:
     def of(cls, storage: str, *, endpoint: str, region: str) -> BucketAddress:
         """The address from `s3://bucket/prefix` and the URL of a server; without one, AWS's.
 
-        Takes values that passed `setting_values.bucket_url` and `server_url`.
+        Takes values that passed `settings.addresses.bucket_url` and `server_url`.
         """
         bucket, _, folder = storage.removeprefix("s3://").partition("/")
         prefix = f"{folder}/" if folder else ""

@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app.domain.access import MEMBERS
 from app.domain.policy import RenditionPolicy, UploadPolicy
-from app.setting_values import (
+from app.settings.addresses import (
     LOCAL_NAMES,
-    STAGING,
     IPNetwork,
     bucket_url,
-    count,
     database_server,
-    default_staging,
-    default_workers,
     domains,
-    extensions,
-    file_bytes,
-    folder,
     host_names,
     internal_location,
     is_local,
     issuer,
-    link_secret,
     local_url,
     mail_url,
     networks,
-    one_of,
-    optional_count,
     origins,
     port_number,
+    region,
+    server_url,
+)
+from app.settings.values import (
+    STAGING,
+    count,
+    default_staging,
+    default_workers,
+    extensions,
+    file_bytes,
+    folder,
+    link_secret,
+    one_of,
+    optional_count,
     positive,
     rate,
-    region,
     seconds,
     secret,
-    server_url,
     switch,
     words,
 )
-
-PREFIX = "SLUICE_"
-
-_SECRET = frozenset(
-    {"database_url", "smtp_url", "oidc_client_secret", "secure_link_secret", "s3_endpoint"}
-)
-"""Never repeated in a message: their values are passwords, or have one."""
-
-
-class SettingsError(ValueError):
-    """Lists every variable whose value cannot be used."""
 
 
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
@@ -370,25 +361,3 @@ class Settings:
         """Which other qualities of films there are."""
         mode = self.renditions
         return RenditionPolicy(mode != "off", mode == "eager", self.media_cache_bytes)
-
-
-def from_env(environ: Mapping[str, str]) -> Settings:
-    """Settings from `SLUICE_` variables; raises `SettingsError` naming all invalid ones."""
-    values: dict[str, Any] = {}
-    complaints = []
-    known = {PREFIX + item.name.upper(): item for item in fields(Settings)}
-    for variable, item in known.items():
-        if variable not in environ:
-            continue
-        try:
-            values[item.name] = item.metadata["parse"](environ[variable])
-        except ValueError as error:
-            shown = "" if item.name in _SECRET else f"={environ[variable]!r}"
-            complaints.append(f"{variable}{shown}: {error}")
-    if values.get("oidc_issuer") and not values.get("oidc_client_id"):
-        complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")
-    if values.get("direct_uploads") and not values.get("storage"):
-        complaints.append(f"{PREFIX}STORAGE: must be set together with {PREFIX}DIRECT_UPLOADS")
-    if complaints:
-        raise SettingsError("These settings cannot be used:\n  " + "\n  ".join(complaints))
-    return Settings(**values)
