@@ -45,6 +45,8 @@ def run_together(
 
     For psycopg alone. On a connection for reading it is one transaction.
     """
+    if len(values) == 1:  # A pipeline would cost a quarter more CPU.
+        return [run(connection, statement, values[0])]
     compiled, driver = _compiled(statement, connection.dialect), connection.dialect.loaded_dbapi
     cursor: Any = connection.connection.cursor()
     try:

@@ -1,4 +1,4 @@
-"""Chunks' records a second: in a file, and on a PostgreSQL server on the same disk.
+"""Chunks' records a second: in a file, and on a PostgreSQL server on the same machine and disk.
 
 The databases take turns, so that each pair of samples met the same machine. Each commit is on the
 disk before it is acknowledged.
@@ -14,14 +14,17 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from psutil import Process
+
 from app.domain.ranges import ByteRange
 from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from bench.lib.harness import Benchmark, Lab
+from bench.lib.meter import cpu_seconds_of
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
-from bench.lib.samples import GB, Sample, paired_ratio, spread
-from tests.postgresql import postgresql
+from bench.lib.samples import GB, Sample, ratio, spread
+from tests.postgresql import Postgresql, postgresql
 from tests.records.making import NOW, new_upload
 
 RECORDS = {1: 400, 16: 3200}
@@ -29,41 +32,52 @@ RECORDS = {1: 400, 16: 3200}
 
 QUICK_SHARE = 10
 
-SQLITE, SERVER, DELAYED = "SQLite", "PostgreSQL", "PostgreSQL, commit_delay"
-
-DELAY = "&options=-c%20commit_delay%3D200%20-c%20commit_siblings%3D3"
-"""Commits wait 0.2 ms for others if at least three are under way, and share a write to the disk."""
+SQLITE, SERVER = NAMES = "SQLite", "PostgreSQL"
 
 NOTE = (
     "Each thread records chunks of an upload of its own, one after another, in one process with at "
     "most 8 connections to the server. `synchronous_commit` and `fsync` are on, and SQLite's "
-    "`synchronous` is FULL. The ratio is the median of the pairs."
+    "`synchronous` is FULL. CPU is that of this process and of the server. The ratio is the median "
+    "of the pairs."
 )
 
 
 def run(lab: Lab) -> list[Table]:
     """Measure and tell."""
-    with _databases() as databases:
+    with postgresql(is_safe=True) as server, _databases(server) as databases:
         for number in lab.rounds():
             for threads in RECORDS:
                 for name in sorted(databases, reverse=bool(number % 2)):
-                    seconds = _seconds(lab, UploadRecords(databases[name]), threads)
-                    case = _case(name, threads)
-                    lab.keep(Sample(case=case, round=number, byte_count=0, seconds=seconds))
+                    records = UploadRecords(databases[name])
+                    cpu_before = _cpu_seconds(server)
+                    seconds = _seconds(lab, records, threads)
+                    lab.keep(
+                        Sample(
+                            case=_case(name, threads),
+                            round=number,
+                            byte_count=0,
+                            seconds=seconds,
+                            cpu_seconds=_cpu_seconds(server) - cpu_before,
+                        )
+                    )
     return [_table(lab)]
 
 
 @contextmanager
-def _databases() -> Iterator[dict[str, Database]]:
+def _databases(server: Postgresql) -> Iterator[dict[str, Database]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sluice-bench-")))
-        url = stack.enter_context(postgresql(is_safe=True)).create("records")
-        urls = {SQLITE: f"sqlite:///{folder / 'sluice.db'}", SERVER: url, DELAYED: url + DELAY}
+        urls = {SQLITE: f"sqlite:///{folder / 'sluice.db'}", SERVER: server.create("records")}
         found = {name: Database(urls[name], synced=True) for name in urls}
         for database in found.values():
             stack.enter_context(closing(database))
             database.migrate()
         yield found
+
+
+def _cpu_seconds(server: Postgresql) -> float:
+    """Of this process and of the server's."""
+    return cpu_seconds_of([Process(), *Process(server.pid).children()])
 
 
 def _seconds(lab: Lab, records: UploadRecords, threads: int) -> float:
@@ -94,12 +108,13 @@ def _table(lab: Lab) -> Table:
     rows: list[tuple[str, ...]] = []
     for threads in RECORDS:
         base = _rates(lab, threads, lab.of(_case(SQLITE, threads)))
-        for name in (SQLITE, SERVER, DELAYED):
-            rates = _rates(lab, threads, lab.of(_case(name, threads)))
-            found = paired_ratio(rates, base)
-            ratio = "-" if found is None else f"{found:.2f}"
-            rows.append((_case(name, threads), spread(rates), ratio))
-    return Table("Records a second", ("database", "records/s", "ratio"), rows, (NOTE,))
+        for name in NAMES:
+            samples = lab.of(_case(name, threads))
+            rates = _rates(lab, threads, samples)
+            costs = [(each.cpu_seconds or 0) * 1000 / _count(lab, threads) for each in samples]
+            rows.append((_case(name, threads), spread(rates), ratio(rates, base), spread(costs, 2)))
+    columns = ("database", "records/s", "ratio", "CPU ms a record")
+    return Table("Records a second", columns, rows, (NOTE,))
 
 
 def _rates(lab: Lab, threads: int, samples: Sequence[Sample]) -> list[float]:
@@ -111,7 +126,7 @@ def draw(lab: Lab) -> Plot:
     """One panel for each number of threads."""
     panels = []
     for threads in RECORDS:
-        names = [_case(name, threads) for name in (SQLITE, SERVER, DELAYED)]
+        names = [_case(name, threads) for name in NAMES]
         cases = {name: lab.of(name) for name in names}
         rates = partial(_rates, lab, threads)
         panels.append(panel_of("records/s", cases, rates, ours=names[:1]))

@@ -33,6 +33,15 @@ class Server:
         return [number % 2 == 0 for number in numbers]
 
 
+class Clock:
+    """Stands still unless it is set."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 def test_those_who_wait_are_made_together_and_each_learns_its_own_outcome() -> None:
     server = Server()
     shared = SharedUpdates(server.make)
@@ -49,6 +58,39 @@ def test_those_who_wait_are_made_together_and_each_learns_its_own_outcome() -> N
         }
     assert [len(group) for group in server.groups] == [1, MOST_TOGETHER, 10]
     assert sorted(each for group in server.groups for each in group) == [*range(count + 1)]
+
+
+def test_a_batch_waits_for_the_threads_of_the_last_one() -> None:
+    server, clock = Server(), Clock()
+    shared = SharedUpdates(server.make, clock=clock)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(shared.make, 0)
+        wait_until(lambda: server.groups == [[0]], "the first one is under way")
+        second = pool.submit(shared.make, 2)
+        wait_until(lambda: len(shared._waiting) == 1, "the second one waits")
+        clock.seconds += 1
+        server.goes_on.set()
+        assert first.result()
+        assert server.groups == [[0]]
+        assert pool.submit(shared.make, 4).result()
+        assert second.result()
+    assert server.groups == [[0], [2, 4]]
+
+
+def test_a_batch_does_not_wait_for_threads_that_do_not_come_back_soon() -> None:
+    server, clock = Server(), Clock()
+    shared = SharedUpdates(server.make, clock=clock)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(shared.make, 0)
+        wait_until(lambda: server.groups == [[0]], "the first one is under way")
+        second = pool.submit(shared.make, 2)
+        wait_until(lambda: len(shared._waiting) == 1, "the second one waits")
+        server.goes_on.set()
+        assert first.result()
+        assert second.result()
+    clock.seconds += 1
+    assert shared.make(4)
+    assert server.groups == [[0], [2], [4]]
 
 
 def test_what_fails_fails_for_all_of_its_group_and_for_nobody_later() -> None:
