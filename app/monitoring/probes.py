@@ -88,7 +88,8 @@ class _Everything:
             "sluice_free_bytes", "Free space that uploads may use.", labels=["folder"]
         )
         free.add_metric(["staging"], free_bytes(services.settings.staging_dir))
-        free.add_metric(["library"], free_bytes(services.settings.library_dir))
+        if services.bucket is None:
+            free.add_metric(["library"], free_bytes(services.settings.library_dir))
         yield free
         jobs = GaugeMetricFamily(
             "sluice_jobs", "Media jobs that wait, run or have failed.", labels=["lane", "state"]

@@ -28,6 +28,7 @@ def application(
     access: str = "open",
     requests_per_minute: int | None = None,
     database_url: str | None = None,
+    storage: str = "",
 ) -> Iterator[Flask]:
     """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
@@ -40,6 +41,7 @@ def application(
         access=access,
         requests_per_minute=requests_per_minute,
         database_url=database_url or "",
+        storage=storage,
     )
     services = build_services(settings, passwords=Passwords(CHEAP))
     with closing(services.database):

@@ -63,6 +63,15 @@ def test_a_node_of_another_version_may_tell_less_and_more(
     assert status["fleet"]["requests_now"] == 3
 
 
+def test_a_bucket_has_no_free_space(tmp_path: Path) -> None:
+    with application(tmp_path, storage="s3://videos") as app:
+        client = app.test_client()
+        assert set(client.get("/api/status").get_json()["free_bytes"]) == {"staging"}
+        page = client.get("/status").get_data(as_text=True)
+    assert "Free for spools" in page
+    assert "Free in the library" not in page
+
+
 def test_every_stage_has_its_times(server: Server) -> None:
     send_all(server, ChunkedFile(random_bytes(CHUNK), CHUNK))
     stages = {stage["stage"]: stage for stage in server.get("/api/status").json()["stages"]}
