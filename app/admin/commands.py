@@ -87,7 +87,8 @@ def list_videos(limit: int, is_json: bool) -> None:
 def show_video(video_id: str, is_json: bool) -> None:
     """Show one finished file."""
     video = current_services().library.get(EVERYTHING, parse_upload_id(video_id))
-    print_one({**_row(video), "sha256": video.sha256}, is_json=is_json)
+    checksums = {"sha256": video.sha256, "crc32c": video.crc32c}
+    print_one({**_row(video), **checksums}, is_json=is_json)
 
 
 @videos.command("delete")

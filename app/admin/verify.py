@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+
+from crc32c import crc32c
 
 from app.domain.access import Scope
 from app.domain.errors import StorageFailed, UploadGone, UploadNotFound
@@ -54,7 +57,7 @@ class Verification:
         for video in self.services.library.all(self.scope):
             known.add(video.id)
             self.checked += 1
-            self.without_digest += video.sha256 is None
+            self.without_digest += video.sha256 is None and video.crc32c is None
             finding = self._check(video)
             if finding is not None and self._is_still_there(video.id):
                 yield finding
@@ -64,7 +67,7 @@ class Verification:
 
     def _check(self, video: Upload) -> Finding | None:
         try:
-            length, digest = self._read(video)
+            length, sha256, checksum = self._read(video)
         except UploadGone:
             return Finding(video.id, Difference.MISSING, "the file is not there")
         except (OSError, StorageFailed) as error:
@@ -72,19 +75,24 @@ class Verification:
         if length != video.length:
             detail = f"{length} bytes where the record says {video.length}"
             return Finding(video.id, Difference.WRONG_SIZE, detail)
-        if video.sha256 not in {None, digest}:
-            detail = f"SHA-256 {digest} where the record says {video.sha256}"
+        if video.sha256 not in {None, sha256}:
+            detail = f"SHA-256 {sha256} where the record says {video.sha256}"
+            return Finding(video.id, Difference.WRONG_DIGEST, detail)
+        if video.crc32c not in {None, checksum}:
+            detail = f"CRC32C {checksum} where the record says {video.crc32c}"
             return Finding(video.id, Difference.WRONG_DIGEST, detail)
         return None
 
-    def _read(self, video: Upload) -> tuple[int, str]:
-        """The file's true length and digest."""
-        digest, length, buffer = hashlib.sha256(), 0, memoryview(bytearray(READ_BYTES))
+    def _read(self, video: Upload) -> tuple[int, str, str]:
+        """The file's true length, SHA-256 and CRC32C."""
+        digest, checksum = hashlib.sha256(), 0
+        length, buffer = 0, memoryview(bytearray(READ_BYTES))
         with self.services.library.open(video, ByteRange(0, video.known_length)) as file:
             while count := file.readinto(buffer):
                 digest.update(buffer[:count])
+                checksum = crc32c(buffer[:count], checksum)
                 length += count
-        return length, digest.hexdigest()
+        return length, digest.hexdigest(), b64encode(checksum.to_bytes(4, "big")).decode()
 
     def _is_still_there(self, name: str) -> bool:
         """Whether the record still exists: the library changes while it is read."""

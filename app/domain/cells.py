@@ -11,6 +11,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.domain.crc32c import joined_crc32c
 from app.domain.errors import InvalidRequest
 from app.domain.ranges import ByteRange, RangeSet
 
@@ -155,6 +156,14 @@ class Part:
     through: int
 
 
+def unread_crc32c(parts: Sequence[Part]) -> str | None:
+    """The CRC32C of a file, from those of all its parts; None if its bytes passed through us."""
+    is_direct = any(part.number == direct_part_number(part.cell) for part in parts)
+    if not is_direct or not all(part.stamp.crc32c for part in parts):
+        return None
+    return joined_crc32c((part.length, part.stamp.crc32c) for part in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class PromisedCell:
     """A cell that a client is about to upload to the bucket itself; `crc32c` as in `Stamp`."""
@@ -206,7 +215,8 @@ class StoredFile:
     """The catalog's row of a file.
 
     `length` is the declared one, None if there is none. `name` is the object that holds the whole
-    file, once there is one; `is_published` says that it may be read.
+    file, once there is one; `is_published` says that it may be read. `crc32c` is known of one
+    object with cells that clients have uploaded to the bucket themselves.
     """
 
     key: str
@@ -215,6 +225,7 @@ class StoredFile:
     name: str | None
     is_published: bool
     multipart: Multipart | None
+    crc32c: str | None = None
 
     def cell(self, number: int) -> Cell:
         """A whole cell, cut at the file's length."""

@@ -70,7 +70,8 @@ class Upload:
     the file on the person's disk, so that a reloaded page finds its upload again. `length` is None
     until the client has sent it. `metadata` is what else the protocol says about the file, returned
     as it came. `repr_digest` is the digest that the file must have, as "sha256:1f2e...": a hashlib
-    algorithm, and hexadecimal.
+    algorithm, and hexadecimal. `crc32c`, in base64, is known of files with cells that clients have
+    sent straight to a bucket.
     """
 
     id: UploadId
@@ -85,6 +86,7 @@ class Upload:
     received: RangeSet = RangeSet()
     published_at: datetime | None = None
     sha256: str | None = None
+    crc32c: str | None = None
     kind: UploadKind = UploadKind.FILE
     metadata: str | None = None
     repr_digest: str | None = None

@@ -93,6 +93,7 @@ def video_document(
         "expires": None if expires is None else instant(expires),
         "media": media,
         "sha256": video.sha256,
+        "crc32c": video.crc32c,
         "playback": known,
     }
 
@@ -189,7 +190,8 @@ def _is_sound_only_in_segments(view: PlaybackView) -> bool:
 def _result(upload: Upload) -> dict[str, Any]:
     if upload.state is not UploadState.COMPLETE:
         return {}
-    return {"media": media_path(upload.id), "sha256": upload.sha256}
+    checksums = {"sha256": upload.sha256, "crc32c": upload.crc32c}
+    return {"media": media_path(upload.id), **checksums}
 
 
 def _pairs(ranges: RangeSet) -> list[list[int]]:

@@ -169,6 +169,7 @@ def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> d
         **known,
         "media": known["media"] if plays_original(video, playback) else None,
         "sha256": None,
+        "crc32c": None,
         "playback": {**known["playback"], "renditions": renditions},
     }
 

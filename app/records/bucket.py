@@ -236,9 +236,11 @@ class BucketCatalog:
                 rows,
             )
 
-    def finish(self, key: str, name: str, length: int, *, is_published: bool) -> bool:
+    def finish(
+        self, key: str, name: str, length: int, *, is_published: bool, crc32c: str | None = None
+    ) -> bool:
         """Store the object's name; all other objects of the file become garbage."""
-        values = {"object": name, "bytes": length, "published": is_published}
+        values = {"object": name, "bytes": length, "published": is_published, "checksum": crc32c}
         kept = {"of_key": key, "kept": name, "now": self._clock()}
         with self._database.write() as connection:
             if not connection.execute(statements.FINISH, {"of_key": key, **values}).rowcount:
@@ -347,6 +349,7 @@ def _file(row: Row[Any]) -> StoredFile:
         name=row.name,
         is_published=row.is_published,
         multipart=Multipart(row.multipart_name, row.multipart_id) if is_begun else None,
+        crc32c=row.crc32c,
     )
 
 

@@ -174,6 +174,7 @@ FINISH = (
         name=bindparam("object"),
         length=bindparam("bytes"),
         is_published=bindparam("published"),
+        crc32c=bindparam("checksum"),
     )
 )
 

@@ -303,6 +303,13 @@ class UploadRecords:
                 update(uploads).where(uploads.c.id == upload_id).values(sha256=digest)
             )
 
+    def set_crc32c(self, upload_id: UploadId, checksum: str) -> None:
+        """Note the CRC32C (base64) of an upload whose bytes nobody here has read."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(uploads).where(uploads.c.id == upload_id).values(crc32c=checksum)
+            )
+
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
         """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""
         return self._list(statements.active(owner, sender).limit(limit))
@@ -346,10 +353,11 @@ class UploadRecords:
         return self._list(statements.in_state(state, idle_since).limit(limit))
 
     def without_sha256(self, limit: int) -> list[Upload]:
-        """Complete uploads whose digest is not known, oldest first."""
+        """Complete uploads without a SHA-256 or CRC32C, oldest first."""
         return self._list(
             select(*UPLOAD)
-            .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
+            .where(uploads.c.state == UploadState.COMPLETE)
+            .where(uploads.c.sha256.is_(None), uploads.c.crc32c.is_(None))
             .order_by(uploads.c.active_at)
             .limit(limit)
         )

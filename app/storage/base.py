@@ -149,11 +149,13 @@ class Library(Protocol):
         """
         ...
 
-    def publish(self, key: str, length: int) -> None:
+    def publish(self, key: str, length: int) -> str | None:
         """Make the file readable, whole or not at all, once no writer is left. Repeatable.
 
-        Space beyond `length` is freed. A published file is never replaced. Raises `BytesLost` if
-        there is neither an unpublished file of at least `length` bytes nor a published one.
+        Space beyond `length` is freed. A published file is never replaced. Returns its CRC32C in
+        base64 if some of its bytes went straight into the store, which has checked them; otherwise
+        None. Raises `BytesLost` if there is neither an unpublished file of at least `length` bytes
+        nor a published one.
         """
         ...
 

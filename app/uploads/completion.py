@@ -96,9 +96,11 @@ class Completion:
                 self._concatenation.assemble(upload)
             self._check_digest(upload)
             with stage(Stage.PUBLISH):
-                self._store.library.publish(upload.id, upload.known_length)
+                crc32c = self._store.library.publish(upload.id, upload.known_length)
         except (BytesLost, FileTooShort):
             self.give_up(upload)
+        if crc32c is not None:
+            self._records.set_crc32c(upload.id, crc32c)
         try:
             published = self._records.move(upload.id, UploadState.COMPLETE, self.clock())
         except IllegalTransition:

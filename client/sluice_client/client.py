@@ -13,11 +13,12 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from sluice_client.bundle_sender import OnOutcome
-from sluice_client.direct_cells import DirectCells, find_crc32c
+from sluice_client.direct_cells import DirectCells
 from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
 from sluice_client.downloader import Downloader, Fetched, RemoteFile
 from sluice_client.errors import FileProblem, SluiceError
+from sluice_client.hashing import find_crc32c
 from sluice_client.local_file import LocalFile
 from sluice_client.many import upload_many
 from sluice_client.options import Options, load_options, server_url, state_folder

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from base64 import b64encode
-from collections.abc import Callable
 from typing import Any
 
 import requests
 
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
+from sluice_client.hashing import Crc32c, in_base64
 from sluice_client.local_file import READ_BYTES, FileSlice, read_at
 from sluice_client.spans import Span
 from sluice_client.transport import Transport, json_object
@@ -22,29 +21,15 @@ LONGEST_CELL_SECONDS = 120.0
 """If a cell takes longer, the bytes go to the server, in chunks that fit the line: a cell is lost
 whole when its connection breaks."""
 
-Checksum = Callable[[bytes, int], int]
-
 
 class BucketFailed(SluiceError):
     """The bucket did not take a cell; it is sent again, perhaps to the server."""
 
 
-def find_crc32c() -> Checksum | None:
-    """A function that continues a CRC32C over more bytes; None if `crc32c` is not installed.
-
-    Pure Python would be a hundred times slower than a fast connection.
-    """
-    try:
-        from crc32c import crc32c  # noqa: PLC0415 - optional
-    except ImportError:
-        return None
-    return crc32c
-
-
 class DirectCells:
     """Sends cells to the bucket while it seems reachable. Thread-safe."""
 
-    def __init__(self, server: Transport, checksum: Checksum | None) -> None:
+    def __init__(self, server: Transport, checksum: Crc32c | None) -> None:
         self._server = server
         # Without the API key, which is for the server alone.
         self._bucket = Transport(server.options.for_server(""), server.stop)
@@ -103,13 +88,12 @@ class DirectCells:
         return BucketFailed(f"The bucket did not take a part of the file: {reason}")
 
     def _crc32c(self, descriptor: int, span: Span) -> str:
-        """The CRC32C as S3 writes it: base64 of four bytes, big-endian."""
         value, position = 0, span.start
         while position < span.end and self._checksum is not None:
             block = read_at(descriptor, min(READ_BYTES, span.end - position), position)
             value = self._checksum(block, value)
             position += len(block)
-        return b64encode(value.to_bytes(4, "big")).decode()
+        return in_base64(value)
 
 
 def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from sluice_client.errors import (
     SluiceError,
 )
 from sluice_client.file_names import name_in, safe_name
-from sluice_client.hashing import BackgroundHash
+from sluice_client.hashing import BackgroundHash, Checksums, FileHash, has_checksum
 from sluice_client.part_file import PartFile
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.retry import Patience
@@ -112,7 +111,7 @@ class Downloader:
     ) -> str:
         """Write the bytes in order, as to a pipe; their SHA-256, compared at the end."""
         meter = Meter(remote.name, remote.length, listener)
-        digest = hashlib.sha256()
+        running = FileHash()
         patience = self._transport.patience()
         patience.on_wait = meter.waiting
         position = failures = 0
@@ -121,7 +120,7 @@ class Downloader:
             try:
                 for block in self._blocks(remote, step):
                     output.write(block)
-                    digest.update(block)
+                    running.update(block)
                     position += len(block)
                     meter.moved(len(block))
                     failures = 0
@@ -130,9 +129,10 @@ class Downloader:
                 failures += 1
                 patience.wait_after(error, failures)
         output.flush()
-        self._compare(remote, digest.hexdigest())
+        checksums = running.checksums()
+        self._compare(remote, checksums)
         meter.report(Phase.DONE)
-        return digest.hexdigest()
+        return checksums.sha256
 
     def _fetch_once(
         self, remote: RemoteFile, target: Path, listener: ProgressListener | None
@@ -146,9 +146,9 @@ class Downloader:
             meter.start_at(resumed)
             if resumed:
                 self._transport.has_kept_bytes = True
-            sha256 = self._fill(remote, part, meter)
+            checksums = self._fill(remote, part, meter)
             meter.report(Phase.VERIFYING)
-            is_verified = self._compare(remote, sha256)
+            is_verified = self._compare(remote, checksums)
             part.publish()
         except ContentMismatch:
             part.discard()
@@ -159,9 +159,10 @@ class Downloader:
         finally:
             part.close()
         meter.report(Phase.DONE)
+        sha256 = checksums.sha256
         return Fetched(str(target), remote.id, remote.length, sha256, resumed, is_verified)
 
-    def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> str:
+    def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> Checksums:
         background = BackgroundHash(part.descriptor, remote.length, self._transport.stop)
         try:
             background.allow(part.done.prefix_end)
@@ -197,7 +198,7 @@ class Downloader:
                 return
         raise ConnectionFailed(f"The answer ended {left} bytes early.")
 
-    def _compare(self, remote: RemoteFile, sha256: str) -> bool:
+    def _compare(self, remote: RemoteFile, checksums: Checksums) -> bool:
         """Whether there was a checksum to compare with; raises `ContentMismatch`."""
         if remote.rendition is not None:
             return False
@@ -205,12 +206,8 @@ class Downloader:
         seconds = 0.1
         while time.monotonic() < deadline:
             video = self._transport.json("GET", f"/api/videos/{remote.id}")
-            if video.get("sha256") == sha256:
-                return True
-            if video.get("sha256"):
-                raise ContentMismatch(
-                    f"{remote.name}: SHA-256 is {sha256} here, {video['sha256']} on the server."
-                )
+            if has_checksum(video):
+                return checksums.compare(video, remote.name)
             if self._transport.stop.wait(seconds):
                 raise Interrupted("Stopped while the server computed its checksum.")
             seconds = min(2.0, seconds * 1.5)

@@ -1,12 +1,84 @@
-"""Computes the SHA-256 of a whole file during the transfer instead of after it."""
+"""Computes the checksums of a whole file during the transfer instead of after it."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from sluice_client.errors import Interrupted, SluiceError
+from sluice_client.errors import ContentMismatch, Interrupted, SluiceError
 from sluice_client.local_file import READ_BYTES, read_at
+
+Crc32c = Callable[[bytes, int], int]
+"""CRC32C of bytes after others with that CRC32C."""
+
+
+def find_crc32c() -> Crc32c | None:
+    """A function that continues a CRC32C over more bytes; None if `crc32c` is not installed.
+
+    Pure Python would be a hundred times slower than a fast connection.
+    """
+    try:
+        from crc32c import crc32c  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    return crc32c
+
+
+def in_base64(crc32c: int) -> str:
+    """As S3 and the server write it: base64 of four bytes, the highest first."""
+    return b64encode(crc32c.to_bytes(4, "big")).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    """Of a whole file; `crc32c` is None where that package is not installed."""
+
+    sha256: str
+    crc32c: str | None
+
+    def compare(self, document: Mapping[str, Any], name: str) -> bool:
+        """Whether the server's document has a checksum that is known here.
+
+        Raises `ContentMismatch` if it is another one.
+        """
+        here = {"SHA-256": self.sha256, "CRC32C": self.crc32c}
+        there = {"SHA-256": document.get("sha256"), "CRC32C": document.get("crc32c")}
+        known = [kind for kind in here if here[kind] and there[kind]]
+        for kind in known:
+            if here[kind] != there[kind]:
+                raise ContentMismatch(
+                    f"{name}: {kind} is {here[kind]} here, {there[kind]} on the server."
+                )
+        return bool(known)
+
+
+def has_checksum(document: Mapping[str, Any]) -> bool:
+    """Whether the server knows one. Files that came straight to its bucket have no SHA-256."""
+    return bool(document.get("sha256") or document.get("crc32c"))
+
+
+class FileHash:
+    """Checksums of bytes in a row."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self._crc32c = find_crc32c()
+        self._value = 0
+
+    def update(self, block: bytes) -> None:
+        """The next bytes."""
+        self._sha256.update(block)
+        if self._crc32c is not None:
+            self._value = self._crc32c(block, self._value)
+
+    def checksums(self) -> Checksums:
+        """Of all bytes so far."""
+        crc32c = None if self._crc32c is None else in_base64(self._value)
+        return Checksums(self._sha256.hexdigest(), crc32c)
 
 
 class BackgroundHash:
@@ -21,7 +93,7 @@ class BackgroundHash:
         self._length = length
         self._stop = stop
         self._allowed = 0
-        self._digest = hashlib.sha256()
+        self._hash = FileHash()
         self._error: SluiceError | None = None
         self._is_closed = False
         self._changed = threading.Condition()
@@ -34,8 +106,8 @@ class BackgroundHash:
             self._allowed = max(self._allowed, min(position, self._length))
             self._changed.notify()
 
-    def result(self) -> str:
-        """The digest in hexadecimal, once everything is read; raises any error of reading."""
+    def result(self) -> Checksums:
+        """The checksums, once everything is read; raises any error of reading."""
         self.allow(self._length)
         while self._thread.is_alive():
             self._thread.join(0.1)
@@ -43,7 +115,7 @@ class BackgroundHash:
                 raise Interrupted("Stopped while computing the checksum.")
         if self._error is not None:
             raise self._error
-        return self._digest.hexdigest()
+        return self._hash.checksums()
 
     def close(self) -> None:
         """End the thread, whose descriptor is about to be closed."""
@@ -60,7 +132,7 @@ class BackgroundHash:
                 if end is None:
                     return
                 block = read_at(self._descriptor, min(READ_BYTES, end - position), position)
-                self._digest.update(block)
+                self._hash.update(block)
                 position += len(block)
         except SluiceError as error:
             self._error = error

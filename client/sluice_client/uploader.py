@@ -17,7 +17,7 @@ from sluice_client.errors import (
     ServerUnreachable,
     SluiceError,
 )
-from sluice_client.hashing import BackgroundHash
+from sluice_client.hashing import BackgroundHash, has_checksum
 from sluice_client.local_file import LocalFile
 from sluice_client.pace import Pace
 from sluice_client.progress import Meter, Phase, ProgressListener
@@ -92,7 +92,7 @@ class _FileUpload:
             if known is not None:
                 return known
             # The server has another file that looks alike; the full checksum tells them apart.
-            self._fingerprint = f"client1-{self._file.size}-{self._opened.hash.result()}"
+            self._fingerprint = f"client1-{self._file.size}-{self._opened.hash.result().sha256}"
             document = self._find_or_create()
         try:
             return self._send(document)
@@ -182,11 +182,7 @@ class _FileUpload:
         self._meter.report(Phase.VERIFYING)
         here = self._opened.hash.result()
         self._file.check_unchanged()
-        there = document.get("sha256") or self._await_sha256(str(document["id"]))
-        if there is not None and there != here:
-            raise ContentMismatch(
-                f"{self._file.path}: the server has different bytes (SHA-256 {there}, here {here})."
-            )
+        is_verified = here.compare(self._with_checksum(document), str(self._file.path))
         self._context.store.forget(self._transport.base_url, self._fingerprint)
         self._meter.start_at(self._file.size)
         self._meter.report(Phase.DONE)
@@ -195,24 +191,25 @@ class _FileUpload:
             name=self._file.name,
             id=str(document["id"]),
             length=self._file.size,
-            sha256=here,
+            sha256=here.sha256,
             media=str(document["media"]),
             url=f"{self._transport.base_url}{document['media']}",
             sent=sent,
-            is_verified=there is not None,
+            is_verified=is_verified,
         )
 
-    def _await_sha256(self, upload_id: str) -> str | None:
-        """The server's checksum, which it computes in the background; None if that takes long."""
+    def _with_checksum(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The upload once the server has a checksum, as it may compute it in the background.
+
+        Without one if that takes long.
+        """
         deadline = time.monotonic() + self._digest_seconds
         seconds = 0.1
-        while time.monotonic() < deadline:
-            sha256 = self._transport.json("GET", f"/api/uploads/{upload_id}").get("sha256")
-            if isinstance(sha256, str):
-                return sha256
+        while not has_checksum(document) and time.monotonic() < deadline:
             self._pause(seconds)
+            document = self._transport.json("GET", f"/api/uploads/{document['id']}")
             seconds = min(2.0, seconds * 1.5)
-        return None
+        return document
 
     @property
     def _digest_seconds(self) -> float:

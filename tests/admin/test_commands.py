@@ -15,11 +15,12 @@ from app.admin.commands import init_app
 from app.domain.access import FIRST_PROJECT, Scope
 from app.domain.audit import AuditFilter
 from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
+from app.domain.upload import Upload, UploadId
 from app.factory import create_app
 from app.identity.signing import Signing
 from app.ingest.source import StreamSource
 from app.records.facts import Facts
+from app.records.uploads import UploadRecords
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
@@ -211,6 +212,17 @@ def test_verify_counts_files_without_a_digest(
     monkeypatch.setattr(operator.services.housekeeping, "digest", lambda: None)
     operator.finish()
     assert operator.json("verify")["without_digest"] == 1
+
+
+@pytest.mark.parametrize(("checksum", "code"), [("4waSgw==", 0), ("AAAAAA==", 1)])
+def test_verify_compares_the_crc32c_of_what_went_straight_to_a_bucket(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, checksum: str, code: int
+) -> None:
+    monkeypatch.setattr(operator.services.housekeeping, "digest", lambda: None)
+    stored = operator.finish(content=b"123456789")
+    UploadRecords(operator.services.database).set_crc32c(UploadId(stored.name), checksum)
+    result = operator.run("verify", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["without_digest"]) == (code, 0)
 
 
 def test_sweep_removes_files_without_a_record(operator: Operator) -> None:

@@ -63,11 +63,14 @@ def create(client: FlaskClient, size: int) -> dict[str, Any]:
     return created
 
 
+def checksum(content: bytes) -> str:
+    return base64.b64encode(crc32c(content).to_bytes(4, "big")).decode()
+
+
 def cell(content: bytes, start: int) -> dict[str, Any]:
     """What a client promises of a cell."""
     body = content[start : start + CELL]
-    checksum = base64.b64encode(crc32c(body).to_bytes(4, "big")).decode()
-    return {"start": start, "length": len(body), "crc32c": checksum}
+    return {"start": start, "length": len(body), "crc32c": checksum(body)}
 
 
 def offer(client: FlaskClient, upload: dict[str, Any], *cells: dict[str, Any]) -> TestResponse:
@@ -112,6 +115,20 @@ def test_a_file_arrives_through_the_bucket_alone(client: FlaskClient) -> None:
     assert put(targets[0], CONTENT[:CELL]).status_code == 404
 
 
+def test_nobody_reads_a_file_whose_parts_the_bucket_has_checked(
+    app: Flask, client: FlaskClient
+) -> None:
+    services = app.extensions["sluice"]
+    services.housekeeping.digest()
+    upload = create(client, len(CONTENT))
+    store(client, upload, CONTENT, 0)
+    answer = store(client, upload, CONTENT, CELL).json or {}
+    assert (answer["sha256"], answer["crc32c"]) == (None, checksum(CONTENT))
+    assert services.housekeeping.digest() == 0
+    video = client.get(f"/api/videos/{upload['id']}").json or {}
+    assert (video["sha256"], video["crc32c"]) == (None, checksum(CONTENT))
+
+
 def test_a_file_of_one_cell_is_sent_likewise(client: FlaskClient) -> None:
     content = CONTENT[: 5 * MIB]
     upload = create(client, len(content))
@@ -131,6 +148,8 @@ def test_cells_from_the_bucket_and_chunks_from_the_server_make_one_file(
     response = client.post("/upload", query_string=query | totals, data=CONTENT[:CELL])
     assert response.get_json()["complete"]
     assert client.get(f"/media/{upload['id']}").data == CONTENT
+    video = client.get(f"/api/videos/{upload['id']}").json or {}
+    assert video["crc32c"] == checksum(CONTENT)
 
 
 def test_the_bucket_refuses_other_bytes_than_were_promised(client: FlaskClient) -> None:

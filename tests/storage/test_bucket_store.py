@@ -104,7 +104,7 @@ def test_what_had_arrived_before_a_cut_is_kept(store: Store) -> None:
 class OvertakenCatalog(BucketCatalog):
     """Lets another request finish the file once its parts have been looked at."""
 
-    overtake: Callable[[], None]
+    overtake: Callable[[], object]
 
     def loose(self, key: str) -> list[Piece]:
         found = super().loose(key)

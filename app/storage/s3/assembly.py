@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import RawIOBase
 
 from app.domain.cells import (
@@ -19,6 +19,7 @@ from app.domain.cells import (
     StoredFile,
     covers,
     overlay,
+    unread_crc32c,
 )
 from app.domain.errors import ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange
@@ -46,6 +47,14 @@ NO_STAMP = Stamp("", "")
 _POLL_SECONDS = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The object that has all of a file; `crc32c` as in `StoredFile`."""
+
+    name: str
+    crc32c: str | None = None
+
+
 class Assembly:
     """From cells to an object, and what becomes of the rest."""
 
@@ -65,31 +74,37 @@ class Assembly:
         except FileNotFoundError as error:
             raise BytesLost(key) from error
 
-    def assemble(self, key: str, length: int, *, is_published: bool) -> str:
-        """Make the file one object of `length` bytes; returns its name. Repeatable.
+    def assemble(self, key: str, length: int, *, is_published: bool) -> Whole:
+        """Make the file one object of `length` bytes, and return that. Repeatable.
 
         Raises `BytesLost` if it does not have as many.
         """
         file = self._catalog.file(key)
         if file is None:
             raise BytesLost(key)
-        name = None
+        whole = None
         if file.name is None:
             try:
-                name = self._object_of(replace(file, length=length))
+                whole = self._object_of(replace(file, length=length))
             except BytesLost:
                 # What it was made of may be gone because another request was faster.
-                name = self._completed(key, length)
-            if name and self._catalog.finish(key, name, length, is_published=is_published):
-                return name
+                whole = self._completed(key, length)
+            if whole and self._finish(key, whole, length, is_published=is_published):
+                return whole
             file = self._catalog.file(key)
-        if file is None and name:
-            self._catalog.discard(name)  # The file may have been removed before there was this.
+        if file is None and whole:
+            # The file may have been removed before there was this object.
+            self._catalog.discard(whole.name)
         if file is None or file.name is None or file.length != length:
             raise BytesLost(key)
         if is_published and not file.is_published:
             self._catalog.publish([key])
-        return file.name
+        return Whole(file.name, file.crc32c)
+
+    def _finish(self, key: str, whole: Whole, length: int, *, is_published: bool) -> bool:
+        return self._catalog.finish(
+            key, whole.name, length, is_published=is_published, crc32c=whole.crc32c
+        )
 
     def collect(self, garbage: Sequence[Garbage]) -> None:
         """Remove objects and multipart uploads that nothing needs, and forget them.
@@ -130,18 +145,20 @@ class Assembly:
             self._bucket.abort_multipart(name, multipart_id)
             self._bucket.delete(name)
 
-    def _completed(self, key: str, length: int) -> str | None:
+    def _completed(self, key: str, length: int) -> Whole | None:
         """The object of a multipart upload that was completed, but not recorded."""
         file = self._catalog.file(key)
         if file is None or file.name is not None or file.multipart is None:
             return None
         found = self._bucket.head(file.multipart.name)
-        return file.multipart.name if found is not None and found.length == length else None
+        if found is None or found.length != length:
+            return None
+        return Whole(file.multipart.name, unread_crc32c(self._catalog.parts(key)))
 
-    def _object_of(self, file: StoredFile) -> str:
+    def _object_of(self, file: StoredFile) -> Whole:
         whole = ByteRange(0, file.length or 0)
         if whole.length <= file.grid.first_bytes and not self._has_part(file, whole):
-            return self._one_piece(file, whole)
+            return Whole(self._one_piece(file, whole))
         return self._complete(file, whole)
 
     def _has_part(self, file: StoredFile, whole: ByteRange) -> bool:
@@ -195,7 +212,7 @@ class Assembly:
         """The objects of files, as if they were pieces of the whole."""
         position = 0
         for number, (key, length) in enumerate(parts):
-            name = self.assemble(key, length, is_published=False)
+            name = self.assemble(key, length, is_published=False).name
             span = ByteRange(position, position + length)
             if length:
                 yield Piece(number, 0, span, name, NO_STAMP)
@@ -252,7 +269,7 @@ class Assembly:
                 raise BytesLost(file.key)
         return found
 
-    def _complete(self, file: StoredFile, whole: ByteRange) -> str:
+    def _complete(self, file: StoredFile, whole: ByteRange) -> Whole:
         for _ in range(COMPLETION_TRIES):
             parts = self._parts(file, whole)
             known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
@@ -263,7 +280,7 @@ class Assembly:
                 wanted = [(part.number, _stored(part)) for part in parts]
                 bucket = self._bucket.within(COMPLETING_SECONDS)
                 bucket.complete_multipart(multipart.name, multipart.id, wanted)
-                return multipart.name
+                return Whole(multipart.name, unread_crc32c(parts))
             except MultipartGone as error:
                 raise BytesLost(file.key) from error
             except PartsDiffer:

@@ -120,8 +120,10 @@ class Catalog(Protocol):
         """
         ...
 
-    def finish(self, key: str, name: str, length: int, *, is_published: bool) -> bool:
-        """Record that one object has the whole file; whether that was new.
+    def finish(
+        self, key: str, name: str, length: int, *, is_published: bool, crc32c: str | None = None
+    ) -> bool:
+        """Record that one object has the whole file, and its CRC32C; whether that was new.
 
         Its pieces and parts are dropped, and become garbage.
         """

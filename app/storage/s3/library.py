@@ -27,15 +27,18 @@ class BucketLibrary:
         """Copy the parts within the store; cells that span two parts pass through a spool."""
         self._assembly.concatenate(key, parts)
 
-    def publish(self, key: str, length: int) -> None:
+    def publish(self, key: str, length: int) -> str | None:
         """Make one object of the file, and mark its row as published."""
-        self.publish_all([(key, length)])
+        self._staging.put_received([key])
+        published = self._assembly.assemble(key, length, is_published=True)
+        self._staging.let_go(key)
+        return published.crc32c
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
         """Publish files; one statement for all that are one object already."""
         keys = [key for key, _ in files]
         self._staging.put_received(keys)
-        if len(keys) == 1 or self._catalog.publish(keys) < len(keys):
+        if self._catalog.publish(keys) < len(keys):
             for key, length in files:
                 self._assembly.assemble(key, length, is_published=True)
         for key in keys:
