@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -197,14 +197,18 @@ class BucketCatalog:
         with self._one_statement() as connection:
             connection.execute(statements.RELEASE, _of(claim))
 
-    def place(self, key: str, cell: int, number: int, length: int, stamp: Stamp) -> bool:
-        """Insert the cell with its part, or give it that part."""
-        place = {"of_key": key, "in_cell": cell, "now": self._clock()}
-        part = {"number": number, "bytes": length, "tag": stamp.etag, "checksum": stamp.crc32c}
+    def place(self, key: str, parts: Sequence[Part]) -> bool:
+        """Insert cells with their parts, or give them these parts."""
+        now = self._clock()
         try:
-            with self._one_statement() as connection:
+            with self._database.write() as connection:
                 placing = statements.PLACINGS[connection.dialect.name]
-                return connection.execute(placing, {**place, **part}).first() is not None
+                rows = [
+                    connection.execute(placing, _placed(key, part, now)).first()
+                    # In one order, or two nodes could wait for each other.
+                    for part in sorted(parts, key=lambda part: part.cell)
+                ]
+                return None not in rows
         except IntegrityError:  # The file was removed as this ran.
             return False
 
@@ -338,6 +342,11 @@ class BucketCatalog:
 
 def _of(claim: Claim) -> dict[str, object]:
     return {"of_key": claim.key, "in_cell": claim.cell, "claimed_by": claim.token}
+
+
+def _placed(key: str, part: Part, now: datetime) -> dict[str, object]:
+    place = {"of_key": key, "in_cell": part.cell, "number": part.number, "now": now}
+    return {**place, "bytes": part.length, "tag": part.stamp.etag, "checksum": part.stamp.crc32c}
 
 
 def _file(row: Row[Any]) -> StoredFile:

@@ -18,7 +18,7 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import UploadState
 from app.domain.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
-from app.domain.ranges import ByteRange
+from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.source import BodySource, no_watch
@@ -150,7 +150,7 @@ class Chunks:
 
         Whichever request records the last missing ones completes the upload.
         """
-        for span in spans:
+        for span in RangeSet.of(spans):
             upload = self._records.add_received(upload, span, self._clock())
         return self._completion.finish(upload)
 

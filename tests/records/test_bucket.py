@@ -4,7 +4,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.domain.cells import Grid, Multipart, PieceTotals, Stamp, direct_part_number, part_number
+from app.domain.cells import (
+    Grid,
+    Multipart,
+    Part,
+    PieceTotals,
+    Stamp,
+    direct_part_number,
+    part_number,
+)
 from app.domain.ranges import ByteRange
 from app.records.bucket import PIECE_LEASE, BucketCatalog
 from app.records.engine import Database
@@ -256,7 +264,7 @@ def test_an_object_that_was_never_stored_becomes_garbage(
 
 def test_a_part_without_a_claim_has_the_bytes_of_all_pieces_so_far(catalog: BucketCatalog) -> None:
     piece(catalog, 0, 50, "early")
-    assert catalog.place(KEY, 0, 3, 100, STAMP)
+    assert catalog.place(KEY, [Part(0, 3, 100, STAMP, through=0)])
     (part,) = catalog.parts(KEY)
     assert (part.number, part.length, catalog.loose(KEY)) == (3, 100, [])
     piece(catalog, 0, 50, "late")
@@ -266,16 +274,16 @@ def test_a_part_without_a_claim_has_the_bytes_of_all_pieces_so_far(catalog: Buck
 def test_a_claim_outlives_a_part_that_came_without_one(catalog: BucketCatalog) -> None:
     claim = catalog.claim(KEY, 0, "token", LEASE)
     assert claim is not None
-    assert catalog.place(KEY, 0, 3, 100, STAMP)
+    assert catalog.place(KEY, [Part(0, 3, 100, STAMP, through=0)])
     assert catalog.claim(KEY, 0, "other", LEASE) is None
     assert catalog.seal(claim, 100, STAMP)
     assert [part.number for part in catalog.parts(KEY)] == [claim.number]
 
 
 def test_no_part_is_added_to_a_file_that_is_one_object_or_gone(catalog: BucketCatalog) -> None:
-    assert not catalog.place(OTHER, 0, 3, 100, STAMP)
+    assert not catalog.place(OTHER, [Part(0, 3, 100, STAMP, through=0)])
     catalog.finish(KEY, "files/a", 100, is_published=False)
-    assert not catalog.place(KEY, 0, 3, 100, STAMP)
+    assert not catalog.place(KEY, [Part(0, 3, 100, STAMP, through=0)])
 
 
 def test_no_claim_has_the_number_under_which_clients_upload() -> None:

@@ -131,7 +131,7 @@ def renote(in_bucket: InBucket, *, etag: str = "", crc32c: str = "") -> None:
     catalog = in_bucket.store.cells.catalog
     part = catalog.parts(KEY)[0]
     stamp = Stamp(etag or part.stamp.etag, crc32c or part.stamp.crc32c)
-    assert catalog.place(KEY, part.cell, part.number, part.length, stamp)
+    assert catalog.place(KEY, [replace(part, stamp=stamp)])
 
 
 def test_a_part_that_was_sent_again_may_have_another_etag(in_bucket: InBucket) -> None:

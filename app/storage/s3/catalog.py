@@ -94,10 +94,11 @@ class Catalog(Protocol):
         """Record the stored cell, and end the claim; False if the claim was lost meanwhile."""
         ...
 
-    def place(self, key: str, cell: int, number: int, length: int, stamp: Stamp) -> bool:
-        """Record a cell that a client has stored, under a part number that no claim uses.
+    def place(self, key: str, parts: Sequence[Part]) -> bool:
+        """Record cells that a client has stored, under part numbers that no claim uses.
 
-        It supersedes all pieces so far. False if the file is gone, or is one object already.
+        They supersede all pieces so far, whatever `through` says. False if the file is gone, or is
+        one object already.
         """
         ...
 

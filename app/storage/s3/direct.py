@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from app.domain.cells import (
     Cell,
     CellTarget,
+    Grid,
     Multipart,
+    Part,
     PromisedCell,
     Stamp,
     StoredFile,
@@ -57,14 +59,13 @@ class DirectCells:
         """
         file = self._open_file(key)
         places = [_cell_of(file, each) for each in promised]
-        stored = self._stored(file, places)
-        for place, each in zip(places, promised, strict=True):
-            part = stored.get(direct_part_number(place.number))
-            if part is None or (part.length, part.stored.crc32c) != (each.span.length, each.crc32c):
-                raise CellNotStored(f"The bucket does not have the cell at {each.span.start}.")
-            stamp = Stamp(part.stored.etag, part.stored.crc32c)
-            if not self._cells.catalog.place(key, place.number, part.number, part.length, stamp):
-                raise BytesLost(key)
+        listed = self._listed(file, places)
+        parts = [
+            _part_of(listed.get(direct_part_number(place.number)), place, each)
+            for place, each in zip(places, promised, strict=True)
+        ]
+        if not self._cells.catalog.place(key, parts):
+            raise BytesLost(key)
 
     def _target(self, multipart: Multipart, place: Cell, promised: PromisedCell) -> CellTarget:
         bytes_ = PromisedBytes(promised.span.length, promised.crc32c)
@@ -76,7 +77,7 @@ class DirectCells:
         headers = {name: text for name, text in bytes_.headers.items() if name != "content-length"}
         return CellTarget(url, headers)
 
-    def _stored(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
+    def _listed(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
         """The parts that the bucket has for these cells, and for those between them."""
         if file.multipart is None or not places:
             return {}
@@ -99,10 +100,25 @@ class DirectCells:
         return stored
 
     def _open_file(self, key: str) -> StoredFile:
+        """The file while it takes cells.
+
+        One whose length came late may have others than clients are told: `BytesLost`.
+        """
         file = self._cells.catalog.file(key)
         if file is None or file.name is not None or file.length is None:
             raise BytesLost(key)
+        if file.grid != Grid.of(file.length):
+            raise BytesLost(key)
         return file
+
+
+def _part_of(listed: ListedPart | None, place: Cell, promised: PromisedCell) -> Part:
+    """What the bucket has of a cell; raises `CellNotStored` unless it is what was promised."""
+    wanted = (promised.span.length, promised.crc32c)
+    if listed is None or (listed.length, listed.stored.crc32c) != wanted:
+        raise CellNotStored(f"The bucket does not have the cell at {promised.span.start}.")
+    stamp = Stamp(listed.stored.etag, listed.stored.crc32c)
+    return Part(place.number, listed.number, listed.length, stamp, through=0)
 
 
 def _cell_of(file: StoredFile, promised: PromisedCell) -> Cell:
