@@ -6,12 +6,20 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import BigInteger, ColumnElement, cast, func, select
 
 from app.domain.errors import UploadError
 from app.records.engine import Database
 
 Clock = Callable[[], datetime]
+
+SECOND = 1_000_000
+"""In microseconds, as `Instant` counts."""
+
+SERVER_NOW: ColumnElement[int] = cast(
+    func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
+)
+"""The database server's time in the format of its columns, as the nodes' clocks may differ."""
 
 ASKED_SECONDS = 60.0
 """How often the server's clock is read; a machine's own drifts by some ms in between."""

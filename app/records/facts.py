@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlalchemy import select, update
 
-from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
+from app.records.inserts import insert_unless_known
 from app.records.tables import facts
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Row, delete, func, select, type_coerce
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.nodes import Node, NodeReport, NodeState
-from app.records.concurrency import SECOND, SERVER_NOW
+from app.records.clock import SECOND, SERVER_NOW
 from app.records.engine import Database
 from app.records.tables import nodes
 

@@ -30,8 +30,8 @@ from app.domain.errors import UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, UploadState
 from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import Position, VideoList, search_form, sort_form
-from app.records.concurrency import InsertUnlessKnown
 from app.records.driver import fetch, run, run_together
+from app.records.inserts import InsertUnlessKnown
 from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from app.domain.ranges import RangeSet
-from app.records.concurrency import KNOWN_BY
+from app.records.inserts import KNOWN_BY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

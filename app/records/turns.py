@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, delete, type_coerce
 from sqlalchemy.dialects.postgresql import insert
 
-from app.records.concurrency import SECOND, SERVER_NOW
+from app.records.clock import SECOND, SERVER_NOW
 from app.records.engine import Database
 from app.records.tables import turns
 

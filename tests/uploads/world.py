@@ -16,11 +16,11 @@ from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.ingest.copy import BodyLimits
 from app.media.film.source import reader
 from app.records.bucket import BucketCatalog
-from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.tables import projects
+from app.records.inserts import insert_unless_known
 from app.records.turns import Turns
 from app.records.uploads import UploadRecords
 from app.request.minute_counts import MinuteCounts

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 
-from app.records.concurrency import insert_unless_known
 from app.records.engine import Database
 from app.records.identity.tables import attempts
+from app.records.inserts import insert_unless_known
 
 FORGOTTEN_AFTER = timedelta(days=1)
 

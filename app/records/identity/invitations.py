@@ -14,11 +14,11 @@ from sqlalchemy.exc import IntegrityError
 
 from app.domain.access import Role
 from app.domain.errors import EntryNotFound, InvalidField, LinkClosed
-from app.records.concurrency import lock_table
 from app.records.engine import Database
 from app.records.identity.makers import role_now
 from app.records.identity.people import Person, add_person, give_to_owner
 from app.records.identity.tables import invitations, members, people, projects
+from app.records.locks import lock_table
 
 
 class Purpose(StrEnum):
@@ -171,7 +171,7 @@ class InvitationRecords:
 
 
 def _keep_what_it_is_for(connection: Connection, invitation: Invitation) -> None:
-    """Keep its project and its person until the transaction ends; see `concurrency`."""
+    """Keep its project and its person until the transaction ends; see `locks`."""
     for key, value, kind in (
         (projects.c.id, invitation.project_id, "project"),
         (people.c.id, invitation.person_id, "person"),

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, exists, literal, not_, select, update
 
 from app.domain.access import CallerKind
-from app.records.concurrency import insert_unless_known
 from app.records.identity.tables import link_senders
+from app.records.inserts import insert_unless_known
 from app.records.tables import HAS_SENDER, uploads
 
 MAX_IDLE_NAMES = 1000

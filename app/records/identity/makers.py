@@ -67,7 +67,7 @@ def _is_membership(person_id: str, project_id: str | None) -> ColumnElement[bool
 def _keep(connection: Connection, maker: str, project_id: str | None) -> bool:
     """Lock the rows that a maker's role depends on; whether the project still exists.
 
-    In the lock order of `app.records.concurrency`. Later statements see the latest changes.
+    In the lock order of `app.records.locks`. Later statements see the latest changes.
     """
     person_id = (_person_behind(connection, maker) or "").removeprefix(BY_PERSON)
     project = select(projects.c.id).where(projects.c.id == project_id)

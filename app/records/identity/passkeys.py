@@ -9,9 +9,9 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import InvalidRequest
-from app.records.concurrency import lock_row
 from app.records.engine import Database
 from app.records.identity.tables import passkeys, people
+from app.records.locks import lock_row
 
 MAX_PASSKEYS = 20
 """As many passkeys one person can have; browsers get all their ids at registration."""

@@ -14,7 +14,7 @@ from app.domain.errors import TooManyUploads, TooMuchReserved, too_many
 from app.domain.lifecycle import UploadState
 from app.domain.numbers import bytes_in_words
 from app.domain.upload import Upload
-from app.records.concurrency import lock_name
+from app.records.locks import lock_name
 from app.records.tables import HAS_SENDER, uploads
 from app.request.minute_counts import MinuteCounts
 

@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import Row, Select, delete, func, insert, literal, select, update
 
 from app.domain.webhooks import DeliveryState, EventType
-from app.records.concurrency import lock_row
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
 from app.records.identity.tables import projects, webhook_deliveries, webhook_events, webhooks
+from app.records.locks import lock_row
 from app.records.tables import Instant
 
 
