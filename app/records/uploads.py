@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select, update
+from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import TooManyGaps, UploadNotFound
@@ -18,9 +18,9 @@ from app.domain.upload import Part, Upload, UploadId
 from app.domain.video_list import Position, VideoList
 from app.records import statements
 from app.records.engine import Database
-from app.records.shared_updates import SharedUpdates
 from app.records.tables import UPLOAD, uploads
 from app.records.tables import parts as parts_table
+from app.records.upload_changes import Observer, UploadChanges
 
 CREATED = "created"
 
@@ -28,11 +28,6 @@ Listener = Callable[[str], None]
 """Called with `CREATED`, or the state that `move` set, once the transaction is committed.
 
 If several callers try the same step, one succeeds: each is reported once, where it was taken."""
-
-Observer = Callable[[Connection, Upload | None, Upload | None], None]
-"""Called with an upload before and after a change, in the transaction of that change; None where it
-did not exist or does not any more. If it raises, nothing is changed. Bytes that arrive are no such
-change: they would pay for it with every chunk."""
 
 _TICK = timedelta(microseconds=1)
 
@@ -52,8 +47,7 @@ class UploadRecords:
     ) -> None:
         self._database = database
         self._tell = listener
-        self._observers = observers
-        self._together = SharedUpdates(self._store_unchanged)
+        self._changes = UploadChanges(database, observers)
 
     def add(
         self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
@@ -82,7 +76,7 @@ class UploadRecords:
                 statements.release_key(connection, upload.owner, upload.client_key)
             statements.add(connection, upload)
             statements.add_parts(connection, upload, parts)
-            self._observe(connection, None, upload)
+            self._changes.observe(connection, None, upload)
         self._tell(CREATED)
         return upload, True
 
@@ -95,7 +89,7 @@ class UploadRecords:
             stored = statements.add_all_unless_known(connection, uploads)
             new = [upload for upload, is_new in stored if is_new]
             for upload in new:
-                self._observe(connection, None, upload)
+                self._changes.observe(connection, None, upload)
         for _ in new:
             self._tell(CREATED)
         return stored
@@ -113,7 +107,7 @@ class UploadRecords:
         with self._database.write() as connection, suppress(UploadNotFound):
             before = statements.get(connection, upload_id, for_update=True)
             connection.execute(delete(uploads).where(uploads.c.id == upload_id))
-            self._observe(connection, before, None)
+            self._changes.observe(connection, before, None)
 
     def get(self, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound`."""
@@ -153,10 +147,10 @@ class UploadRecords:
         after = None
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
             after = with_received(upload)
-        if after and self._store_if_unchanged(after, upload):
+        if after and self._changes.store_if_unchanged(after, upload):
             return after
         with self._database.write() as connection:
-            return self._change(connection, upload.id, with_received)
+            return self._changes.apply(connection, upload.id, with_received)
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
@@ -169,7 +163,7 @@ class UploadRecords:
             return found.with_parts(length, now) if is_waiting else found
 
         with self._database.write() as connection:
-            return self._change(connection, upload_id, with_parts)
+            return self._changes.apply(connection, upload_id, with_parts)
 
     def parts(self, upload_id: UploadId) -> list[Part]:
         """The parts of a concatenation, in order; empty for any other upload."""
@@ -232,7 +226,7 @@ class UploadRecords:
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
         """
         with self._database.write() as connection:
-            return self._change(
+            return self._changes.apply(
                 connection,
                 upload_id,
                 lambda found: found.require_present().with_length(length, now),
@@ -258,7 +252,7 @@ class UploadRecords:
             return found.moved_to(target, now)
 
         with self._database.write() as connection:
-            after = self._change(connection, upload_id, moved)
+            after = self._changes.apply(connection, upload_id, moved)
         self._tell(after.state)
         return after
 
@@ -273,7 +267,7 @@ class UploadRecords:
             if self._database.is_remote:
                 statements.lock(connection, upload_ids)
             moved = [
-                self._change(connection, upload_id, _moved_at(now + _TICK * number, target))
+                self._changes.apply(connection, upload_id, _moved_at(now + _TICK * number, target))
                 for number, upload_id in enumerate(upload_ids)
             ]
         for upload in moved:
@@ -368,36 +362,10 @@ class UploadRecords:
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
 
-    def _store_if_unchanged(self, after: Upload, before: Upload) -> bool:
-        if self._database.is_remote:
-            return self._together.make((after, before))
-        with self._database.write() as connection:
-            return statements.store_if_unchanged(connection, after, before)
-
-    def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
-        with self._database.read() as connection:  # No round trips to begin and commit.
-            return statements.store_unchanged(connection, changes)
-
     def _wholes_of(self, part_id: UploadId, *states: UploadState) -> list[Upload]:
         made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
         query = select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
         return self._list(query)
-
-    def _change(
-        self, connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
-    ) -> Upload:
-        """Store the upload after `change`; if that raises, nothing is changed."""
-        before = statements.get(connection, upload_id, for_update=True)
-        after = change(before)
-        if after is not before:
-            statements.store(connection, after)
-            if (before.state, before.length) != (after.state, after.length):
-                self._observe(connection, before, after)
-        return after
-
-    def _observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
-        for observe in self._observers:
-            observe(connection, before, after)
 
     def _list(self, query: Select[Any]) -> list[Upload]:
         with self._database.read() as connection:

@@ -13,7 +13,7 @@ from app.records.transfer import copy_records
 from app.records.uploads import UploadRecords
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.mark import MARK, BucketMark
-from app.uploads.storage_identity import StorageIdentity, WrongStorage
+from app.uploads.storage_identity import PLACE, StorageIdentity, WrongStorage
 from tests.records.making import new_upload
 from tests.s3_servers import S3Server, new_prefix
 from tests.storage.s3.hostile_store import HostileStore, Step, error
@@ -134,4 +134,4 @@ def test_of_nodes_that_start_at_once_with_other_settings_only_those_with_one_of_
 def test_a_bucket_that_cannot_be_asked_is_not_refused(in_file: Database) -> None:
     with HostileStore([Step(error(403, "AccessDenied"))]) as store:
         identity(in_file, "s3://a", store.bucket(5)).require()
-    identity(in_file, FOLDERS).require()
+    assert Facts(in_file).get(PLACE) is None, "a first start that could ask says where they are"

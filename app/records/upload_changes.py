@@ -1,0 +1,54 @@
+"""How changes of uploads are stored: in full or not at all, and observers see each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from app.domain.upload import Upload, UploadId
+from app.records import statements
+from app.records.engine import Database
+from app.records.shared_updates import SharedUpdates
+
+Observer = Callable[[Connection, Upload | None, Upload | None], None]
+"""Called with an upload before and after a change, in the transaction of that change; None where it
+did not exist or does not any more. If it raises, nothing is changed. Bytes that arrive are no such
+change: they would pay for it with every chunk."""
+
+
+class UploadChanges:
+    """The transactions of `UploadRecords` are made of these."""
+
+    def __init__(self, database: Database, observers: Sequence[Observer]) -> None:
+        self._database = database
+        self._observers = observers
+        self._together = SharedUpdates(self._store_unchanged)
+
+    def apply(
+        self, connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
+    ) -> Upload:
+        """Store the upload after `change`; if that raises, nothing is changed."""
+        before = statements.get(connection, upload_id, for_update=True)
+        after = change(before)
+        if after is not before:
+            statements.store(connection, after)
+            if (before.state, before.length) != (after.state, after.length):
+                self.observe(connection, before, after)
+        return after
+
+    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+        """Tell the observers of a change that this transaction makes."""
+        for observe in self._observers:
+            observe(connection, before, after)
+
+    def store_if_unchanged(self, after: Upload, before: Upload) -> bool:
+        """Store the upload unless somebody else has changed it meanwhile; whether it did."""
+        if self._database.is_remote:
+            return self._together.make((after, before))
+        with self._database.write() as connection:
+            return statements.store_if_unchanged(connection, after, before)
+
+    def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
+        with self._database.read() as connection:  # No round trips to begin and commit.
+            return statements.store_unchanged(connection, changes)
