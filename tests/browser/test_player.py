@@ -167,10 +167,14 @@ def test_a_film_that_arrives_leaves_the_library_when_its_upload_is_cancelled_her
     page.goto(site.url)
     row = page.get_by_role("button", name="Watch unwanted.mp4")
     expect(row).to_be_visible()
+    picture = page.get_by_text("Nothing here yet")
+    picture.locator("..").evaluate("each => { each.hidden = false; }")
+    expect(picture).to_be_hidden()
     page.route("**/api/uploads", lambda _: None)  # The page is told nothing more by the server.
     page.get_by_role("button", name="Discard the upload of unwanted.mp4").click()
     page.get_by_role("button", name="Discard", exact=True).click()
     expect(row).to_be_hidden()
+    expect(picture).to_be_visible()
 
 
 def test_the_page_of_a_film_that_arrives_plays_it_and_offers_the_download_at_its_end(
