@@ -1,13 +1,18 @@
 """Work of other processes on one database; run by `multiprocessing`."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
+from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from app.domain.jobs import Lane
 from app.domain.ranges import ByteRange
 from app.domain.upload import UploadId
+from app.records.engine import Database
+from app.records.identity.deliveries import DeliveryQueue
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -20,6 +25,24 @@ JOB_FILMS = 10
 JOB_ARGUMENTS = ("360", "720", "1080")
 
 
+SPAWNING = get_context("spawn")
+
+LEASE = timedelta(hours=1)
+
+
+def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
+    """Exit codes of one process per tuple of arguments; they start together."""
+    barrier = SPAWNING.Barrier(len(arguments))
+    processes = []
+    for where, *others in arguments:
+        process = SPAWNING.Process(target=target, args=(where, barrier, *others))
+        process.start()
+        processes.append(process)
+    for process in processes:
+        process.join(timeout=300)
+    return [process.exitcode if process.exitcode is not None else -1 for process in processes]
+
+
 def migrate(folder: Path, barrier: Barrier, rounds: int) -> None:
     """Migrate new databases, each at the same moment as other processes."""
     for number in range(rounds):
@@ -29,9 +52,9 @@ def migrate(folder: Path, barrier: Barrier, rounds: int) -> None:
         database.close()
 
 
-def add_ranges(path: Path, barrier: Barrier, plan: list[list[tuple[str, int]]]) -> None:
+def add_ranges(url: str, barrier: Barrier, plan: list[list[tuple[str, int]]]) -> None:
     """In one thread per list, add the ranges (upload, number) it names."""
-    database = sqlite(path)
+    database = Database(url, synced=False)
     records = UploadRecords(database)
 
     def work(items: list[tuple[str, int]]) -> None:
@@ -45,25 +68,41 @@ def add_ranges(path: Path, barrier: Barrier, plan: list[list[tuple[str, int]]]) 
     database.close()
 
 
-def claim_jobs(path: Path, barrier: Barrier, names: list[str], report: Path) -> None:
-    """In one thread per name, ask for the same jobs as all others, and claim until none is left."""
-    database = sqlite(path)
-    jobs, uploads = JobRecords(database), MediaRecords(database)
-    films = uploads.unplanned(JOB_FILMS)
+def claim_work(url: str, barrier: Barrier, names: list[str], report: Path) -> None:
+    """In one thread per name, claim jobs and deliveries until none is left, and report them."""
+    with closing(Database(url, synced=False)) as database:
+        films = MediaRecords(database).unplanned(JOB_FILMS)
 
-    def work(name: str) -> list[str]:
-        for film in films:
-            for argument in JOB_ARGUMENTS:
-                jobs.enqueue(film, "rung", argument, lane=Lane.BACKGROUND, priority=0, now=at(0))
-        mine = []
-        while job := jobs.claim(Lane.BACKGROUND, name, at(1), timedelta(hours=1), {"rung"}):
-            assert job.worker == name
-            mine.append(f"{job.upload_id} {job.argument}")
-            assert jobs.finish(job, at(2))
-        return mine
+        def work(name: str) -> list[str]:
+            ask_for_jobs(JobRecords(database), films)
+            jobs = claimed_jobs(JobRecords(database), name)
+            return [*jobs, *claimed_deliveries(DeliveryQueue(database), name)]
 
-    barrier.wait()
-    with ThreadPoolExecutor(len(names)) as pool:
-        claimed = [line for mine in pool.map(work, names) for line in mine]
+        barrier.wait()
+        with ThreadPoolExecutor(len(names)) as pool:
+            claimed = [line for mine in pool.map(work, names) for line in mine]
     report.write_text("\n".join(claimed))
-    database.close()
+
+
+def ask_for_jobs(jobs: JobRecords, films: list[UploadId]) -> None:
+    """The same ones as everybody else does."""
+    for film in films:
+        for argument in JOB_ARGUMENTS:
+            jobs.enqueue(film, "rung", argument, lane=Lane.BACKGROUND, priority=0, now=at(0))
+
+
+def claimed_jobs(jobs: JobRecords, name: str) -> Iterator[str]:
+    """Those that this worker gets, until none is left."""
+    while job := jobs.claim(Lane.BACKGROUND, name, at(1), LEASE, {"rung"}):
+        assert job.worker == name
+        yield f"{job.upload_id} {job.argument}"
+        assert jobs.finish(job, at(2))
+
+
+def claimed_deliveries(queue: DeliveryQueue, name: str) -> Iterator[str]:
+    """Those that this sender gets, until none is left that nobody is sending."""
+    while ready := queue.ready(at(1)):
+        for webhook in ready:
+            if claim := queue.claim(webhook, at(1), token=name, lease=LEASE):
+                yield claim.delivery_id
+                assert queue.note_delivered(claim, at(1), 200)

@@ -21,7 +21,7 @@ from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import UploadId
 from app.records import statements
 from app.records.engine import Database
-from app.records.errors import as_upload_error
+from app.records.errors import as_upload_error, driver_message
 from app.records.identity.tables import audit
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, postgresql
@@ -153,6 +153,23 @@ def test_ranges_recorded_at_the_same_time_are_all_kept(records: UploadRecords) -
     assert found == replace(
         found, received=RangeSet.of([ByteRange(0, 800)]), state=UploadState.VERIFYING
     )
+
+
+def test_a_transaction_that_the_server_cannot_serialize_is_to_be_repeated(
+    records: UploadRecords,
+) -> None:
+    upload, _ = records.add(new_upload())
+
+    def lock_what_has_changed_since() -> None:
+        with records._database.snapshot() as connection:
+            known = statements.get(connection, upload.id)
+            records.add_received(known, ByteRange(0, 50), at(1))
+            statements.get(connection, upload.id, for_update=True)
+
+    with pytest.raises(ServerBusy) as refused:
+        lock_what_has_changed_since()
+    assert "could not serialize" in driver_message(refused.value)
+    assert records.add_received(upload, ByteRange(50, 100), at(2)).received.total == 100
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """One SQLite file under many processes and threads."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -13,63 +10,17 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.engine import Database
 from app.records.tables import uploads
 from app.records.uploads import UploadRecords
 from tests.records.making import at, new_upload, sqlite
-from tests.records.processes import JOB_ARGUMENTS, JOB_FILMS, SPAN, add_ranges, claim_jobs, migrate
+from tests.records.processes import migrate, run_processes
 
 
 @pytest.fixture
 def database(in_file: Database) -> Database:
     return in_file
-
-
-PROCESSES = 4
-THREADS = 16
-
-spawning = get_context("spawn")
-
-
-def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
-    """Exit codes of one process per tuple of arguments; they start together."""
-    barrier = spawning.Barrier(len(arguments))
-    processes = []
-    for path, *others in arguments:
-        process = spawning.Process(target=target, args=(path, barrier, *others))
-        process.start()
-        processes.append(process)
-    for process in processes:
-        process.join(timeout=90)
-    return [process.exitcode if process.exitcode is not None else -1 for process in processes]
-
-
-def test_64_writers_in_4_processes_never_find_the_database_locked(
-    database: Database, tmp_path: Path
-) -> None:
-    """Each thread adds every 64th range of a shared upload, and ranges of its own upload."""
-    records = UploadRecords(database)
-    per_writer, writers = 6, PROCESSES * THREADS
-    shared, _ = records.add(new_upload(length=per_writer * writers * SPAN))
-    own = [records.add(new_upload(length=10_000))[0] for _ in range(writers)]
-    plans: list[list[list[tuple[str, int]]]] = [[] for _ in range(PROCESSES)]
-    for writer in range(writers):
-        items: list[tuple[str, int]] = []
-        items += [(shared.id, turn * writers + writer) for turn in range(per_writer)]
-        items += [(own[writer].id, turn * 2) for turn in range(per_writer)]
-        plans[writer % PROCESSES].append(items)
-    path = tmp_path / "folder" / "sluice.db"
-
-    codes = run_processes(add_ranges, [(path, plan) for plan in plans])
-
-    assert codes == [0] * PROCESSES
-    final = records.get(shared.id)
-    assert list(final.received) == [ByteRange(0, per_writer * writers * SPAN)]
-    assert final.state is UploadState.VERIFYING
-    each = [ByteRange(turn * 2 * SPAN, (turn * 2 + 1) * SPAN) for turn in range(per_writer)]
-    assert {tuple(records.get(upload.id).received) for upload in own} == {tuple(each)}
 
 
 def test_concurrent_migrations_take_turns(tmp_path: Path) -> None:
@@ -141,23 +92,3 @@ def test_a_reader_does_not_wait_for_a_writer(database: Database) -> None:
         connection.execute(update(uploads).values(received=RangeSet.of([ByteRange(0, 5)])))
         assert list(records.get(upload.id).received) == []
     assert list(records.get(upload.id).received) == [ByteRange(0, 5)]
-
-
-def test_processes_that_ask_for_the_same_jobs_make_each_once_and_claim_each_once(
-    database: Database, tmp_path: Path
-) -> None:
-    records = UploadRecords(database)
-    films = [replace(new_upload(), state=UploadState.COMPLETE) for _ in range(JOB_FILMS)]
-    for film in films:
-        records.add(film)
-    path = tmp_path / "folder" / "sluice.db"
-    reports = [tmp_path / f"report {number}" for number in range(PROCESSES)]
-    names = [[f"worker {number} {letter}" for letter in "abc"] for number in range(PROCESSES)]
-
-    codes = run_processes(claim_jobs, [(path, *plan) for plan in zip(names, reports, strict=True)])
-
-    assert codes == [0] * PROCESSES
-    claimed = [line for report in reports for line in report.read_text().splitlines()]
-    assert sorted(claimed) == sorted(
-        f"{film.id} {argument}" for film in films for argument in JOB_ARGUMENTS
-    )
