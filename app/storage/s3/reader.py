@@ -43,7 +43,9 @@ class ObjectReader(io.RawIOBase):
         self._position = first.start
         self._next, self._end = first.start, first.end  # The rest of the answer.
         self._window = FIRST_WINDOW_BYTES
-        self._answer = fetch(first) if first.length else None
+        self._answer: Answer | None = None  # For `close`, which is called even if `fetch` raises.
+        if first.length:
+            self._answer = fetch(first)
 
     def readable(self) -> bool:
         """True."""
