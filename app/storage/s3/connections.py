@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 import time
 import weakref
 from collections import deque
@@ -46,6 +47,9 @@ KEPT_SECONDS = 10.0
 
 MAX_KEPT = 64
 """Most idle connections per process; more are closed."""
+
+_DROP_UNSENT = struct.pack("ii", 1, 0)
+"""struct linger, see socket(7)."""
 
 MAX_SENDFILE_BYTES = 1024 * 1024 * 1024
 """The kernel moves at most 2 GiB at once."""
@@ -123,7 +127,7 @@ class Answer:
             self._pool.keep(self._connection)
         else:
             self.response.close()
-            self._connection.close()
+            _abort(self._connection)
 
 
 class Connections:
@@ -199,10 +203,10 @@ class Connections:
             log.error("the object store's certificate is not trusted: %s", error.verify_message)
             raise StorageFailed("The object store's certificate is not trusted.") from error
         except (OSError, HTTPException) as error:
-            connection.close()
+            _abort(connection)
             raise StoreUnreachable(_reason(error)) from error
         except BaseException:
-            connection.close()
+            _abort(connection)
             raise
         return answer
 
@@ -237,6 +241,17 @@ class _Lines:
 
     def close(self) -> None:
         self.stream.close()
+
+
+def _abort(connection: HTTPConnection) -> None:
+    """Close a connection, and drop what the kernel has not sent yet of a spool.
+
+    It would send the pages as they are by then: another spool may have overwritten them.
+    """
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
+    connection.close()
 
 
 def _close(kept: deque[_Kept]) -> None:

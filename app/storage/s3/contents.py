@@ -10,8 +10,9 @@ from datetime import datetime
 
 from crc32c import crc32c
 
-BLOCK_BYTES = 256 * 1024
-"""Block size; fits into the processor's cache between reading and encrypting."""
+BLOCK_BYTES = 512 * 1024
+"""Block size; fits into the processor's cache between reading and encrypting. Reading a spool for
+its CRC32C costs 0.10 CPU s/GB, with 256 KiB 0.12, with 4 MiB 0.11 to 0.16."""
 
 
 class SpoolTooShort(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from app.domain.cells import Cell, StoredFile
 from app.domain.errors import WriterSuperseded
@@ -107,9 +108,9 @@ class BucketRangeWriter:
         self, cell: Cell, source: BodySource, checkpoint: Checkpoint
     ) -> tuple[int, int]:
         """Where its bytes end, and how far of that `checkpoint` was told."""
-        spool = self._cells.spools.open(cell.span)
-        is_kept_for_later = False
-        try:
+        with ExitStack() as spools:
+            spool = self._cells.spools.open(cell.span, may_hold_others=True)
+            spools.enter_context(spool)
             copy = FileCopy(spool.descriptor, spool.place(cell.span), self._limits)
             flow = _Flow(self, cell, spool, copy, None if source.is_verified_at_end else checkpoint)
             with disk_errors():
@@ -117,11 +118,8 @@ class BucketRangeWriter:
             if source.is_verified_at_end and flow.position > cell.span.start:
                 arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))
                 self._unverified.append((arrived, spool))
-                is_kept_for_later = True
+                spools.pop_all()  # It stays open.
             return flow.position, flow.told_to
-        finally:
-            if not is_kept_for_later:
-                spool.close()
 
 
 class _Flow:
