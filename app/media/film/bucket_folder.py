@@ -218,6 +218,11 @@ class BucketFolder:
             stored = self._storing.upload_part(name, multipart_id, len(parts) + 1, part)
             parts.append((len(parts) + 1, stored))
         self._storing.complete_multipart(name, multipart_id, parts)
+        self._end_multiparts(made)  # Beginning one may have taken two tries.
+
+    def _end_multiparts(self, made: Made) -> None:
+        for begun in self._bucket.list_multiparts(object_name(made)):
+            self._bucket.abort_multipart(begun.name, begun.id)
 
     def _delete_due_if_possible(self, only: UploadId | None = None) -> None:
         """Delete due objects; failures are logged and retried by the next sweep."""
@@ -230,8 +235,7 @@ class BucketFolder:
         while found := self._records.due(self._clock(), BATCH, only):
             for made in found:
                 if made.length > PART_BYTES:  # Its maker may have been killed before the last one.
-                    for begun in self._bucket.list_multiparts(object_name(made)):
-                        self._bucket.abort_multipart(begun.name, begun.id)
+                    self._end_multiparts(made)
             self._bucket.delete(*map(object_name, found))
             self._records.forget(found)
             self._copies.remove(made.version for made in found)

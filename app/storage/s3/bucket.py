@@ -46,6 +46,8 @@ COPIED_BYTES = 1024 * 1024
 """Block size of reads: 0.30 CPU s/GB, where 256 KiB cost 0.48."""
 
 OCTETS = "application/octet-stream"
+CHECKED = {"x-amz-checksum-algorithm": "CRC32C"}
+"""Headers of a multipart upload whose parts come with their checksums."""
 
 
 def utc_now() -> datetime:
@@ -152,10 +154,24 @@ class Bucket:
     def create_multipart(
         self, name: str, *, content_type: str = OCTETS, disposition: str = ""
     ) -> str:
-        """Begin an object of parts; returns the id of the multipart upload."""
-        headers = {**_described(content_type, disposition), "x-amz-checksum-algorithm": "CRC32C"}
-        document = self.caller.call(Call("POST", name, {"uploads": ""}, headers)).document
-        return _required(document.text("UploadId"))
+        """Begin an object of parts; returns the id of the multipart upload.
+
+        A try whose answer was lost may leave another one of this name.
+        """
+        headers = {**_described(content_type, disposition), **CHECKED}
+        reply = self.caller.call(Call("POST", name, {"uploads": ""}, headers))
+        return _required(reply.document.text("UploadId"))
+
+    def create_multipart_anew(self, new_name: Callable[[], str]) -> tuple[str, str]:
+        """Begin an object of parts, under another name at each try; returns name and id.
+
+        So no name ever has two multipart uploads.
+        """
+        headers = {**_described(OCTETS, ""), **CHECKED}
+        call, reply = self.caller.call_anew(
+            lambda: Call("POST", new_name(), {"uploads": ""}, headers, is_repeatable=False)
+        )
+        return _required(call.name), _required(reply.document.text("UploadId"))
 
     def upload_part(
         self, name: str, multipart_id: str, number: int, body: SpoolSlice

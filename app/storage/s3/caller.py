@@ -52,6 +52,8 @@ class Call:
     body: Body = b""
     is_slow: bool = False
     """Whether the answer may take minutes: some stores complete and copy that slowly."""
+    is_repeatable: bool = True
+    """Whether it does no harm if the store gets it twice."""
 
     def __str__(self) -> str:
         words = (self.method, self.name, *(name for name in self.query))
@@ -112,11 +114,15 @@ class Caller:
 
         Raises `ServerBusy` when the time is up, `FileNotFoundError`, `StorageFailed`, `NoRoom`.
         """
-        return self._retried(call, self._reply)
+        return self._retried(lambda: call, self._reply)
+
+    def call_anew(self, new_call: Callable[[], Call]) -> tuple[Call, Reply]:
+        """Make a call that is another one at each try; the last one, and its answer."""
+        return self._retried(new_call, lambda call, deadline: (call, self._reply(call, deadline)))
 
     def stream(self, call: Call) -> Answer:
         """Make a call whose answer the caller reads and closes. Raises as `call` does."""
-        return self._retried(call, self._answer)
+        return self._retried(lambda: call, self._answer)
 
     def url(self, call: Call, seconds: int) -> str:
         """A URL with which anyone may make the call, with exactly its headers, for a while."""
@@ -124,9 +130,10 @@ class Caller:
         query = self.signer.presigned_query(call.method, target, call.headers, seconds)
         return f"{self.address.origin}{target.path}?{query}"
 
-    def _retried(self, call: Call, attempt: Callable[[Call, float], T]) -> T:
+    def _retried(self, new_call: Callable[[], Call], attempt: Callable[[Call, float], T]) -> T:
         deadline = time.monotonic() + self.seconds
         for pause in _pauses():
+            call = new_call()
             try:
                 return attempt(call, deadline)
             except StoreUnreachable as error:
@@ -170,7 +177,7 @@ class Caller:
         patience = (
             self.seconds if call.is_slow else IDLE_SECONDS + length / SLOWEST_BYTES_PER_SECOND
         )
-        return Request(call.method, text, signed, call.body, patience)
+        return Request(call.method, text, signed, call.body, patience, call.is_repeatable)
 
     def _target(self, call: Call) -> Target:
         key = "" if call.name is None else self.address.prefix + call.name

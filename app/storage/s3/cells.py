@@ -179,13 +179,17 @@ class CellStore:
 
     def _begin_multipart(self, key: str) -> Multipart | None:
         """None if the file is gone, or it took so long that a sweep may have aborted this one."""
-        name = new_name("files", key)
-        self.catalog.intend_multipart(name)
-        own = Multipart(name, self.bucket.create_multipart(name))
+        own = Multipart(*self.bucket.create_multipart_anew(lambda: self._intended_name(key)))
         noted = self.catalog.begin_multipart(key, own)
         if noted is None:
             self.catalog.discard(own.name, own.id)
         return noted
+
+    def _intended_name(self, key: str) -> str:
+        """A sweep aborts what has this name, unless it becomes the multipart upload of the file."""
+        name = new_name("files", key)
+        self.catalog.intend_multipart(name)
+        return name
 
     def _part_of(
         self, pieces: Sequence[Piece], span: ByteRange, lease: Lease, multipart: Multipart

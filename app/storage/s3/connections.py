@@ -65,6 +65,8 @@ class Request:
     body: Body = b""
     idle_seconds: float = IDLE_SECONDS
     """How long the store may take to begin its answer."""
+    is_repeatable: bool = True
+    """Whether it does no harm if the server gets it twice."""
 
 
 class StoreUnreachable(Exception):
@@ -151,6 +153,8 @@ class Connections:
         """
         kept = self._take()
         if kept is not None:
+            if not request.is_repeatable:
+                return self._ask(kept, request, deadline)
             with suppress(StoreUnreachable):
                 return self._ask(kept, request, deadline)
         return self._ask(self._new(), request, deadline)

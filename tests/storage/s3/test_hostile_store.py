@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -284,6 +285,20 @@ def test_a_connection_that_closes_as_it_is_used_costs_no_pause() -> None:
         bucket.put_object("a", b"x")
         bucket.put_object("a", b"x")
     assert (len(store.requests), store.connections) == (3, 2)
+
+
+def test_no_name_gets_a_second_multipart_upload_when_an_answer_is_lost() -> None:
+    """Neither on a connection that was kept nor on a new one: nobody would ever abort the first."""
+    begun = Step(reply(200, b"<Result><UploadId>begun</UploadId></Result>"))
+    with HostileStore([STORED, CUT, CUT, SLOW_DOWN, begun]) as store:
+        bucket = store.bucket(LONG)
+        bucket.put_object("a", b"x")
+        numbers = count()
+        name, upload = bucket.create_multipart_anew(lambda: f"files/{next(numbers)}")
+    assert (name, upload) == ("files/3", "begun")
+    assert store.lines[1:] == [
+        f"POST /films/prefix/files/{number}?uploads= HTTP/1.1" for number in range(4)
+    ]
 
 
 def test_a_forked_process_opens_connections_of_its_own() -> None:
