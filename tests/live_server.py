@@ -55,13 +55,13 @@ def free_port() -> int:
 
 def receive_exactly(connection: socket.socket, length: int) -> bytes:
     """Exactly `length` bytes, and none of a pipelined answer that may follow."""
-    received = b""
+    received = bytearray()
     while len(received) < length:
         piece = connection.recv(min(length - len(received), 65_536))
         if not piece:
             raise ConnectionError(f"closed after {len(received)} of {length} bytes")
         received += piece
-    return received
+    return bytes(received)
 
 
 def shared_folder() -> AbstractContextManager[str]:

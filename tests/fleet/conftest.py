@@ -1,5 +1,40 @@
-"""How long each attack runs, as in tests/hostile."""
+"""How long each attack runs, as in tests/hostile, and what it is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
 
 from tests.hostile.conftest import scaled
+from tests.s3_servers import find_garage, find_versitygw
 
 __all__ = ["scaled"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Shake a fleet on each store in the long form, and on Garage in the short one."""
+    if "find_store" in metafunc.fixturenames:
+        stores = {"garage": find_garage}
+        if metafunc.config.getoption("long_attacks"):
+            stores["versitygw"] = find_versitygw
+        metafunc.parametrize("find_store", stores.values(), ids=stores)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """What all that happens is drawn from."""
+    return int(request.config.getoption("seed"))
+
+
+@pytest.fixture
+def tell(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], None]:
+    """Prints: at once in the long form, for whoever waits, otherwise if the test fails."""
+
+    def print_at_once(text: str) -> None:
+        with capsys.disabled():
+            print(text, flush=True)
+
+    return print_at_once if request.config.getoption("long_attacks") else print

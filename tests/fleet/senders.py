@@ -1,16 +1,39 @@
-"""Files whose ranges go to several nodes at the same time, and those whose length comes last."""
+"""Files whose ranges go to several nodes at the same time, and all else that a fleet makes hard."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException
 from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+from crc32c import crc32c
 
 from tests.dropzone_client import ChunkedFile, form_headers
-from tests.hostile.senders import PROTOCOLS, Line, Sender, Tus
+from tests.hostile.senders import (
+    BUSY,
+    CHUNK_BYTES,
+    CUT_SHARE,
+    MOST_BYTES,
+    PROTOCOLS,
+    Draft,
+    Line,
+    Sender,
+    Tus,
+)
 from tests.ietf_client import Answer
 
 MIB = 1024 * 1024
+CELL_BYTES = 20 * MIB
 THREADS = 3
+SPOILT_SHARE = 0.2
+"""Share of the requests, or files, whose bytes are not those that their digest promises."""
 
 
 class Deferred(Tus):
@@ -98,11 +121,13 @@ class Scattered(Sender):
     """Chunks of a form in any order, side by side; the file has several cells of the bucket."""
 
     MOST_BYTES = 45 * MIB
+    CHUNKS: Sequence[int] = (6, 10, 20)
+    """What its chunk may be, in MiB."""
 
     def __init__(self, line: Line, seed: int) -> None:
         super().__init__(line, seed)
-        self.content = self.rng.randbytes(self.rng.randrange(20 * MIB, self.MOST_BYTES))
-        self.file = ChunkedFile(self.content, self.rng.choice([6, 10, 20]) * MIB)
+        self.content = self.rng.randbytes(self.rng.randrange(CELL_BYTES, self.MOST_BYTES))
+        self.file = ChunkedFile(self.content, self.rng.choice(self.CHUNKS) * MIB)
         self.missing = [*range(self.file.count)]
 
     def step(self) -> None:
@@ -133,5 +158,187 @@ class Scattered(Sender):
             assert not any(start < (i + 1) * size and i * size < end for i in lost), str(self)
 
 
-KINDS = (*PROTOCOLS, Deferred, Concatenated, Scattered)
+class Direct(Scattered):
+    """Whole cells: some go to the bucket, at URLs that any node signs, some to a node."""
+
+    CHUNKS = (CELL_BYTES // MIB,)
+
+    def step(self) -> None:
+        """Create first: URLs need an id."""
+        if self.id:
+            super().step()
+            return
+        document = {"name": "film.mp4", "size": len(self.content)}
+        answer = self.ask_json("/api/uploads", document)
+        if answer is not None:
+            self.id = self.file.key = answer.json()["id"]
+
+    def post(self, index: int) -> Answer | None:
+        """One cell, one way or the other; what broke may go the other way next time."""
+        return self.store(index) if self.rng.random() < 2 / 3 else super().post(index)
+
+    def store(self, index: int) -> Answer | None:
+        """Promise, store, and tell what the bucket has confirmed."""
+        cell = self.file.chunk(index)
+        checksum = b64encode(crc32c(cell).to_bytes(4, "big")).decode()
+        place = {"start": index * CELL_BYTES, "length": len(cell), "crc32c": checksum}
+        path, promised = f"/api/uploads/{self.id}/cells", {"cells": [place]}
+        answer = self.ask_json(path, promised)
+        if answer is None:
+            return None
+        (target,) = answer.json()["cells"]
+        if not target["stored"]:
+            is_spoilt = self.rng.random() < SPOILT_SHARE
+            status = self.put(target, spoilt(cell) if is_spoilt else cell)
+            assert not (is_spoilt and status == 200), f"{self}: {place} has other bytes"
+            if status != 200:  # Garage loses a part if a later request to store it breaks off.
+                return None
+        return self.ask_json(f"{path}/stored", promised)
+
+    def ask_json(self, path: str, document: dict[str, Any]) -> Answer | None:
+        """POST a document."""
+        body = json.dumps(document).encode()
+        return self.ask("POST", path, body, Content_Type="application/json")
+
+    def put(self, target: dict[str, Any], body: bytes) -> int | None:
+        """The bucket's status; None if the connection broke, as a bad line's sometimes does."""
+        url = urlsplit(target["url"])
+        is_cut = self.line.is_bad and self.rng.random() < CUT_SHARE
+        sent = body[: self.rng.randrange(len(body))] if is_cut else body
+        bucket = HTTPConnection(url.netloc, timeout=60)
+        with closing(bucket), suppress(OSError, HTTPException):
+            bucket.putrequest("PUT", f"{url.path}?{url.query}")
+            for name, text in {**target["headers"], "Content-Length": str(len(body))}.items():
+                bucket.putheader(name, text)
+            bucket.endheaders(sent)
+            return None if is_cut else bucket.getresponse().status
+        return None
+
+
+class Checked(Tus):
+    """tus with a checksum of each request."""
+
+    def __init__(self, line: Line, seed: int) -> None:
+        super().__init__(line, seed)
+        self.content = content_for(self.rng)
+
+    def send(self, offset: int) -> None:
+        """PATCH; bytes that do not match their checksum must be refused."""
+        body = self.content[offset : offset + request_bytes(self.rng)]
+        checksum = b64encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
+        headers = {
+            "Tus-Resumable": self.VERSION,
+            "Upload-Offset": str(offset),
+            "Upload-Checksum": f"sha1 {checksum}",
+            "Content-Type": "application/offset+octet-stream",
+        }
+        if self.rng.random() < SPOILT_SHARE:
+            answer = self.line.ask(self.rng, "PATCH", self.path, spoilt(body), **headers)
+            check_refused(self, 460, answer)
+            return
+        answer = self.ask("PATCH", self.path, body, **headers)
+        if answer is not None:
+            self.acknowledge(int(answer.headers["upload-offset"]))
+
+    @property
+    def path(self) -> str:
+        """Of the upload."""
+        return f"/tus/{self.id}"
+
+
+class Digested(Draft):
+    """The IETF's uploads with digests of the file and of each request; some files do not match."""
+
+    def __init__(self, line: Line, seed: int) -> None:
+        super().__init__(line, seed)
+        self.content = content_for(self.rng)
+        self.is_doomed = self.rng.random() < SPOILT_SHARE
+
+    def create(self) -> None:
+        """Without bytes, with the digest of the whole file."""
+        answer = self.ask(
+            "POST",
+            "/resumable/",
+            Upload_Complete="?0",
+            Upload_Length=str(len(self.content)),
+            Repr_Digest=digest(spoilt(self.content) if self.is_doomed else self.content),
+        )
+        if answer is not None:
+            self.id = answer.upload_id
+
+    def look(self) -> int | None:
+        """HEAD; a file that does not match may be gone."""
+        if not self.is_doomed:
+            return super().look()
+        answer = self.line.ask(self.rng, "HEAD", self.path)
+        is_there = answer is not None and not self.is_refused(answer) and answer.status == 204
+        return int(answer.headers["upload-offset"]) if answer and is_there else None
+
+    def send(self, offset: int) -> None:
+        """PATCH; bytes that do not match their digest must be refused."""
+        end = offset + request_bytes(self.rng)
+        body = self.content[offset:end]
+        headers = {
+            "Upload-Offset": str(offset),
+            "Upload-Complete": "?1" if end >= len(self.content) else "?0",
+            "Content-Type": "application/partial-upload",
+            "Content-Digest": digest(body),
+        }
+        if self.is_doomed:
+            self.is_refused(self.line.ask(self.rng, "PATCH", self.path, body, **headers))
+        elif self.rng.random() < SPOILT_SHARE:
+            answer = self.line.ask(self.rng, "PATCH", self.path, spoilt(body), **headers)
+            check_refused(self, 400, answer)
+        elif self.ask("PATCH", self.path, body, **headers) is not None:
+            self.acknowledge(min(end, len(self.content)))
+
+    def acknowledge(self, offset: int) -> None:
+        """All bytes of a file that does not match may be there, but it is never complete."""
+        if self.is_doomed:
+            self.acknowledged = max(self.acknowledged, offset)
+        else:
+            super().acknowledge(offset)
+
+    def is_refused(self, answer: Answer | None) -> bool:
+        """Whether an answer about a file that does not match says that it has ended."""
+        if answer is None or answer.status in {204, *BUSY}:
+            return False
+        assert answer.status in {400, 410}, f"{self}: {answer}"
+        media = self.line.ask(self.rng, "GET", f"/media/{self.id}")
+        assert media is None or media.status in {404, 410, *BUSY}, f"{self}: {media}"
+        self.is_complete = True
+        return True
+
+    @property
+    def path(self) -> str:
+        """Of the upload."""
+        return f"/resumable/{self.id}"
+
+
+def content_for(rng: Random) -> bytes:
+    """Of one cell or two, or of less; never empty."""
+    return rng.randbytes(rng.randint(1, rng.choice([MOST_BYTES, MOST_BYTES, 2 * CELL_BYTES])))
+
+
+def request_bytes(rng: Random) -> int:
+    """How long a request with a digest may be: mostly short, and as long as a file now and then."""
+    return rng.randint(1, rng.choice([2 * CHUNK_BYTES, 2 * CELL_BYTES]))
+
+
+def spoilt(content: bytes) -> bytes:
+    """The same but for the last byte."""
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+def digest(content: bytes) -> str:
+    """The value of a digest field (RFC 9530)."""
+    return f"sha-256=:{b64encode(hashlib.sha256(content).digest()).decode()}:"
+
+
+def check_refused(sender: Sender, status: int, answer: Answer | None) -> None:
+    """Assert that bytes that do not match their digest were refused with this status."""
+    assert answer is None or answer.status in {status, *BUSY}, f"{sender}: {answer}"
+
+
+KINDS = (*PROTOCOLS, Deferred, Concatenated, Scattered, Direct, Checked, Digested)
 """Every protocol, and what only a fleet makes hard."""

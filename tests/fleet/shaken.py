@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
+from subprocess import CalledProcessError
 
 import psutil
 
 from scripts.fleet.postgresql import SOCKET
 from tests.fleet.faulty_proxy import Fault, MakeProxy, Plan, Proxy, proxies, talk_bytes, talk_http
-from tests.live_server import Server
+from tests.live_server import NO_FFMPEG, Server
 from tests.postgresql import Postgresql, postgresql
-from tests.s3_servers import S3Server, find_garage, running
+from tests.s3_servers import MakeServer, S3Server, running
+from tests.waiting import wait_until
 
 SETTINGS = {
+    **NO_FFMPEG,
+    "SLUICE_DIRECT_UPLOADS": "1",
     "SLUICE_RENDITIONS": "off",
     "SLUICE_SWEEP_SECONDS": "2",
 }
+
+START_TRIES = 50
+"""A node starts by then, however often its database breaks meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,26 @@ class Node:
     def proxies(self) -> tuple[Proxy, Proxy]:
         """Both."""
         return self.database, self.bucket
+
+    def start(self) -> None:
+        """Until it serves: one that finds no database does not start, as an operator would see."""
+        for _ in range(START_TRIES):
+            with suppress(RuntimeError):
+                self.server.start()
+                return
+            self.kill()
+        raise RuntimeError(f"the node does not start:\n{self.server.log}")
+
+    def kill(self) -> None:
+        """End what is left of it."""
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            self.server.stop(signal.SIGKILL)
+        self.server.process = None
+
+    def restart(self, how: signal.Signals) -> None:
+        """Stop and start."""
+        self.server.stop(how)
+        self.start()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -59,6 +85,18 @@ class Fleet:
     store: S3Server
     nodes: list[Node]
 
+    def ask(self, statement: str) -> str:
+        """What the nodes' database returns, once it is there: it may be starting."""
+        answers = list[str]()
+
+        def is_answered() -> bool:
+            with suppress(CalledProcessError):
+                answers.append(self.postgresql.ask(statement, database="sluice"))
+            return bool(answers)
+
+        wait_until(is_answered, f"the database answers {statement}")
+        return answers[0]
+
     def heal(self) -> None:
         """From now on nothing breaks."""
         for node in self.nodes:
@@ -67,17 +105,22 @@ class Fleet:
                 proxy.release()
 
     @property
-    def faults(self) -> int:
-        """How many requests to the database and the bucket were hit by one."""
-        plans = [proxy.plan for node in self.nodes for proxy in node.proxies]
-        return sum(plan.happened.total() for plan in plans)
+    def database_faults(self) -> Counter[Fault]:
+        """How many requests of the nodes to the database each fault has hit."""
+        return sum((node.database.plan.happened for node in self.nodes), Counter())
+
+    @property
+    def bucket_faults(self) -> Counter[Fault]:
+        """Likewise to the bucket, among them those of clients."""
+        return sum((node.bucket.plan.happened for node in self.nodes), Counter())
 
 
 @contextmanager
 def shaken_fleet(
     folder: Path,
+    make_store: MakeServer,
     *,
-    nodes: int,
+    nodes: int = 3,
     seed: int,
     database_faults: Mapping[Fault, float],
     bucket_faults: Mapping[Fault, float],
@@ -85,7 +128,7 @@ def shaken_fleet(
     """A fleet that serves; these shares of its own requests meet a fault."""
     with ExitStack() as stack:
         database = stack.enter_context(postgresql())
-        store = stack.enter_context(running(find_garage()))
+        store = stack.enter_context(running(make_store))
         make = stack.enter_context(proxies())
         database.create("sluice")
         fleet = Fleet(database, store, [])
@@ -98,7 +141,7 @@ def shaken_fleet(
         stack.callback(_stop, fleet)
         # Whichever comes first migrates; the others wait for it.
         with ThreadPoolExecutor(nodes) as pool:
-            list(pool.map(start, fleet.nodes))
+            list(pool.map(Node.start, fleet.nodes))
         yield fleet
 
 
@@ -114,91 +157,4 @@ def _node(folder: Path, fleet: Fleet, make: MakeProxy, plans: tuple[Plan, Plan])
 
 def _stop(fleet: Fleet) -> None:
     for node in fleet.nodes:
-        with suppress(psutil.NoSuchProcess, ProcessLookupError):
-            node.server.stop(signal.SIGKILL)
-
-
-# ---- what can happen -----------------------------------------------------------------------------
-
-
-def kill_worker(fleet: Fleet, rng: Random) -> None:
-    """gunicorn starts another."""
-    with suppress(psutil.NoSuchProcess, IndexError):
-        rng.choice(rng.choice(fleet.nodes).server.web_workers()).kill()
-
-
-def kill_node(fleet: Fleet, rng: Random) -> None:
-    """All processes of a node; it starts again with what it finds."""
-    restart(rng.choice(fleet.nodes), signal.SIGKILL)
-
-
-def stop_node(fleet: Fleet, rng: Random) -> None:
-    """As a deployment does it."""
-    restart(rng.choice(fleet.nodes), signal.SIGTERM)
-
-
-def pause_node(fleet: Fleet, rng: Random) -> None:
-    """It wakes up after its claims have ended: others may have taken them."""
-    with rng.choice(fleet.nodes).paused():
-        time.sleep(rng.uniform(0, 1))
-        end_leases(fleet, "stored_cells")
-        time.sleep(rng.uniform(0, 2))
-
-
-def crash_postgresql(fleet: Fleet, rng: Random) -> None:
-    """It recovers from its log."""
-    fleet.postgresql.stop(signal.SIGQUIT)
-    time.sleep(rng.uniform(0, 1))
-    fleet.postgresql.start()
-
-
-def kill_store(fleet: Fleet, rng: Random) -> None:
-    """Garage starts again at once, or a second later."""
-    fleet.store.program.stop(signal.SIGKILL)
-    time.sleep(rng.uniform(0, 1))
-    fleet.store.program.start()
-
-
-def cut_off(fleet: Fleet, rng: Random) -> None:
-    """A node reaches the database or the bucket no longer, and does not hear of it."""
-    proxy = rng.choice(rng.choice(fleet.nodes).proxies)
-    proxy.hold()
-    time.sleep(rng.uniform(0, 3))
-    proxy.release()
-
-
-def drop_connections(fleet: Fleet, rng: Random) -> None:
-    """All of a node to the database, or to the bucket."""
-    rng.choice(rng.choice(fleet.nodes).proxies).drop_connections()
-
-
-DISTURBANCES = {
-    kill_worker: 6,
-    drop_connections: 5,
-    cut_off: 3,
-    pause_node: 3,
-    kill_store: 2,
-    crash_postgresql: 2,
-    kill_node: 2,
-    stop_node: 1,
-}
-"""By how often each happens, compared with the others."""
-
-
-def restart(node: Node, how: signal.Signals) -> None:
-    """Stop and start."""
-    node.server.stop(how)
-    start(node)
-
-
-def start(node: Node) -> None:
-    """Until it serves: a node that finds no database does not start, as an operator would see."""
-    while True:
-        with suppress(RuntimeError):
-            node.server.start()
-            return
-
-
-def end_leases(fleet: Fleet, table: str) -> None:
-    """Make every lease one that ended long ago."""
-    fleet.postgresql.ask(f"UPDATE {table} SET leased_until = 0", database="sluice")
+        node.kill()

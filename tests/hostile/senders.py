@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -45,6 +45,10 @@ class Line:
     is_bad: bool = False
     counts: Counter[str] = field(default_factory=Counter)
 
+    def answers(self) -> int:
+        """How many requests were answered."""
+        return self.counts["answers"]
+
     def ask(
         self, rng: Random, method: str, path: str, body: bytes = b"", **headers: str
     ) -> Answer | None:
@@ -61,7 +65,9 @@ class Line:
                     time.sleep(rng.choice([0, rng.uniform(0, STALL_SECONDS)]))
                     return None
                 connection.sendall(request)
-                return read_answer(connection, method)
+                answer = read_answer(connection, method)
+                self.counts["answers"] += 1
+                return answer
         except OSError:
             time.sleep(0.02)
             return None
@@ -278,6 +284,10 @@ class Crowd:
     seed: int = 0
     kinds: Sequence[type[Sender]] = PROTOCOLS
     senders: list[Sender] = field(default_factory=list)
+    hand_over: Callable[[Sender], None] | None = None
+    """Takes each sender whose file is complete; otherwise they stay with the others."""
+    failed: Event = field(default_factory=Event)
+    """Some sender has found that the server has lost something."""
 
     def running(self, *, clients: int = len(PROTOCOLS)) -> AbstractContextManager[None]:
         """Senders that run until the context ends and leave some files unfinished."""
@@ -286,19 +296,26 @@ class Crowd:
     def finish(self) -> None:
         """Send the rest of every file over a good line."""
         self.line.is_bad = False
-        for sender in self.senders:
+        for sender in [*self.senders]:
             deadline = time.monotonic() + FINISH_SECONDS
+            is_new = not sender.is_complete
             while not sender.is_complete:
                 assert time.monotonic() < deadline, f"{sender} is stuck at {sender.acknowledged}"
                 sender.step()
+            if is_new:
+                self._count(sender)
 
     def check(self) -> None:
         """Assert that every file is what was sent."""
         for sender in self.senders:
             for upload_id, sha256 in sender.files.items():
-                answer = self._fetch(upload_id)
-                assert answer.status_code == 200, f"{sender}: {answer.text}"
-                assert hashlib.sha256(answer.content).hexdigest() == sha256, str(sender)
+                self.check_file(upload_id, sha256, str(sender))
+
+    def check_file(self, upload_id: str, sha256: str, sender: str) -> None:
+        """Assert that a file is what was sent."""
+        answer = self._fetch(upload_id)
+        assert answer.status_code == 200, f"{sender}: {answer.text}"
+        assert hashlib.sha256(answer.content).hexdigest() == sha256, sender
 
     def _fetch(self, upload_id: str) -> requests.Response:
         """A kill between the last byte and publication leaves publishing to the next request.
@@ -323,9 +340,20 @@ class Crowd:
 
     def _send_until(self, stop: Event, number: int) -> None:
         kind, rng = self.kinds[number % len(self.kinds)], Random(f"{self.seed} {number}")
-        while not stop.is_set():
-            sender = kind(self.line, rng.getrandbits(64))
-            self.senders.append(sender)
-            while not stop.is_set() and not sender.is_complete:
-                sender.step()
-            self.line.counts[kind.__name__] += sender.is_complete
+        try:
+            while not stop.is_set():
+                sender = kind(self.line, rng.getrandbits(64))
+                self.senders.append(sender)
+                while not stop.is_set() and not sender.is_complete:
+                    sender.step()
+                if sender.is_complete:
+                    self._count(sender)
+        except BaseException:
+            self.failed.set()
+            raise
+
+    def _count(self, sender: Sender) -> None:
+        self.line.counts[type(sender).__name__] += 1
+        if self.hand_over is not None:
+            self.senders.remove(sender)
+            self.hand_over(sender)
