@@ -7,7 +7,6 @@ never reused: the transaction that replaces or removes a row also records the ob
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,7 +71,7 @@ class BucketCatalog:
         """Insert the file, or let its length grow."""
         values = {"key": key, "cell_bytes": grid.cell_bytes, "length": length}
         values |= {"is_published": False, "active_at": self._clock()}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             new = self._insert(connection, files).values(values)
             connection.execute(
                 new.on_conflict_do_update(
@@ -92,7 +91,7 @@ class BucketCatalog:
         """Insert garbage that is due after a lease; `begin_multipart` deletes it."""
         due_at = self._clock() + PIECE_LEASE
         row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(insert(garbage), row)
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
@@ -111,7 +110,7 @@ class BucketCatalog:
         place = {"of_key": key, "in_cell": cell, "begin": span.start, "stop": span.end}
         values = {**place, "object": name, "until": self._clock() + PIECE_LEASE}
         try:
-            with self._one_statement() as connection:
+            with self._database.one_statement() as connection:
                 found: int | None = connection.execute(statements.INTEND, values).scalar()
         except IntegrityError:  # The file was removed as this ran.
             return None
@@ -120,7 +119,7 @@ class BucketCatalog:
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
         """Set the piece's ETag if the file is still open."""
         values = {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             if connection.execute(statements.COMMIT, values).first() is None:
                 return None
             place = {"of_key": key, "in_cell": cell}
@@ -168,7 +167,7 @@ class BucketCatalog:
         now = self._clock()
         values = {"of_key": key, "in_cell": cell, "claimed_by": token, "until": now + lease}
         try:
-            with self._one_statement() as connection:
+            with self._database.one_statement() as connection:
                 row = connection.execute(
                     statements.CLAIMS[connection.dialect.name], {**values, "now": now}
                 ).first()
@@ -182,19 +181,19 @@ class BucketCatalog:
     def renew(self, claim: Claim, lease: timedelta) -> bool:
         """Move the end of the lease, if the token is still there."""
         values = {**_of(claim), "until": self._clock() + lease}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             return connection.execute(statements.RENEW, values).rowcount == 1
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
         """Give the cell its part, if the token is still there."""
         part = {"number": claim.number, "bytes": length, "last_piece": claim.through}
         values = {**part, "tag": stamp.etag, "checksum": stamp.crc32c}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             return connection.execute(statements.SEAL, {**_of(claim), **values}).rowcount == 1
 
     def release(self, claim: Claim) -> None:
         """Clear the token."""
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(statements.RELEASE, _of(claim))
 
     def place(self, key: str, parts: Sequence[Part]) -> bool:
@@ -230,7 +229,7 @@ class BucketCatalog:
             {"key": key, "name": name, "length": length, "cell_bytes": 0, **common}
             for key, name, length in sorted(wholes)
         ]
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             new = self._insert(connection, files)
             known = {name: new.excluded[name] for name in ("name", "length")}
             connection.execute(
@@ -258,7 +257,7 @@ class BucketCatalog:
     def publish(self, keys: Sequence[str]) -> int:
         """Mark them as published; those already published count too."""
         change = update(files).where(files.c.key.in_(keys), files.c.name.is_not(None))
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             return connection.execute(change.values(is_published=True)).rowcount
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
@@ -281,7 +280,7 @@ class BucketCatalog:
     def remove_unused(self, key: str) -> None:
         """Delete the file, unless something refers to it."""
         try:
-            with self._one_statement() as connection:
+            with self._database.one_statement() as connection:
                 connection.execute(statements.DELETE_UNUSED, {"of_key": key})
         except IntegrityError:  # A row was added meanwhile.
             return
@@ -289,7 +288,7 @@ class BucketCatalog:
     def discard(self, name: str, multipart_id: str | None = None) -> None:
         """Insert garbage that is due now."""
         row = {"name": name, "multipart_id": multipart_id, "due_at": self._clock()}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(insert(garbage), row)
 
     def garbage(self, limit: int) -> list[Garbage]:
@@ -328,12 +327,8 @@ class BucketCatalog:
         new = Stamp("", "") if stamp is None else stamp
         values = {"of_key": key, "in_cell": part.cell, "number": part.number}
         values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
-        with self._one_statement() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(statements.MEND, values)
-
-    def _one_statement(self) -> AbstractContextManager[Connection]:
-        """A connection for a single change, without round trips to begin and commit on a server."""
-        return self._database.read() if self._database.is_remote else self._database.write()
 
     def _insert(self, connection: Connection, table: Any) -> Any:
         """An INSERT with ON CONFLICT, for which SQLAlchemy has one class per database."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
@@ -39,10 +39,7 @@ class Database:
 
     @property
     def is_remote(self) -> bool:
-        """Whether each statement is a round trip to a server.
-
-        There a statement on a connection for reading may write, too, and saves three of them.
-        """
+        """Whether each statement is a round trip to a server."""
         return not self._kind.has_one_writer
 
     @property
@@ -86,6 +83,13 @@ class Database:
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)
             raise
+
+    def one_statement(self) -> AbstractContextManager[Connection]:
+        """A transaction of one statement, which a server commits without round trips of their own.
+
+        Raises as `write`.
+        """
+        return self.read() if self.is_remote else self.write()
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

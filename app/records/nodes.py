@@ -55,7 +55,7 @@ class NodeRecords:
         statement = insert(nodes).values(**values, started_at=SERVER_NOW)
         changed = {name: statement.excluded[name] for name in values if name != "name"}
         renewed = statement.on_conflict_do_update(index_elements=["name"], set_=changed)
-        with self._database.read() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(renewed)
 
     def all(self) -> list[Node]:
@@ -70,13 +70,13 @@ class NodeRecords:
 
     def remove(self, name: str) -> None:
         """Delete the row of a node that has ended."""
-        with self._database.read() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(delete(nodes).where(nodes.c.name == name))
 
     def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
         """Delete the rows of nodes that vanished longer ago than this."""
         vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
-        with self._database.read() as connection:
+        with self._database.one_statement() as connection:
             connection.execute(delete(nodes).where(vanished))
 
 

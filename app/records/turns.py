@@ -37,7 +37,7 @@ class Turns:
             set_={"due_at": statement.excluded.due_at},
             where=_DUE_AT <= SERVER_NOW,
         )
-        with self._database.read() as connection:
+        with self._database.one_statement() as connection:
             return connection.execute(taken.returning(turns.c.work)).first() is not None
 
     @property
@@ -48,13 +48,13 @@ class Turns:
     def end(self, work: str) -> None:
         """Forget work that is done for good."""
         if self._database.is_remote:
-            with self._database.read() as connection:
+            with self._database.one_statement() as connection:
                 connection.execute(delete(turns).where(turns.c.work == work))
 
     def remove_old(self) -> None:
         """Forget work that a server has begun long ago and nobody has ended, as it died."""
         if self._database.is_remote:
-            with self._database.read() as connection:
+            with self._database.one_statement() as connection:
                 connection.execute(
                     delete(turns).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
                 )

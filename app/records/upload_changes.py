@@ -50,5 +50,5 @@ class UploadChanges:
             return statements.store_if_unchanged(connection, after, before)
 
     def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
-        with self._database.read() as connection:  # No round trips to begin and commit.
+        with self._database.one_statement() as connection:
             return statements.store_unchanged(connection, changes)
