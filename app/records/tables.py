@@ -242,13 +242,13 @@ facts = Table(
 )
 """What all servers that share the records agree on, such as the secret they sign with."""
 
-turns = Table(
-    "turns",
+leases = Table(
+    "turns",  # A new name in the database would break nodes that are updated one after the other.
     metadata,
     Column("work", String(64), primary_key=True),
     Column("due_at", Instant, nullable=False),
 )
-"""When work that only one of several servers does is due again; empty with SQLite."""
+"""When leases on work that only one node does end; empty with SQLite."""
 
 IS_UNPUBLISHED = text("is_published = false")
 IS_INTENT = text("etag IS NULL")

@@ -33,13 +33,13 @@ from sqlalchemy import (
 from app.domain.errors import StorageFailed
 from app.records.engine import Database
 from app.records.identity.tables import projects
-from app.records.tables import encoders, nodes, turns
+from app.records.tables import encoders, leases, nodes
 
 ROWS_AT_ONCE = 1000
 
-_OF_SERVERS = {encoders, nodes, turns}
+_OF_NODES = {encoders, nodes, leases}
 
-TABLES = tuple(each for each in projects.metadata.sorted_tables if each not in _OF_SERVERS)
+TABLES = tuple(each for each in projects.metadata.sorted_tables if each not in _OF_NODES)
 """All tables with lasting content, each after those that its rows refer to."""
 
 UNFINISHED = Table("unfinished_copy", MetaData(), Column("started", Integer, primary_key=True))

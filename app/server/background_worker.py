@@ -13,7 +13,7 @@ from functools import partial
 
 from app.monitoring.instruments import Instruments
 from app.records.changes import after_changes
-from app.records.turns import Turns
+from app.records.leases import Leases
 from app.server.child_processes import END_SIGNALS
 from app.server.worker_process import attempt, run_worker
 from app.services import Services, build_services
@@ -62,20 +62,20 @@ def sweep(services: Services, pause: float) -> None:
 
     Only one of several servers does that; each removes its own leftovers.
     """
-    if Turns(services.database).take(SWEEP, pause):
+    if Leases(services.database).take(SWEEP, pause):
         services.video_expiry.sweep(services.housekeeping.sweep())
     services.housekeeping.collect_garbage()
 
 
 def forget(services: Services) -> None:
     """Delete old records, on one of several servers. One failure does not stop the others."""
-    turns, identity = Turns(services.database), services.identity
-    if turns.take("forgetting", FORGETTING_SECONDS):
+    leases, identity = Leases(services.database), services.identity
+    if leases.take("forgetting", FORGETTING_SECONDS):
         attempt(identity.audit.remove_old)
         attempt(identity.webhooks.remove_old)
         attempt(identity.sign_in.remove_old)
         attempt(identity.invitations.remove_old)
-        attempt(turns.remove_old)
+        attempt(leases.remove_old)
 
 
 def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[], object]:
@@ -100,7 +100,7 @@ def run(settings: Settings) -> None:
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs
     ]
-    if Turns(services.database).take("library", FORGETTING_SECONDS):
+    if Leases(services.database).take("library", FORGETTING_SECONDS):
         attempt(housekeeping.remove_deleted)
     for thread in threads:
         thread.daemon = True  # A digest of a long file is begun again after a restart.

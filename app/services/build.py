@@ -23,8 +23,8 @@ from app.records.identity.outbox import Outbox
 from app.records.identity.projects import ProjectRecords
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.upload_links import UploadLinkRecords
+from app.records.leases import Leases
 from app.records.nodes import NodeRecords
-from app.records.turns import Turns
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts, counts_in
 from app.request.name_digest import NameDigest
@@ -230,7 +230,7 @@ def _housekeeping(base: _Base) -> Housekeeping:
         completion=base.completion,
         clock=clock,
         idle_clock=IdleClock(note, partial(read_clocks, clock)),
-        turns=Turns(base.database),
+        leases=Leases(base.database),
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
         collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,

@@ -15,7 +15,7 @@ from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.ingest.checksum import digest_of
-from app.records.turns import Turns
+from app.records.leases import Leases
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 from app.storage.machine import IdleClock
@@ -29,7 +29,7 @@ STUCK_AFTER = timedelta(seconds=60)
 attempt to publish it waits for the first and is harmless."""
 
 SWEEP = "sweep"
-"""The turn for checking the clocks: two servers that do it would move the times twice."""
+"""The lease for checking the clocks: two nodes that do it would move the times twice."""
 
 START_SECONDS = 60.0
 """A server that dies while it checks the clocks keeps the others from sweeping for this long."""
@@ -57,7 +57,7 @@ class Housekeeping:
         completion: Completion,
         clock: Callable[[], datetime],
         idle_clock: IdleClock,
-        turns: Turns,
+        leases: Leases,
         expiry: timedelta,
         reservation: timedelta | None = None,
         collect_garbage: Callable[[], None] | None = None,
@@ -67,7 +67,7 @@ class Housekeeping:
         self._completion = completion
         self._clock = clock
         self._idle_clock = idle_clock
-        self._turns = turns
+        self._leases = leases
         self._expiry = expiry
         self._reservation = reservation
         self._collect_garbage = collect_garbage
@@ -102,9 +102,9 @@ class Housekeeping:
 
     def start(self) -> None:
         """`allow_for_clock`, unless another server does that or has just done it."""
-        if self._turns.take(SWEEP, START_SECONDS):
+        if self._leases.take(SWEEP, START_SECONDS):
             self.allow_for_clock()
-            self._turns.end(SWEEP)
+            self._leases.end(SWEEP)
 
     def allow_for_clock(self) -> datetime:
         """The time now; what the clock skipped makes neither uploads idle nor videos old.
@@ -261,11 +261,11 @@ class Housekeeping:
         """Compute it, unless another server is doing so or has just done so."""
         work = f"digest {upload.id}"
         longest = DIGEST_SECONDS + upload.known_length / DIGEST_BYTES_PER_SECOND
-        if not self._turns.take(work, longest):
+        if not self._leases.take(work, longest):
             return False
-        if not (self._turns.are_shared and self._records.get(upload.id).sha256):
+        if not (self._leases.are_shared and self._records.get(upload.id).sha256):
             self._digest_one(upload)
-        self._turns.end(work)
+        self._leases.end(work)
         return True
 
     def _digest_one(self, upload: Upload) -> None:

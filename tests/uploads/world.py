@@ -21,7 +21,7 @@ from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.sender_limits import SenderLimits
 from app.records.identity.tables import projects
 from app.records.inserts import insert_unless_known
-from app.records.turns import Turns
+from app.records.leases import Leases
 from app.records.uploads import UploadRecords
 from app.request.minute_counts import MinuteCounts
 from app.storage.base import Durability, Store
@@ -161,7 +161,7 @@ class World:
             completion=self.completion,
             clock=lambda: self.now,
             idle_clock=idle_clock,
-            turns=Turns(self.database),
+            leases=Leases(self.database),
             expiry=self._expiry,
             reservation=self._reservation,
         )

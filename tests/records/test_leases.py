@@ -12,8 +12,8 @@ from app.domain.jobs import INDEX, JobState, Lane
 from app.records.engine import Database
 from app.records.facts import Facts, SharedNote
 from app.records.jobs import JobRecords
+from app.records.leases import Leases
 from app.records.media import MediaRecords
-from app.records.turns import Turns
 from app.records.uploads import UploadRecords
 from app.storage.machine import IdleClock, Reading
 from app.uploads.housekeeping import SWEEP
@@ -29,29 +29,29 @@ def world(tmp_path: Path, on_server: Database) -> World:
 
 
 def test_one_of_many_takes_a_turn(on_server: Database) -> None:
-    turns = Turns(on_server)
+    leases = Leases(on_server)
     for _ in range(5):
         with ThreadPoolExecutor(8) as threads:
-            taken = list(threads.map(lambda _: turns.take("sweep", 60), range(8)))
+            taken = list(threads.map(lambda _: leases.take("sweep", 60), range(8)))
         assert sorted(taken) == [False] * 7 + [True]
-        turns.end("sweep")
+        leases.end("sweep")
 
 
 def test_a_turn_ends_by_itself(on_server: Database) -> None:
-    turns = Turns(on_server)
-    assert [turns.take("a", 60), turns.take("a", 60), turns.take("b", 0)] == [True, False, True]
-    assert turns.take("b", 60)
+    leases = Leases(on_server)
+    assert [leases.take("a", 60), leases.take("a", 60), leases.take("b", 0)] == [True, False, True]
+    assert leases.take("b", 60)
 
 
 def test_the_one_server_of_a_file_does_everything(in_file: Database) -> None:
-    assert [Turns(in_file).take("sweep", 60) for _ in range(2)] == [True, True]
+    assert [Leases(in_file).take("sweep", 60) for _ in range(2)] == [True, True]
 
 
 def test_turns_that_ended_long_ago_are_forgotten(on_server: Database) -> None:
-    turns = Turns(on_server)
-    turns.take("recent", 0)
-    turns.take("of a dead server", -2 * DAY.total_seconds())
-    turns.remove_old()
+    leases = Leases(on_server)
+    leases.take("recent", 0)
+    leases.take("of a dead server", -2 * DAY.total_seconds())
+    leases.remove_old()
     with on_server.read() as connection:
         found = connection.exec_driver_sql("SELECT work FROM turns").scalars().all()
     assert found == ["recent"]
@@ -59,11 +59,11 @@ def test_turns_that_ended_long_ago_are_forgotten(on_server: Database) -> None:
 
 def test_a_digest_is_computed_by_one_node(world: World) -> None:
     busy, video = world.completed(), world.completed()
-    assert Turns(world.database).take(f"digest {busy.id}", 60)  # As another node does.
+    assert Leases(world.database).take(f"digest {busy.id}", 60)  # As another node does.
     assert world.housekeeping.digest() == 1
     assert world.records.get(busy.id).sha256 is None
     assert world.records.get(video.id).sha256 is not None
-    Turns(world.database).end(f"digest {busy.id}")
+    Leases(world.database).end(f"digest {busy.id}")
     assert [world.housekeeping.digest(), world.housekeeping.digest()] == [1, 0]
 
 
@@ -106,15 +106,15 @@ def test_time_in_which_another_node_ran_counts_as_idle(on_server: Database) -> N
 
 def test_a_node_that_starts_leaves_the_clock_to_one_that_sweeps(world: World) -> None:
     world.housekeeping.sweep()
-    upload, turns = world.create(10), Turns(world.database)
+    upload, leases = world.create(10), Leases(world.database)
     world.set_clock(days=8)
-    assert turns.take(SWEEP, 60)  # As a node that sweeps does.
+    assert leases.take(SWEEP, 60)  # As a node that sweeps does.
     world.housekeeping.start()
     assert world.records.get(upload.id).active_at < world.now
-    turns.end(SWEEP)
+    leases.end(SWEEP)
     world.housekeeping.start()
     assert world.records.get(upload.id).active_at == world.now
-    assert turns.take(SWEEP, 60)
+    assert leases.take(SWEEP, 60)
 
 
 def test_a_fact_is_replaced_by_many_at_once(database: Database) -> None:
