@@ -1,4 +1,4 @@
-"""Makes one object of all that is stored of a file; any number of nodes may try."""
+"""Assembles a file's parts and pieces into one object; any number of nodes may try."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import StoredObject
 
 SEALING_SECONDS = 120.0
-"""How long to wait for another node that joins the pieces of a cell."""
+"""How long to wait for another node that is joining the pieces of a cell."""
 
 COMPLETING_SECONDS = 600.0
-"""What the store may take to make an object of 10,000 parts: 200 parts take 0.2 to 1.5 s."""
+"""Time limit for completing an object of 10,000 parts: 200 parts take 0.2 to 1.5 s."""
 
 PARTS_AT_ONCE = 4
-"""Parts of a process that are made of pieces, or of other files, in parallel."""
+"""Parts that a process makes in parallel from pieces or other files."""
 
 COMPLETION_TRIES = 3
 """Parts are compared, and made anew where they can be, between them."""
@@ -56,7 +56,7 @@ class Whole:
 
 
 class Assembly:
-    """From cells to an object, and what becomes of the rest."""
+    """Turns cells into one object, and removes what is left over."""
 
     def __init__(self, cells: CellStore) -> None:
         self._cells = cells
@@ -107,7 +107,7 @@ class Assembly:
         )
 
     def collect(self, garbage: Sequence[Garbage]) -> None:
-        """Remove objects and multipart uploads that nothing needs, and forget them.
+        """Remove objects and multipart uploads that nothing needs, and drop their rows.
 
         What the store refuses to remove is tried again an hour later, as is all that is left once
         it does not answer, which raises `ServerBusy`: nothing stands in the way of the rest.
@@ -125,7 +125,7 @@ class Assembly:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
 
     def _delete(self, objects: Sequence[Garbage]) -> set[Garbage]:
-        """Remove objects at once, or one by one if some cannot be; returns which are gone."""
+        """Remove objects in one request, or one by one if that fails; returns which are gone."""
         with suppress(StorageFailed):
             self._bucket.delete(*(each.name for each in objects))
             return {*objects}
@@ -137,7 +137,7 @@ class Assembly:
         return removed
 
     def _abort(self, name: str, multipart_id: str) -> None:
-        """Remove a multipart upload, and the object if it was completed unnoticed."""
+        """Abort a multipart upload, and delete the object if it had been completed unnoticed."""
         if multipart_id == UNKNOWN_ID:
             for begun in self._bucket.list_multiparts(name):
                 self._bucket.abort_multipart(begun.name, begun.id)
@@ -146,7 +146,7 @@ class Assembly:
             self._bucket.delete(name)
 
     def _completed(self, key: str, length: int) -> Whole | None:
-        """The object of a multipart upload that was completed, but not recorded."""
+        """The object of a multipart upload that was completed but not recorded."""
         file = self._catalog.file(key)
         if file is None or file.name is not None or file.multipart is None:
             return None
@@ -180,7 +180,7 @@ class Assembly:
             return self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Make the cells of a file out of other files, given with their lengths. Repeatable.
+        """Make the cells of a file from other files, given with their lengths. Repeatable.
 
         Raises `BytesLost` if one of them is missing.
         """
@@ -224,7 +224,7 @@ class Assembly:
                 self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
 
     def _parts(self, file: StoredFile, whole: ByteRange) -> list[Part]:
-        """A part for each cell, made of its pieces where it has none; raises `BytesLost`."""
+        """A part for each cell, made from its pieces if it has none; raises `BytesLost`."""
         self._fill(lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell))
         parts = {part.cell: part for part in self._catalog.parts(file.key)}
         try:
@@ -253,7 +253,7 @@ class Assembly:
         ]
 
     def _unsealed(self, file: StoredFile, whole: ByteRange) -> list[int]:
-        """Cells to be made of their pieces; raises `BytesLost` if some bytes are nowhere.
+        """Cells that must be made from their pieces; raises `BytesLost` if bytes are missing.
 
         A part stays if the pieces that came after it do not cover its cell: they are bytes that
         two requests have sent.
@@ -288,7 +288,7 @@ class Assembly:
         raise StorageFailed("The object store does not have the parts that it has confirmed.")
 
     def _mend(self, key: str, multipart: Multipart, parts: Sequence[Part]) -> None:
-        """Forget parts that are not what was confirmed: a late request may have replaced one."""
+        """Drop parts that differ from what was confirmed: a late request may have replaced one."""
         listed = {
             each.number: each for each in self._bucket.list_parts(multipart.name, multipart.id)
         }

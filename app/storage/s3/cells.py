@@ -36,29 +36,29 @@ from app.storage.s3.contents import SpoolSlice, StoredObject
 from app.storage.s3.spool import Spool, Spools
 
 SHORTEST_COPY_BYTES = 5 * MIB
-"""S3 copies ranges only of objects that are longer (UploadPartCopy)."""
+"""S3 copies ranges only from longer objects (UploadPartCopy)."""
 
 MOST_PIECES = 64
-"""Once a cell has so many pieces, and whenever it has as many more, some are joined to one."""
+"""Some pieces of a cell are joined whenever it has got this many more."""
 
 JOINED_AT_ONCE = 1024
-"""Pieces that become one; what is beyond them is left to the next time."""
+"""Most pieces joined at once; the rest is left for the next time."""
 
 READS_AT_ONCE = 8
-"""Pieces that a process reads in parallel, whatever it makes of them."""
+"""Pieces that a process reads in parallel."""
 
 RENEWED_SECONDS = 10.0
-"""How often somebody who reads pieces looks whether the claim lasts long enough."""
+"""How often a reader of pieces checks that its claim lasts long enough."""
 
 Uploaded = tuple[Stamp, int | None]
-"""A part, and the newest piece whose bytes it has, unless that is the newest before the claim."""
+"""A part, and the newest piece that it includes, unless that is the newest before the claim."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
-    """A piece that was stored, and what the cell has in pieces now."""
+    """A stored piece, and the cell's pieces in total."""
 
     name: str
     totals: PieceTotals
@@ -105,7 +105,7 @@ class CellStore:
         return KeptPiece(name, totals)
 
     def seal(self, file: StoredFile, cell: int) -> bool:
-        """Make a part of the pieces of a cell; False if somebody else is at it, or bytes lack."""
+        """Make a part from a cell's pieces; False if another claims it or bytes are missing."""
         span = file.cell(cell).span
 
         def upload(lease: Lease, multipart: Multipart) -> Uploaded | None:
@@ -118,7 +118,7 @@ class CellStore:
         return self._store_part(file, cell, span.length, upload)
 
     def compose(self, file: StoredFile, cell: int, sources: Sequence[Piece]) -> bool:
-        """Make a part of other objects, which cover the cell; False if somebody else is at it."""
+        """Make a part from other objects, which cover the cell; False if another claims it."""
         span = file.cell(cell).span
         return self._store_part(
             *(file, cell, span.length),
@@ -141,7 +141,7 @@ class CellStore:
         length: int,
         upload: Callable[[Lease, Multipart], Uploaded | None],
     ) -> bool:
-        """Run `upload` under a claim, and record its part; whether that is stored now."""
+        """Run `upload` under a claim, and record its part; whether the part is stored."""
         with claimed(self.catalog, file.key, cell, length) as lease:
             if lease is None:
                 return False
@@ -210,7 +210,7 @@ class CellStore:
             return _stamp(self._within(span.length).upload_part(*target, spool.slice(span)))
 
     def _join_if_possible(self, file: StoredFile, cell: int) -> None:
-        """Make fewer pieces of a cell that has many, unless somebody else is at it.
+        """Join pieces of a cell that has many, unless another claim is active.
 
         Their bytes are stored: whoever adds more tries again.
         """
@@ -243,7 +243,7 @@ class CellStore:
                     self.catalog.discard(name)
 
     def joined(self, pieces: Sequence[Piece], span: ByteRange, lease: Lease | None = None) -> Spool:
-        """The bytes of a span, from pieces that cover it; meanwhile the lease does not end."""
+        """The bytes of a span, from pieces that cover it; keeps the lease alive meanwhile."""
         spool, reads = self.spools.open(span), list[Future[None]]()
         try:
             for piece, taken in overlay(pieces, span):
@@ -275,7 +275,7 @@ class CellStore:
 
 
 def new_name(folder: str, key: str) -> str:
-    """A name that no other attempt has: an object of a file is never written twice."""
+    """A unique name: no object is ever written twice."""
     return f"{folder}/{key}.{secrets.token_hex(8)}"
 
 

@@ -69,7 +69,7 @@ class BucketRangeWriter:
             discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
 
     def finish(self, source: BodySource) -> None:
-        """Finish the source, unless a newer writer takes over; store what it has proven right."""
+        """Finish the source, unless a newer writer takes over; store the bytes it verified."""
         source.finish(self.stop_if_superseded)
         while self._unverified:
             cell, spool = self._unverified.pop(0)
@@ -77,12 +77,12 @@ class BucketRangeWriter:
                 self.keep(spool, cell.number, cell.span)
 
     def drop(self) -> None:
-        """Forget bytes that were not proven right."""
+        """Drop bytes that were not verified."""
         while self._unverified:
             self._unverified.pop()[1].close()
 
     def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
-        """Make bytes in a spool durable; meanwhile other requests run."""
+        """Make bytes in a spool durable, without holding the request's slot."""
         with stage(Stage.SYNC), without_slot():
             self._cells.keep(self._file, cell, spool, span)
 
@@ -107,7 +107,7 @@ class BucketRangeWriter:
     def _write_cell(
         self, cell: Cell, source: BodySource, checkpoint: Checkpoint
     ) -> tuple[int, int]:
-        """Where its bytes end, and how far of that `checkpoint` was told."""
+        """Where its bytes end, and the position last passed to `checkpoint`."""
         with ExitStack() as spools:
             spool = self._cells.spools.open(cell.span, may_hold_others=True)
             spools.enter_context(spool)
@@ -150,11 +150,11 @@ class _Flow:
 
     @property
     def position(self) -> int:
-        """How far into the file the bytes have come."""
+        """End of the bytes received so far, as a position in the file."""
         return self._cell.span.start + self._copy.position
 
     def run(self, source: BodySource) -> None:
-        """Copy and store; if the copy ends early, what has arrived is stored and told.
+        """Copy and store; if the copy ends early, what has arrived is stored and recorded.
 
         Unless that has just failed: the store was given its time.
         """
@@ -189,7 +189,7 @@ class _Flow:
         self._is_storing = False
 
     def _store(self) -> None:
-        """Store what has come since the last time, or all of the cell once it is whole."""
+        """Store what has arrived since the last call, or the whole cell once it is complete."""
         fresh = ByteRange(self.told_to, self.position)
         if self._checkpoint is None or not fresh.length:
             return

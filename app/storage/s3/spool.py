@@ -1,4 +1,4 @@
-"""Files without a name that hold bytes between a client and the bucket, within a limit per node.
+"""Unnamed files that buffer bytes between a client and the bucket, within a limit per node.
 
 Whoever opens one locks as many bytes of a common file as it may hold: locks die with their process,
 so the sum is right whatever was killed. That file itself stays empty.
@@ -25,12 +25,11 @@ from app.storage.local.range_lock import locked_by_others, try_lock, unlock
 from app.storage.s3.contents import SpoolSlice
 
 ROOM_SECONDS = 10.0
-"""How long a request waits for others to finish with their spools, before it is told to come
-again."""
+"""How long a request waits for others to release their spools, before it is told to retry."""
 
 KEPT_FILES = 4
 KEPT_FILE_BYTES = 32 * 1024 * 1024
-"""How many files a process keeps to write them again, and up to which size; their room is free.
+"""Files that a process keeps for reuse, and their largest size; they do not count as spools.
 Writing over pages that the kernel has costs 0.13 CPU s/GB, new ones 0.26."""
 
 _POLL_SECONDS = 0.02
@@ -68,7 +67,7 @@ class Spool:
         self._kept = kept
 
     def shrink(self, length: int) -> None:
-        """Let others have the room beyond the first `length` bytes."""
+        """Release the room beyond the first `length` bytes."""
         self._room.shrink(length)
 
     def place(self, span: ByteRange) -> ByteRange:
@@ -80,12 +79,12 @@ class Spool:
         return SpoolSlice(self.descriptor, span.start - self._base, span.length)
 
     def reader(self) -> FileIO:
-        """All of it from its start, also after it is closed."""
+        """Reads all of it from the start; works even after `close`."""
         with disk_errors():
             return FileIO(os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDONLY), "rb")
 
     def close(self) -> None:
-        """Free the bytes and the room."""
+        """Release the file and the room."""
         os.close(self.descriptor)
         os.close(self._room.descriptor)
 
@@ -98,7 +97,7 @@ class Spool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Without an error the store has the bytes, and the next spool may overwrite them."""
+        """Keep the file for reuse, unless an error left the store without the bytes."""
         is_short = os.fstat(self.descriptor).st_size <= KEPT_FILE_BYTES
         if kind is None and is_short and len(self._kept) < KEPT_FILES:
             os.close(self._room.descriptor)
@@ -166,7 +165,7 @@ class Spools:
         return taken
 
     def _take(self, account: int, length: int) -> ByteRange | None:
-        """The first free `length` bytes, now locked; None if there are not as many in one place."""
+        """Lock and return the first free `length` bytes; None if no gap is that long."""
         start, count = 0, max(length, 1)
         while start + count <= self._capacity:
             wanted = ByteRange(start, start + count)
