@@ -1,4 +1,4 @@
-"""Downloads of files in a bucket: through a node, through nginx, and straight from the bucket."""
+"""Downloads of files in a bucket: by redirects to it, and from the node."""
 
 from __future__ import annotations
 
@@ -15,17 +15,8 @@ from werkzeug.datastructures import Headers
 from app.delivery.elsewhere import follows_redirects
 from scripts.fleet.s3_servers import S3Server
 from tests.delivery.stored import received_parts, store
-from tests.delivery.test_from_nginx import (
-    LOCATION,
-    OUR_PAGE,
-    REQUESTS,
-    Both,
-    assert_same,
-    bytes_sent_by_service,
-)
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
-from tests.nginx import deployed_nginx
 from tests.s3_servers import new_prefix
 
 pytestmark = pytest.mark.e2e
@@ -34,77 +25,17 @@ CONTENT = random_bytes(1_000_003, 93)
 
 
 @pytest.fixture(scope="module")
-def server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = {
-        **s3_server.access.settings(new_prefix()),
-        "SLUICE_ACCEL_REDIRECT": LOCATION,
-        "SLUICE_CORS_ORIGINS": OUR_PAGE,
-    }
-    with running_server(tmp_path_factory.mktemp("bucket"), **options) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def nginx(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("nginx") / "nginx"
-    with deployed_nginx(folder, server.port, has_bucket=True) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def film(server: Server, nginx: str) -> Both:
-    return Both(store(server, "film.mp4", CONTENT), nginx)
-
-
-def test_a_node_sends_a_file_of_the_bucket(film: Both) -> None:
-    response = film.directly({})
-    assert response.content == CONTENT
-    assert response.headers["Content-Type"] == "video/mp4"
-    parts = received_parts(film.directly({"Range": "bytes=20-29,0-9,999999-"}))
-    assert [part.content for part in parts] == [CONTENT[20:30], CONTENT[:10], CONTENT[999_999:]]
-
-
-def test_nginx_fetches_the_bytes_and_the_node_sends_none(film: Both) -> None:
-    response = film.through_nginx({"X-Request-ID": "fetched", "Range": "bytes=5-"})
-    assert response.content == CONTENT[5:]
-    assert bytes_sent_by_service(film, "fetched") == 0
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("headers", REQUESTS, ids=str)
-def test_a_request_is_answered_the_same_with_and_without_nginx(
-    film: Both, headers: dict[str, str], method: str
-) -> None:
-    headers = {name: value.format(**film.validators) for name, value in headers.items()}
-    assert_same(film.directly(headers, method), film.through_nginx(headers, method))
-
-
-@pytest.mark.parametrize("name", ["page.html", "影片.mov", "a.bin"])
-def test_active_content_stays_a_sandboxed_download(server: Server, nginx: str, name: str) -> None:
-    both = Both(store(server, name, b"<script>alert(1)</script>"), nginx)
-    assert_same(both.directly({}), both.through_nginx({}))
-
-
-def test_the_url_of_the_bucket_is_shown_to_nobody(film: Both) -> None:
-    assert "X-Bucket-URL" not in film.through_nginx({}).headers
-    assert "X-Bucket-URL" not in film.directly({}).headers
-
-
-def test_an_empty_file_is_sent(server: Server, nginx: str) -> None:
-    both = Both(store(server, "empty.mp4", b""), nginx)
-    assert_same(both.directly({}), both.through_nginx({}))
-
-
-# ---- straight from the bucket --------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def redirecting(
-    s3_server: S3Server, server: Server, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def redirecting(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     options = {**s3_server.access.settings(new_prefix()), "SLUICE_DIRECT_DOWNLOADS": "1"}
     with running_server(tmp_path_factory.mktemp("redirecting"), **options) as running:
         yield running
+
+
+def test_a_node_sends_several_ranges(redirecting: Server) -> None:
+    stored = store(redirecting, "film.mp4", CONTENT)
+    response = redirecting.get(stored.path, headers={"Range": "bytes=20-29,0-9,999999-"})
+    parts = [part.content for part in received_parts(response)]
+    assert parts == [CONTENT[20:30], CONTENT[:10], CONTENT[999_999:]]
 
 
 @pytest.mark.parametrize("ranges", ["", "bytes=5-9", "bytes=-3", "bytes=999999-99999999"])

@@ -1,4 +1,7 @@
-"""Downloads that the app authorises and nginx sends, configured by `deploy/nginx.conf`."""
+"""Downloads that the app authorises and nginx sends, from a folder or from a bucket.
+
+nginx is configured by `deploy/nginx.conf` and `deploy/nginx-bucket.conf`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,14 @@ from tests.delivery.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
 from tests.nginx import deployed_nginx
+from tests.s3_servers import new_prefix
 
 pytestmark = pytest.mark.e2e
+
+in_folder = pytest.mark.parametrize("server", ["folder"], indirect=True)
+"""For what has nothing to do with a bucket, or is about the files in the folder."""
+
+in_bucket = pytest.mark.parametrize("server", ["bucket"], indirect=True)
 
 CONTENT = random_bytes(1_000_003, 92)
 OUR_PAGE, THEIR_PAGE = "https://a.example", "https://b.example"
@@ -93,17 +102,23 @@ class Both:
         return {"tag": headers["ETag"], "date": headers["Last-Modified"]}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="module", params=["folder", "bucket"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     options = {"SLUICE_ACCEL_REDIRECT": LOCATION, "SLUICE_CORS_ORIGINS": OUR_PAGE}
-    with running_server(tmp_path_factory.mktemp("accel"), **options) as running:
+    if request.param == "bucket":
+        options |= request.getfixturevalue("s3_server").access.settings(new_prefix())
+    with running_server(tmp_path_factory.mktemp(request.param), **options) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def nginx(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("nginx") / "nginx"
-    with deployed_nginx(folder, server.port, library=server.library) as url:
+    has_bucket = "SLUICE_STORAGE" in server.options
+    library = None if has_bucket else server.library
+    with deployed_nginx(folder, server.port, library=library, has_bucket=has_bucket) as url:
         yield url
 
 
@@ -152,10 +167,11 @@ def test_nginx_sends_the_bytes_and_the_app_sends_none(film: Both, headers: dict[
 
 def test_a_client_that_bypasses_nginx_gets_the_bytes_from_the_app(film: Both) -> None:
     response = film.directly({})
-    assert "X-Accel-Redirect" not in response.headers
+    assert not {"X-Accel-Redirect", "X-Bucket-URL"} & set(response.headers)
     assert response.content == CONTENT
 
 
+@in_folder
 def test_headers_of_an_untrusted_proxy_are_ignored(server: Server, film: Both) -> None:
     forwarded = {"X-Forwarded-For": "192.0.2.1"}
     told = film.directly(forwarded)
@@ -170,10 +186,16 @@ def test_headers_of_an_untrusted_proxy_are_ignored(server: Server, film: Both) -
         server.restart()
 
 
+@in_folder
 def test_the_internal_location_is_closed_to_clients(film: Both) -> None:
     response = requests.get(film.nginx + LOCATION + film.stored.id, timeout=60)
     assert response.status_code == 404
     assert CONTENT not in response.content
+
+
+@in_bucket
+def test_the_url_of_the_bucket_is_shown_to_nobody(film: Both) -> None:
+    assert "X-Bucket-URL" not in film.through_nginx({}).headers
 
 
 # ---- the answers are the same --------------------------------------------------------------------
@@ -204,6 +226,7 @@ def test_several_ranges_come_through_nginx(film: Both) -> None:
     assert parts == [CONTENT[20:30], CONTENT[:13]]
 
 
+@in_folder
 def test_a_file_older_or_newer_than_its_record_changes_no_answer(
     server: Server, nginx: str
 ) -> None:
@@ -217,6 +240,7 @@ def test_a_file_older_or_newer_than_its_record_changes_no_answer(
         assert both.through_nginx(since).status_code == 200
 
 
+@in_folder
 def test_missing_unfinished_and_deleted_files_get_different_answers(
     server: Server, nginx: str
 ) -> None:
@@ -238,6 +262,7 @@ def test_an_empty_file_is_sent(server: Server, nginx: str) -> None:
 # ---- rights --------------------------------------------------------------------------------------
 
 
+@in_folder
 def test_the_group_may_read_only_the_files_nginx_sends(server: Server, nginx: str) -> None:
     sent, unsent = (Both(store(server, "a.mp4", b"x"), nginx) for _ in range(2))
     sent.through_nginx({})
