@@ -14,7 +14,7 @@ from pathlib import Path
 
 from itsdangerous import URLSafeTimedSerializer
 
-from app.records.facts import Facts
+from app.records.shared_values import SharedValues
 from app.storage.local.folder import disk_errors
 
 SECRET = "signing_secret"
@@ -29,8 +29,8 @@ SECRET_BYTES = 32
 class Signing:
     """Signers with one secret; one that an earlier version left in `file` is taken over."""
 
-    def __init__(self, facts: Facts, file: Path | None = None) -> None:
-        self._facts = facts
+    def __init__(self, values: SharedValues, file: Path | None = None) -> None:
+        self._values = values
         self._file = file
 
     def signer(self, purpose: str) -> URLSafeTimedSerializer:
@@ -40,7 +40,7 @@ class Signing:
     @cached_property
     def secret(self) -> bytes:
         """The secret that everything is signed with; raises errors of the records and the disk."""
-        agreed = self._facts.agree(SECRET, self._propose)
+        agreed = self._values.agree(SECRET, self._propose)
         if self._file is not None:
             with suppress(OSError):  # Not used any more, and could leak.
                 self._file.unlink(missing_ok=True)
@@ -48,7 +48,7 @@ class Signing:
 
     def renew(self) -> None:
         """Replace the secret; processes that start from now on use the new one."""
-        self._facts.put(SECRET, _new_secret())
+        self._values.put(SECRET, _new_secret())
 
     def _propose(self) -> str:
         if self._file is not None:

@@ -234,16 +234,17 @@ nodes = Table(
 )
 """The servers that share a database server; empty with SQLite."""
 
-facts = Table(
+# Both keep their first names in the database: a fleet that is updated node by node needs them.
+shared_values = Table(
     "facts",
     metadata,
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""What all servers that share the records agree on, such as the secret they sign with."""
+"""What all nodes agree on, such as the secret they sign with."""
 
 leases = Table(
-    "turns",  # A new name in the database would break nodes that are updated one after the other.
+    "turns",
     metadata,
     Column("work", String(64), primary_key=True),
     Column("due_at", Instant, nullable=False),

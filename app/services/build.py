@@ -18,13 +18,13 @@ from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
 from app.records.clock import Clock, shared_clock, utc_now
 from app.records.engine import Database
-from app.records.facts import Facts, SharedNote
 from app.records.identity.outbox import Outbox
 from app.records.identity.projects import ProjectRecords
 from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.upload_links import UploadLinkRecords
 from app.records.leases import Leases
 from app.records.nodes import NodeRecords
+from app.records.shared_values import SharedNote, SharedValues
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts, counts_in
 from app.request.name_digest import NameDigest
@@ -119,7 +119,7 @@ def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
     database = database_of(settings)
     links = LinkLimits(UploadLinkRecords(database), now)
     quotas = ProjectQuotas(database)
-    signing = Signing(Facts(database), settings.data_dir / OLD_SECRET)
+    signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
     fleet = NameDigest(lambda: signing.secret) if database.is_remote else None
     counts = counts_in(settings.data_dir, fleet)
     outbox = Outbox(now, _new_id)
@@ -222,7 +222,7 @@ def _library(base: _Base) -> VideoLibrary:
 def _housekeeping(base: _Base) -> Housekeeping:
     settings, store = base.settings, base.store
     is_shared, file = base.database.is_remote, settings.data_dir / "clock"
-    note = SharedNote(Facts(base.database), file.name) if is_shared else NoteFile(file)
+    note = SharedNote(SharedValues(base.database), file.name) if is_shared else NoteFile(file)
     clock = base.completion.clock
     return Housekeeping(
         base.records,
@@ -240,7 +240,7 @@ def _housekeeping(base: _Base) -> Housekeeping:
 def _storage_identity(base: _Base) -> StorageIdentity:
     return StorageIdentity(
         base.records,
-        Facts(base.database),
+        SharedValues(base.database),
         place=base.settings.storage,
         mark=None if base.bucket is None else BucketMark(base.bucket),
         is_shared=base.database.is_remote,

@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 from app.domain.errors import UploadError
 from app.domain.video_list import VideoList
-from app.records.facts import Facts
+from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
 from app.storage.s3.mark import BucketMark
 
 PLACE = "storage"
 LIBRARY = "library"
-"""Names of facts: where the files are, and the id that their mark has."""
+"""Names of shared values: where the files are, and the id that their mark has."""
 
 REMEDY = (
     "Set it as it was. Or, if you have moved the files, stop every server of this library and run "
@@ -42,7 +42,7 @@ class StorageIdentity:
     def __init__(
         self,
         records: UploadRecords,
-        facts: Facts,
+        values: SharedValues,
         *,
         place: str,
         mark: BucketMark | None,
@@ -50,7 +50,7 @@ class StorageIdentity:
         new_id: Callable[[], str],
     ) -> None:
         self._records = records
-        self._facts = facts
+        self._values = values
         self._place = place
         self._mark = mark
         self._is_shared = is_shared
@@ -62,7 +62,7 @@ class StorageIdentity:
         A bucket that cannot be asked for its mark is not refused: nothing seems to be missing from
         it.
         """
-        known = self._facts.get(PLACE)
+        known = self._values.get(PLACE)
         is_new = known is None or not self._has_much_to_lose()
         if not is_new:
             self._require_place(known)
@@ -82,10 +82,10 @@ class StorageIdentity:
         `WrongStorage`, and errors of the bucket.
         """
         self._require_mark(self._library(), is_new=True, replaces=replaces_mark)
-        self._facts.put(PLACE, self._place)
+        self._values.put(PLACE, self._place)
 
     def _library(self) -> str:
-        return self._facts.agree(LIBRARY, self._new_id)
+        return self._values.agree(LIBRARY, self._new_id)
 
     def _has_much_to_lose(self) -> bool:
         """Or other servers, which started with the setting that is known."""
@@ -95,9 +95,9 @@ class StorageIdentity:
 
     def _settle(self) -> None:
         if self._is_shared:
-            self._require_place(self._facts.agree(PLACE, lambda: self._place))
+            self._require_place(self._values.agree(PLACE, lambda: self._place))
         else:
-            self._facts.put(PLACE, self._place)
+            self._values.put(PLACE, self._place)
 
     def _require_place(self, known: str | None) -> None:
         if known != self._place:

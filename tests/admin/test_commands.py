@@ -19,7 +19,7 @@ from app.domain.upload import Upload, UploadId
 from app.factory import create_app
 from app.identity.signing import Signing
 from app.ingest.source import StreamSource
-from app.records.facts import Facts
+from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
 from app.services import Services, build_services
 from app.settings import Settings
@@ -269,4 +269,4 @@ def test_disk_bench_refuses_impossible_options(operator: Operator, option: tuple
 def test_a_renewed_secret_is_another_one(operator: Operator) -> None:
     before = operator.services.identity.signing.secret
     assert operator.run("renew-secret").exit_code == 0
-    assert Signing(Facts(operator.services.database)).secret != before
+    assert Signing(SharedValues(operator.services.database)).secret != before

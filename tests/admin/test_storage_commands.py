@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from app.records.engine import Database
-from app.records.facts import Facts
+from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
 from app.services import Services, build_services
 from app.settings import from_env
@@ -28,7 +28,7 @@ def moved(folder: Path) -> Server:
     with closing(services.database):
         services.prepare()
         UploadRecords(services.database).add(new_upload())
-        Facts(services.database).put(PLACE, ELSEWHERE)
+        SharedValues(services.database).put(PLACE, ELSEWHERE)
     return server
 
 
@@ -59,7 +59,7 @@ def test_a_server_starts_only_where_its_files_are_and_after_adopting(tmp_path: P
     adopted = run(server, "-m", "flask", "--app", "wsgi", "storage", "adopt")
     assert adopted.returncode == 0, adopted.stderr
     with closing(Database(f"sqlite:///{data / 'sluice.db'}", synced=False)) as database:
-        assert Facts(database).get(PLACE) == ""
+        assert SharedValues(database).get(PLACE) == ""
 
 
 def test_commands_that_need_the_files_are_refused(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from app.identity.openid import OpenIdClient, ProviderIdentity
 from app.identity.openid_provider import OpenIdProvider
 from app.identity.signing import Signing
 from app.identity.single_use import SingleUse
-from app.records.facts import Facts
 from app.records.identity.spent_tokens import SpentTokens
+from app.records.shared_values import SharedValues
 from tests.identity.openid_server import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.identity.world import World, new_world
 
@@ -50,7 +50,7 @@ def ours(provider: Provider, world: World) -> OpenIdProvider:
 
 def new_client(issuer: str, world: World) -> OpenIdProvider:
     tokens = SingleUse(
-        SpentTokens(world.database), Signing(Facts(world.database)), clock=world.clock
+        SpentTokens(world.database), Signing(SharedValues(world.database)), clock=world.clock
     )
     client = OpenIdClient(
         issuer=issuer,

@@ -14,10 +14,10 @@ from app.domain.errors import InvalidRequest, SignInRefused
 from app.identity.passkeys import Passkeys
 from app.identity.signing import Signing
 from app.identity.single_use import LIFETIME, Browser, SingleUse
-from app.records.facts import Facts
 from app.records.identity.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
 from app.records.identity.people import Person
 from app.records.identity.spent_tokens import SpentTokens
+from app.records.shared_values import SharedValues
 from tests.identity.authenticator import PRESENT, Authenticator
 from tests.identity.world import World, new_world
 
@@ -49,7 +49,7 @@ class Desk:
 def new_passkeys(world: World, lifetime: timedelta = LIFETIME) -> Passkeys:
     tokens = SingleUse(
         SpentTokens(world.database),
-        Signing(Facts(world.database)),
+        Signing(SharedValues(world.database)),
         clock=world.clock,
         lifetime=lifetime,
     )

@@ -27,9 +27,9 @@ from app.identity.recent import RECENT_SECONDS
 from app.identity.share_links import MAX_VIEWS, TICKET_SECONDS, VISIT_TIME, ShareLinks, ShareTerms
 from app.identity.signing import Signing
 from app.identity.tickets import Tickets
-from app.records.facts import Facts
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.share_links import ShareLink, ShareLinkRecords
+from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
 from tests.identity.world import CHEAP, World
 from tests.records.making import new_upload
@@ -49,7 +49,7 @@ def links_over(world: World) -> ShareLinks:
     attempts = AttemptRecords(world.database)
     return ShareLinks(
         ShareLinkRecords(world.database),
-        Signing(Facts(world.database)),
+        Signing(SharedValues(world.database)),
         LinkPasswords(Passwords(CHEAP), attempts, clock=world.clock),
         clock=world.clock,
         new_id=world.new_id,
@@ -269,7 +269,7 @@ def test_forged_tickets_are_worth_nothing(world: World, links: ShareLinks, share
     link = share()
     ticket = links.ticket(link, 0)
     visit = links.visit(link, "", address=ADDRESS)
-    Signing(Facts(world.database)).renew()
+    Signing(SharedValues(world.database)).renew()
     elsewhere = links_over(world).ticket(link, 0)
     unsigned = ticket.rpartition(".")[0]
     forged = [ticket[:-1], ticket[1:], ticket + "A", unsigned, f"{unsigned}.", "", ".", visit]
@@ -279,7 +279,7 @@ def test_forged_tickets_are_worth_nothing(world: World, links: ShareLinks, share
 
 
 def test_a_ticket_is_fit_for_a_url_and_names_any_subject(world: World) -> None:
-    tickets = Tickets(Signing(Facts(world.database)), "test", clock=world.clock)
+    tickets = Tickets(Signing(SharedValues(world.database)), "test", clock=world.clock)
     expires = world.clock.now + timedelta(hours=1)
     for subject in ("a", "f" * 32, "x" * 200):
         ticket = tickets.make(subject, expires)

@@ -18,9 +18,9 @@ from app.domain.errors import (
 from app.identity.passwords import Passwords
 from app.identity.sign_in import OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, SignIn, in_words
 from app.identity.signing import Signing
-from app.records.facts import Facts
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.people import Person
+from app.records.shared_values import SharedValues
 from tests.identity.world import CHEAP, GOOD_PASSWORD, World
 
 EMAIL = "ann@example.org"
@@ -55,7 +55,7 @@ def new_door(world: World, *, has_passwords: bool = True) -> Door:
         world.people,
         AttemptRecords(world.database),
         Passwords(CHEAP),
-        signing=Signing(Facts(world.database)),
+        signing=Signing(SharedValues(world.database)),
         clock=world.clock,
         has_passwords=has_passwords,
     )

@@ -10,17 +10,17 @@ from itsdangerous import BadSignature
 
 from app.identity.signing import SECRET_BYTES, Signing
 from app.records.engine import Database
-from app.records.facts import Facts
+from app.records.shared_values import SharedValues
 
 
 @pytest.fixture
 def signing(database: Database) -> Signing:
-    return Signing(Facts(database))
+    return Signing(SharedValues(database))
 
 
 def test_a_signed_text_passes_in_every_process(signing: Signing, database: Database) -> None:
     signed = signing.signer("tickets").dumps("film")
-    assert Signing(Facts(database)).signer("tickets").loads(signed) == "film"
+    assert Signing(SharedValues(database)).signer("tickets").loads(signed) == "film"
 
 
 def test_what_was_signed_for_one_purpose_does_not_pass_for_another(signing: Signing) -> None:
@@ -36,7 +36,7 @@ def test_a_changed_or_shortened_text_does_not_pass(signing: Signing) -> None:
 
 
 def test_nodes_that_start_together_agree_on_the_secret(database: Database) -> None:
-    nodes = [Signing(Facts(database)) for _ in range(16)]
+    nodes = [Signing(SharedValues(database)) for _ in range(16)]
     with ThreadPoolExecutor(16) as threads:
         (secret,) = set(threads.map(lambda node: node.secret, nodes))
     assert len(secret) == SECRET_BYTES
@@ -47,14 +47,14 @@ def test_the_secret_of_an_earlier_version_is_taken_over_once(
 ) -> None:
     file = tmp_path / "link-secret"
     file.write_bytes(b"earlier" * 4)
-    assert Signing(Facts(database), file).secret == b"earlier" * 4
+    assert Signing(SharedValues(database), file).secret == b"earlier" * 4
     assert not file.exists()
     file.write_bytes(b"another node's" * 2)
-    assert Signing(Facts(database), file).secret == b"earlier" * 4
+    assert Signing(SharedValues(database), file).secret == b"earlier" * 4
 
 
 def test_a_renewed_secret_ends_what_was_signed(signing: Signing, database: Database) -> None:
     signed = signing.signer("tickets").dumps("film")
     signing.renew()
     with pytest.raises(BadSignature):
-        Signing(Facts(database)).signer("tickets").loads(signed)
+        Signing(SharedValues(database)).signer("tickets").loads(signed)

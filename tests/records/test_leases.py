@@ -10,10 +10,10 @@ import pytest
 
 from app.domain.jobs import INDEX, JobState, Lane
 from app.records.engine import Database
-from app.records.facts import Facts, SharedNote
 from app.records.jobs import JobRecords
 from app.records.leases import Leases
 from app.records.media import MediaRecords
+from app.records.shared_values import SharedNote, SharedValues
 from app.records.uploads import UploadRecords
 from app.storage.machine import IdleClock, Reading
 from app.uploads.housekeeping import SWEEP
@@ -89,7 +89,7 @@ def test_nodes_that_plan_the_same_video_index_it_once(on_server: Database) -> No
 
 def test_time_in_which_another_node_ran_counts_as_idle(on_server: Database) -> None:
     """The note of a fleet is the last reading of any of its nodes."""
-    note = SharedNote(Facts(on_server), "clock")
+    note = SharedNote(SharedValues(on_server), "clock")
     hour = timedelta(hours=1)
     first = IdleClock(note, lambda: Reading("first boot", 0, NOW))
     first.keep(first.look().reading)
@@ -118,18 +118,18 @@ def test_a_node_that_starts_leaves_the_clock_to_one_that_sweeps(world: World) ->
 
 
 def test_a_fact_is_replaced_by_many_at_once(database: Database) -> None:
-    facts, texts = Facts(database), [f"of {number}" for number in range(8)]
+    values, texts = SharedValues(database), [f"of {number}" for number in range(8)]
     with ThreadPoolExecutor(len(texts)) as threads:
         for name in ("a", "b", "a", "b", "a"):
-            list(threads.map(lambda text, name=name: facts.put(name, text), texts))
-            assert facts.get(name) in texts
+            list(threads.map(lambda text, name=name: values.put(name, text), texts))
+            assert values.get(name) in texts
 
 
 def test_facts_are_kept(database: Database) -> None:
-    facts = Facts(database)
-    assert facts.get("name") is None
-    assert [facts.agree("name", lambda: "first"), facts.agree("name", lambda: "second")] == [
+    values = SharedValues(database)
+    assert values.get("name") is None
+    assert [values.agree("name", lambda: "first"), values.agree("name", lambda: "second")] == [
         "first"
     ] * 2
-    facts.put("name", "third")
-    assert facts.get("name") == "third"
+    values.put("name", "third")
+    assert values.get("name") == "third"

@@ -8,7 +8,7 @@ from secrets import token_hex
 import pytest
 
 from app.records.engine import Database
-from app.records.facts import Facts
+from app.records.shared_values import SharedValues
 from app.records.transfer import copy_records
 from app.records.uploads import UploadRecords
 from app.storage.s3.bucket import Bucket
@@ -31,7 +31,7 @@ def identity(database: Database, place: str, bucket: Bucket | None = None) -> St
     """As a process has it whose settings name this place."""
     return StorageIdentity(
         UploadRecords(database),
-        Facts(database),
+        SharedValues(database),
         place=place,
         mark=None if bucket is None else BucketMark(bucket),
         is_shared=database.is_remote,
@@ -134,4 +134,6 @@ def test_of_nodes_that_start_at_once_with_other_settings_only_those_with_one_of_
 def test_a_bucket_that_cannot_be_asked_is_not_refused(in_file: Database) -> None:
     with HostileStore([Step(error(403, "AccessDenied"))]) as store:
         identity(in_file, "s3://a", store.bucket(5)).require()
-    assert Facts(in_file).get(PLACE) is None, "a first start that could ask says where they are"
+    assert SharedValues(in_file).get(PLACE) is None, (
+        "a first start that could ask says where they are"
+    )

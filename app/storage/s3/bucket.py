@@ -23,7 +23,7 @@ from app.storage.s3.contents import (
     ListedMultipart,
     ListedObject,
     ListedPart,
-    ObjectFacts,
+    ObjectHead,
     PromisedBytes,
     SpoolSlice,
     StoredObject,
@@ -103,13 +103,13 @@ class Bucket:
         headers = _described(content_type, disposition)
         return self._put(Call("PUT", name, headers=headers, body=body))
 
-    def head(self, name: str) -> ObjectFacts | None:
+    def head(self, name: str) -> ObjectHead | None:
         """An object's metadata; None if there is no such object."""
         try:
             headers = self.caller.call(Call("HEAD", name)).headers
         except FileNotFoundError:
             return None
-        return ObjectFacts(_whole_number(headers.get("content-length")), _etag(headers))
+        return ObjectHead(_whole_number(headers.get("content-length")), _etag(headers))
 
     def open(self, name: str, span: ByteRange, length: int) -> RawIOBase:
         """An object of `length` bytes, unbuffered, positioned at `span.start`.

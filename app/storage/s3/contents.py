@@ -53,7 +53,7 @@ class PromisedBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectFacts:
+class ObjectHead:
     """An object's metadata."""
 
     length: int

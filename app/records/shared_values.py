@@ -1,4 +1,4 @@
-"""What all servers that share the records must agree on: a few short texts by name."""
+"""What all nodes must agree on: a few short texts by name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sqlalchemy import select, update
 
 from app.records.engine import Database
 from app.records.inserts import insert_unless_known
-from app.records.tables import facts
+from app.records.tables import shared_values
 
 
-class Facts:
+class SharedValues:
     """Every call is one transaction."""
 
     def __init__(self, database: Database) -> None:
@@ -20,7 +20,7 @@ class Facts:
     def get(self, name: str) -> str | None:
         """The text of that name."""
         with self._database.read() as connection:
-            query = select(facts.c.value).where(facts.c.name == name)
+            query = select(shared_values.c.value).where(shared_values.c.name == name)
             return connection.execute(query).scalar()
 
     def agree(self, name: str, propose: Callable[[], str]) -> str:
@@ -30,29 +30,29 @@ class Facts:
             return known
         row = {"name": name, "value": propose()}
         with self._database.write() as connection:
-            insert_unless_known(connection, facts, row)
+            insert_unless_known(connection, shared_values, row)
         found = self.get(name)
         return row["value"] if found is None else found
 
     def put(self, name: str, value: str) -> None:
         """Replace the text of that name; of several first ones at once, one stays."""
         with self._database.write() as connection:
-            change = update(facts).where(facts.c.name == name).values(value=value)
+            change = update(shared_values).where(shared_values.c.name == name).values(value=value)
             if not connection.execute(change).rowcount:
-                insert_unless_known(connection, facts, {"name": name, "value": value})
+                insert_unless_known(connection, shared_values, {"name": name, "value": value})
 
 
 class SharedNote:
-    """One fact, which outlives the process."""
+    """One value, which outlives the process."""
 
-    def __init__(self, facts: Facts, name: str) -> None:
-        self._facts = facts
+    def __init__(self, values: SharedValues, name: str) -> None:
+        self._values = values
         self._name = name
 
     def read(self) -> str | None:
         """Its text."""
-        return self._facts.get(self._name)
+        return self._values.get(self._name)
 
     def write(self, text: str) -> None:
         """Replace it."""
-        self._facts.put(self._name, text)
+        self._values.put(self._name, text)
