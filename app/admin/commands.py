@@ -171,7 +171,7 @@ def sweep() -> None:
 def renew_secret() -> None:
     """Replace the signing secret, which ends all visits by links; takes effect after a restart.
 
-    On several servers, once all of them were stopped.
+    On several nodes, once all of them were stopped.
     """
     current_services().identity.signing.renew()
     click.echo("renewed; restart the server")

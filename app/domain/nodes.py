@@ -1,4 +1,4 @@
-"""What the servers of a fleet report to each other."""
+"""What the nodes of a fleet report to each other."""
 
 from __future__ import annotations
 

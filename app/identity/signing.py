@@ -1,6 +1,6 @@
 """Signs what the server gives to visitors and wants back unchanged: cookies and tickets of links.
 
-The secret is made when first needed and kept in the records, so all servers that share them have
+The secret is made when first needed and kept in the records, so all nodes that share them have
 the same one. Losing it only makes signed values invalid: visitors of a link enter its password
 again.
 """

@@ -58,7 +58,7 @@ COPIES_SHARE = 4
 class MediaServices:
     """What the web application and the operator's commands use.
 
-    Machines that share a database offer the same qualities.
+    The nodes of a fleet offer the same qualities.
     """
 
     library: MediaLibrary
@@ -74,7 +74,7 @@ class MediaServices:
     policy: RenditionPolicy
     clock: Callable[[], datetime]
     shared: SharedCapability | None
-    """Between the machines of a fleet."""
+    """Between the nodes of a fleet."""
     has_bucket: bool
 
     @classmethod
@@ -94,7 +94,7 @@ class MediaServices:
     ) -> MediaServices:
         """The services of a process with this many threads; `spool_bytes` is for a bucket.
 
-        `clock` is that of all machines that share the database.
+        `clock` is that of all nodes that share the database.
         """
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
         shared = _shared(database, folder, clock) if database.is_remote else None

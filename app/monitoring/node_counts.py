@@ -1,4 +1,4 @@
-"""A server's current activity as a few numbers, for the status page of a fleet."""
+"""A node's current activity as a few numbers, for the status page of a fleet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING: Mapping[str, Any] = {
 
 
 class NodeCounts:
-    """Reads the counts of all processes of a server; rates are those between two readings."""
+    """Reads the counts of all processes of a node; rates are those between two readings."""
 
     def __init__(
         self,

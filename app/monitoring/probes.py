@@ -99,6 +99,6 @@ class _Everything:
         yield jobs
         yield GaugeMetricFamily(
             "sluice_nodes",
-            "Live servers that share the records, this one included.",
+            "Live nodes of the fleet, this one included.",
             value=1 if services.nodes is None else services.nodes.count_live(),
         )

@@ -132,7 +132,7 @@ def _job(listed: ListedJob) -> dict[str, str]:
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """All servers that share the records; empty with SQLite."""
+    """All nodes of the fleet; empty with SQLite."""
     services = current_services()
     if services.nodes is None:
         return []

@@ -1,4 +1,4 @@
-"""One clock for all machines that share a database."""
+"""One clock for all nodes that share a database."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _elapsed() -> float:
 
 
 class ServerClock:
-    """The clock of the database server, so that leases hold even where the machines' clocks differ.
+    """The clock of the database server, so that leases hold even where the nodes' clocks differ.
 
     While the server cannot be reached, counts on from the last answer. Before the first answer it
     raises `UploadError`, as a wrong time could delete videos.

@@ -22,10 +22,10 @@ class EncoderRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def tell(self, worker: str, facts: Mapping[str, Any], now: datetime) -> None:
+    def tell(self, worker: str, capability: Mapping[str, Any], now: datetime) -> None:
         """Record what a worker can do, and delete the rows of workers that are gone."""
         is_old = (encoders.c.worker == worker) | (encoders.c.told_at < now - FRESH_FOR)
-        row = {"worker": worker, "facts": json.dumps(facts), "told_at": now}
+        row = {"worker": worker, "facts": json.dumps(capability), "told_at": now}
         with self._database.write() as connection:
             connection.execute(delete(encoders).where(is_old))
             connection.execute(insert(encoders).values(**row))
@@ -34,4 +34,4 @@ class EncoderRecords:
         """What each live worker can do."""
         query = select(encoders.c.facts).where(encoders.c.told_at >= now - FRESH_FOR)
         with self._database.read() as connection:
-            return [json.loads(facts) for facts in connection.scalars(query)]
+            return [json.loads(text) for text in connection.scalars(query)]

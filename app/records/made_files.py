@@ -1,4 +1,4 @@
-"""Which objects in a bucket were made from videos: the authority for all machines that share it.
+"""Which objects in a bucket were made from videos: the authority for all nodes that share it.
 
     due later  ----> kept ----> due soon ----> forgotten
          |                                        |
@@ -43,7 +43,7 @@ USED_EXACTLY = timedelta(seconds=60)
 """Precision of a bundle's last use: each update is a write."""
 
 ATTEMPTS = 5
-"""Attempts to keep a file: of machines that replace it at the same moment, all but one retry."""
+"""Attempts to keep a file: of nodes that replace it at the same moment, all but one retry."""
 
 _FILE = (
     made_files.c.upload_id,

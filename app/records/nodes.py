@@ -1,4 +1,4 @@
-"""Which servers share the records. Each renews a lease; a lease that ends means a lost server.
+"""Which nodes share the records. Each renews a lease; a lease that ends means a lost node.
 
 Only on a database server, since a SQLite file has one machine. All times come from the database's
 clock, so the clocks of the nodes need not agree.

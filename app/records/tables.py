@@ -232,7 +232,7 @@ nodes = Table(
     Column("started_at", Instant, nullable=False),
     Column("lease_until", Instant, nullable=False),
 )
-"""The servers that share a database server; empty with SQLite."""
+"""The nodes of the fleet that shares the database; empty with SQLite."""
 
 # Both keep their first names in the database: a fleet that is updated node by node needs them.
 shared_values = Table(

@@ -60,7 +60,7 @@ def sweep_pause(wanted: float) -> float:
 def sweep(services: Services, pause: float) -> None:
     """Expire uploads, then videos, after allowing for a jump of the clock.
 
-    Only one of several servers does that; each removes its own leftovers.
+    Only one of several nodes does that; each removes its own leftovers.
     """
     if Leases(services.database).take(SWEEP, pause):
         services.video_expiry.sweep(services.housekeeping.sweep())
@@ -68,7 +68,7 @@ def sweep(services: Services, pause: float) -> None:
 
 
 def forget(services: Services) -> None:
-    """Delete old records, on one of several servers. One failure does not stop the others."""
+    """Delete old records, on one of several nodes. One failure does not stop the others."""
     leases, identity = Leases(services.database), services.identity
     if leases.take("forgetting", FORGETTING_SECONDS):
         attempt(identity.audit.remove_old)

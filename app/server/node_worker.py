@@ -120,7 +120,7 @@ def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:
 def run(settings: Settings) -> None:
     """Work until one of `END_SIGNALS` arrives; all of them must be blocked."""
     services = build_services(settings)
-    if services.nodes is None:  # SQLite: there are no other servers.
+    if services.nodes is None:  # SQLite: there are no other nodes.
         return
     services.prepare()
     worker = NodeWorker(services, services.nodes, NodeCounts(services, Instruments()))

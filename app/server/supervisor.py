@@ -64,7 +64,7 @@ WORKERS = {
 }
 NODE_WORKERS = {"node worker": "app.server.node_worker"}
 """By name, as they import prometheus-client, which reads the folder of metrics at import. The node
-worker runs only where other servers may share the records."""
+worker runs only where other nodes may share the records."""
 
 log = logging.getLogger(__name__)
 

@@ -100,7 +100,7 @@ class _Base:
 
     settings: Settings
     now: Clock
-    """The clock of this machine; `completion` has that which all machines share."""
+    """The clock of this machine; `completion` has that which all nodes share."""
     database: Database
     records: UploadRecords
     bucket: Bucket | None

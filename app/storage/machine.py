@@ -151,7 +151,7 @@ class NoteFile:
 class IdleClock:
     """Compares each reading with the previous one, which `note` keeps across restarts.
 
-    Servers that share the records share the note, since uploads are idle only while all servers are
+    Nodes that share the records share the note, since uploads are idle only while all nodes are
     off. They must also share the wall clock: a difference would look like a jump.
     """
 

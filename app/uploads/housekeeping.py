@@ -78,7 +78,7 @@ class Housekeeping:
 
         Each is tried even if another fails: on a full disk one may still free space. None is
         tried if a jump of the clock cannot be recorded. The time of `allow_for_clock`. Of several
-        servers one is enough.
+        nodes one is enough.
         """
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {

@@ -36,7 +36,7 @@ class StorageIdentity:
     """Whether the storage of the settings is the one with the files that the records describe.
 
     `place` is `SLUICE_STORAGE`; `mark` is that of the bucket. Folders have none, as they may be
-    moved. With `is_shared` other servers may use the same records.
+    moved. With `is_shared` other nodes may use the same records.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StorageIdentity:
         return self._values.agree(LIBRARY, self._new_id)
 
     def _has_much_to_lose(self) -> bool:
-        """Or other servers, which started with the setting that is known."""
+        """Or other nodes, which started with the setting that is known."""
         if self._is_shared:
             return True
         return bool(self._records.active(None, 1) or self._records.videos(None, VideoList(), 1))

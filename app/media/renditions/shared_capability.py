@@ -1,4 +1,4 @@
-"""How fast the machines of a fleet encode, so that all offer the same qualities."""
+"""How fast the nodes of a fleet encode, so that all offer the same qualities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.media.renditions.capability import Capability
 from app.records.encoders import EncoderRecords
 
 ASKED_SECONDS = 5.0
-"""How often the other machines' reports are read."""
+"""How often the other nodes' reports are read."""
 
 
 class SharedCapability:
