@@ -32,15 +32,18 @@ COLUMNS = (
     "MB/s",
     "CPU s/GB",
     "of tusd",
+    "digests, CPU s/GB",
     "Garage's CPU s/GB",
     "peak memory above idle, MiB",
 )
 NOTES = (
-    "Plain HTTP on loopback; client, server and Garage share the cores. CPU and memory: the "
-    "processes that answer requests, not Garage's, which has a column of its own. Its column has "
-    "what background workers read of finished files, where they begin before the last upload ends. "
-    "Nothing waits for the disk. Ratios are medians of the ratios within a round; direct is what "
-    "it costs to sign URLs and count parts, per GB that others carry.",
+    "Plain HTTP on loopback; client, server and Garage share the cores. CPU and memory are the "
+    "server's; what Garage used during the upload has a column of its own. "
+    "Nothing waits for the disk. Digests: what the background worker uses, also after the upload, "
+    "to read finished files once for their SHA-256, at low priority; those of direct uploads are "
+    "not read. It counts for the peak of memory, and not for the CPU s/GB before it. Ratios are "
+    "medians of the ratios within a round; direct is what it costs to sign URLs and count parts, "
+    "per GB that others carry.",
 )
 
 MOST_CPU = 0.7
@@ -94,8 +97,10 @@ def _measure(
             paths = run_clients()
             sample = meter.sample(f"{job.name}, {contender.name}", number, job.count * job.length)
             used = cpu_seconds_of(keeper) - before
-        if contender.peer is None:
-            await_digests(server.port, paths)
+            if contender.peer is None:
+                await_digests(server.port, paths)
+            background = meter.background_cpu_seconds
+    sample = replace(sample, background_cpu_seconds=background, peak_bytes=meter.peak_bytes)
     lab.keep(replace(sample, store_cpu_seconds=used))
     contender.clear(server, paths)
 
@@ -108,12 +113,13 @@ def _table(lab: Lab, job: Job, found: Sequence[Contender]) -> Table:
 
 
 def _row(name: str, samples: Sequence[Sample], lab: Lab, job: Job) -> tuple[str, ...]:
-    has_store = name not in who.LOCAL
+    has_store, is_ours = name not in who.LOCAL, name.startswith("Sluice")
     return (
         name,
         spread(rates_of(samples)),
         spread(costs_of(samples), 2),
         ratio(costs_of(samples), costs_of(_samples(lab, job, who.TUSD))),
+        spread(_digest_costs_of(samples), 2) if is_ours else "-",
         spread(_store_costs_of(samples), 2) if has_store else "-",
         spread([sample.peak_mib for sample in samples]),
     )
@@ -125,6 +131,10 @@ def _samples(lab: Lab, job: Job, name: str) -> list[Sample]:
 
 def _store_costs_of(samples: Sequence[Sample]) -> list[float]:
     return [(one.store_cpu_seconds or 0) / one.byte_count * GB for one in samples]
+
+
+def _digest_costs_of(samples: Sequence[Sample]) -> list[float]:
+    return [(one.background_cpu_seconds or 0) / one.byte_count * GB for one in samples]
 
 
 def targets(lab: Lab) -> Table:
