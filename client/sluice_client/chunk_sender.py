@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from sluice_client.crew import Crew
-from sluice_client.direct_cells import BucketFailed, DirectCells
+from sluice_client.direct_cells import BucketFailed, DirectCells, NotDirect
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
 from sluice_client.hashing import BackgroundHash
 from sluice_client.local_file import FileSlice, LocalFile, content_digest
@@ -179,6 +179,8 @@ class ChunkSender:
         self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
 
     def _learn(self, error: SluiceError, chunk: Chunk, sent: int) -> None:
+        if isinstance(error, NotDirect):
+            self._cell_bytes = None
         if chunk.is_cell:
             return
         if isinstance(error, Refused) and error.is_busy:

@@ -26,6 +26,10 @@ class BucketFailed(SluiceError):
     """The bucket did not take a cell; it is sent again, perhaps to the server."""
 
 
+class NotDirect(BucketFailed):
+    """The server wants the bytes of this upload itself."""
+
+
 class DirectCells:
     """Sends cells to the bucket while it seems reachable. Thread-safe."""
 
@@ -68,9 +72,11 @@ class DirectCells:
         try:
             return json_object(self._server.request("POST", path, json={"cells": [promised]}))
         except Refused as error:
-            if error.code not in {"not_direct", "cell_not_stored"}:
+            if error.code == "not_direct":
+                raise NotDirect(str(error)) from error
+            if error.code != "cell_not_stored":
                 raise
-            raise self._failed(str(error), for_good=error.code == "not_direct") from error
+            raise self._failed(str(error)) from error
 
     def _put(self, target: dict[str, Any], body: FileSlice) -> None:
         request = {"data": body, "headers": target["headers"], "auth": _nobody}
@@ -82,9 +88,9 @@ class DirectCells:
         except Refused as error:
             raise self._failed(str(error)) from error
 
-    def _failed(self, reason: str, *, for_good: bool = False) -> BucketFailed:
+    def _failed(self, reason: str) -> BucketFailed:
         with self._lock:
-            self._failures += FAILURES_IN_A_ROW if for_good else 1
+            self._failures += 1
         return BucketFailed(f"The bucket did not take a part of the file: {reason}")
 
     def _crc32c(self, descriptor: int, span: Span) -> str:

@@ -100,6 +100,11 @@ export class ChunkPlan {
     return { start, end, chunkBytes: this.#cellBytes, missing: [cell], isCell: true };
   }
 
+  /** No chunk is a cell from now on. */
+  refuseCells() {
+    this.#cellBytes = 0;
+  }
+
   /** `[start, end]` of the missing cell that is wanted most, or null. */
   #nextCell() {
     if (!this.#cellBytes) return null;

@@ -1,7 +1,7 @@
 /** Sends the missing bytes of a file in chunks, several at once, until the server has acknowledged them all. */
 
 import { ChunkPlan, coveredBytes } from "./chunk_plan.js";
-import { NOT_TAKEN } from "./direct_cells.js";
+import { NOT_DIRECT, NOT_TAKEN } from "./direct_cells.js";
 import { checkReadable } from "./local_file.js";
 import { neededFirst } from "./play_order.js";
 import { Problem } from "./problem.js";
@@ -149,7 +149,8 @@ class Transfer {
   async #judge(error, chunk) {
     const { pace } = this.#tools;
     if (!(error instanceof Problem)) throw error;
-    if (error.code === NOT_TAKEN) return null;
+    if (error.code === NOT_DIRECT) this.#plan.refuseCells();
+    if ([NOT_DIRECT, NOT_TAKEN].includes(error.code)) return null;
     if (error.status === 413 && pace.wasTooLarge(chunk)) return null;
     if (error.isConnectionLost) {
       if (!chunk.isCell) pace.failed(chunk);

@@ -7,6 +7,9 @@ import { withRetries } from "./retry.js";
 /** Code of the problem of a cell that the bucket did not take: it is sent again, some other way. */
 export const NOT_TAKEN = "bucket_failed";
 
+/** The server's code for an upload whose bytes it wants itself. */
+export const NOT_DIRECT = "not_direct";
+
 /** Cells in a row that the bucket does not take, before everything goes through the server until the page is left. */
 const FAILURES_IN_A_ROW = 2;
 
@@ -37,13 +40,13 @@ export class DirectCells {
 
   /**
    * Sends a cell `{ start, end }`; resolves to the server's answer: bytes `received`, and `media` once the file is
-   * complete. Rejects with a Problem, NOT_TAKEN if only the bucket has failed, or with the signal's reason.
+   * complete. Rejects with a Problem, NOT_TAKEN if only the bucket has failed, NOT_DIRECT, or with the signal's reason.
    */
   async post({ start, end }, { file, id, signal, onProgress }) {
     const blob = file.slice(start, end);
     const cell = { start, length: end - start, crc32c: await this.#checksum(blob) };
     signal.throwIfAborted();
-    const target = await this.#offered(id, cell, signal);
+    const target = await this.#tools.offer(id, cell, signal);
     if (!target.stored) await this.#put(target, blob, { signal, onProgress });
     const answer = await this.#confirmed(id, cell, signal);
     if (this.isUsable) this.#failures = 0;
@@ -56,14 +59,6 @@ export class DirectCells {
     } catch (error) {
       if (error instanceof Problem) throw error;
       throw this.#giveUp();
-    }
-  }
-
-  async #offered(id, cell, signal) {
-    try {
-      return await this.#tools.offer(id, cell, signal);
-    } catch (error) {
-      throw error.code === "not_direct" ? this.#giveUp() : error;
     }
   }
 
