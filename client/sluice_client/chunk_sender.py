@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -17,7 +18,7 @@ from sluice_client.pace import Pace
 from sluice_client.play_order import needed_first, next_missing
 from sluice_client.progress import Meter
 from sluice_client.retry import Patience
-from sluice_client.spans import Chunk, Span, Spans, missing_cell
+from sluice_client.spans import Chunk, Span, Spans, missing_cells
 from sluice_client.transport import Transport
 
 
@@ -81,15 +82,15 @@ class ChunkSender:
         failures = 0
         while (chunk := self._take()) is not None:
             try:
-                self._send(chunk)
+                sent_until = self._send(chunk)
                 failures = 0
             except SluiceError as error:
                 failures += 1
-                self._finish(chunk, is_sent=False)
+                self._finish(chunk, sent_until=chunk.span.start)
                 if not self._is_cured_by_other_chunks(error, chunk):
                     self._patience.wait_after(error, failures)
             else:
-                self._finish(chunk, is_sent=True)
+                self._finish(chunk, sent_until=sent_until)
 
     def _take(self) -> Chunk | None:
         """The next chunk; waits while all are in flight, as one of them may still fail."""
@@ -103,17 +104,23 @@ class ChunkSender:
         return None
 
     def _cut(self) -> Chunk:
-        chunk = self._next_cell() or self._next_chunk()
+        chunk = self._next_cells() or self._next_chunk()
         self._missing.remove(chunk.span.start, chunk.span.end)
         self._in_flight += 1
         self._opened.hash.allow(self._all_cut_before)
         return chunk
 
-    def _next_cell(self) -> Chunk | None:
+    def _next_cells(self) -> Chunk | None:
         if not self._cell_bytes or not self._direct.is_usable:
             return None
-        length = self._opened.file.size
-        return missing_cell(self._missing, self._first, cell_bytes=self._cell_bytes, length=length)
+        # Near the end of the file, few enough that no connection is left with nothing to send.
+        share = -(-self._missing.total // (2 * self._pace.parallel * self._cell_bytes))
+        return missing_cells(
+            *(self._missing, self._first),
+            cell_bytes=self._cell_bytes,
+            length=self._opened.file.size,
+            at_most=min(self._direct.cells_at_once, share),
+        )
 
     def _next_chunk(self) -> Chunk:
         position, gap = next_missing(self._missing, self._first)
@@ -126,14 +133,14 @@ class ChunkSender:
         """The first byte that has not been taken yet."""
         return next((gap.start for gap in self._missing), self._opened.file.size)
 
-    def _finish(self, chunk: Chunk, *, is_sent: bool) -> None:
+    def _finish(self, chunk: Chunk, *, sent_until: int) -> None:
         with self._changed:
             self._in_flight -= 1
-            if not is_sent:
-                self._missing.add(chunk.span.start, chunk.span.end)
+            self._missing.add(sent_until, chunk.span.end)
             self._changed.notify_all()
 
-    def _send(self, chunk: Chunk) -> None:
+    def _send(self, chunk: Chunk) -> int:
+        """Return where the bytes end that the server has; raises any `SluiceError`."""
         self._opened.file.check_unchanged()
         sent = 0
 
@@ -142,23 +149,32 @@ class ChunkSender:
             sent += block
             self._meter.moved(block)
 
-        body = FileSlice(
-            self._opened.descriptor, chunk.span, is_over=lambda: self._crew.is_over, on_sent=count
-        )
+        def body(span: Span) -> FileSlice:
+            return FileSlice(
+                self._opened.descriptor, span, is_over=lambda: self._crew.is_over, on_sent=count
+            )
+
         began = time.monotonic()
         try:
-            if chunk.is_cell:
-                self._direct.send(self._upload_id, self._opened.descriptor, chunk.span, body)
-            else:
-                self._post(chunk, body)
+            end = self._deliver(chunk, body)
         except SluiceError as error:
             self._meter.moved(-sent)
             self._learn(error, chunk, sent)
             raise
-        seconds = time.monotonic() - began
-        self._pace.sent(chunk.span.length, seconds=seconds, size=chunk.size)
+        of_one_cell = min(1, chunk.size / chunk.span.length)
+        seconds, length = (time.monotonic() - began) * of_one_cell, end - chunk.span.start
+        self._meter.moved(min(length - sent, 0))
+        self._pace.sent(length, seconds=seconds, size=chunk.size)
         self._patience.progressed()
         self._transport.has_kept_bytes = True
+        return end
+
+    def _deliver(self, chunk: Chunk, body: Callable[[Span], FileSlice]) -> int:
+        if chunk.is_direct:
+            descriptor = self._opened.descriptor
+            return self._direct.send(self._upload_id, descriptor, cells=chunk.cells, body=body)
+        self._post(chunk, body(chunk.span))
+        return chunk.span.end
 
     def _post(self, chunk: Chunk, body: FileSlice | bytes) -> None:
         total = self._opened.file.size
@@ -181,7 +197,7 @@ class ChunkSender:
     def _learn(self, error: SluiceError, chunk: Chunk, sent: int) -> None:
         if isinstance(error, NotDirect):
             self._cell_bytes = None
-        if chunk.is_cell:
+        if chunk.is_direct:
             return
         if isinstance(error, Refused) and error.is_busy:
             self._pace.was_refused_for_now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import requests
@@ -20,6 +21,15 @@ FAILURES_IN_A_ROW = 2
 LONGEST_CELL_SECONDS = 120.0
 """If a cell takes longer, the bytes go to the server, in chunks that fit the line: a cell is lost
 whole when its connection breaks."""
+
+
+MOST_CELLS_AT_ONCE = 8
+CELLS_SECONDS = 15.0
+"""One request asks for the URLs of several cells, and one reports them: of as many as a connection
+sends in this time. What was not reported before a crash is sent again."""
+
+SHORTEST_SECONDS = 0.001
+"""For a cell, whatever the clock says."""
 
 
 class BucketFailed(SluiceError):
@@ -39,6 +49,7 @@ class DirectCells:
         self._bucket = Transport(server.options.for_server(""), server.stop)
         self._checksum = checksum
         self._failures = 0
+        self._cell_seconds = CELLS_SECONDS
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -50,27 +61,59 @@ class DirectCells:
         """Whether cells may go to the bucket."""
         return self._checksum is not None and self._failures < FAILURES_IN_A_ROW
 
-    def send(self, upload_id: str, descriptor: int, span: Span, body: FileSlice) -> None:
-        """Return once the server counts the cell; raises any `SluiceError`.
+    @property
+    def cells_at_once(self) -> int:
+        """How many cells to send with one `send`."""
+        return max(1, min(MOST_CELLS_AT_ONCE, int(CELLS_SECONDS / self._cell_seconds)))
 
-        `BucketFailed` if nothing but the bucket has failed.
+    def send(
+        self,
+        upload_id: str,
+        descriptor: int,
+        *,
+        cells: Sequence[Span],
+        body: Callable[[Span], FileSlice],
+    ) -> int:
+        """Return once the server counts cells, with the end of the last one that it counts.
+
+        If sending fails after the first cell, that is before the end of the last. If it fails
+        before, this raises any `SluiceError`: `BucketFailed` if only the bucket has failed.
         """
-        checksum = self._crc32c(descriptor, span)
-        promised = {"start": span.start, "length": span.length, "crc32c": checksum}
+        promised = [self._promise(descriptor, cell) for cell in cells]
         path = f"/api/uploads/{upload_id}/cells"
-        (target,) = self._ask(path, promised)["cells"]
-        began = time.monotonic()
+        targets = self._ask(path, promised)["cells"]
+        stored = 0
+        try:
+            for cell, target in zip(cells, targets, strict=True):
+                self._store(target, body(cell))
+                stored += 1
+        except SluiceError:
+            if not stored:
+                raise
+        self._server.patiently(lambda: self._ask(f"{path}/stored", promised[:stored]))
+        if stored == len(cells):
+            self._succeeded()
+        return cells[stored - 1].end
+
+    def _promise(self, descriptor: int, cell: Span) -> dict[str, Any]:
+        checksum = self._crc32c(descriptor, cell)
+        return {"start": cell.start, "length": cell.length, "crc32c": checksum}
+
+    def _store(self, target: dict[str, Any], body: FileSlice) -> None:
         if not target["stored"]:
+            began = time.monotonic()
             self._put(target, body)
-        is_slow = time.monotonic() - began > LONGEST_CELL_SECONDS
-        self._server.patiently(lambda: self._ask(f"{path}/stored", promised))
+            self._cell_seconds = max(time.monotonic() - began, SHORTEST_SECONDS)
+
+    def _succeeded(self) -> None:
+        is_slow = self._cell_seconds > LONGEST_CELL_SECONDS
         with self._lock:
             if self.is_usable:
                 self._failures = FAILURES_IN_A_ROW if is_slow else 0
 
-    def _ask(self, path: str, promised: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, path: str, promised: Sequence[dict[str, Any]]) -> dict[str, Any]:
         try:
-            return json_object(self._server.request("POST", path, json={"cells": [promised]}))
+            return json_object(self._server.request("POST", path, json={"cells": promised}))
         except Refused as error:
             if error.code == "not_direct":
                 raise NotDirect(str(error)) from error

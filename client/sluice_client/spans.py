@@ -75,13 +75,19 @@ class Spans:
 class Chunk:
     """Bytes for one request; the server expects `start` to be `index` times `size`.
 
-    If it `is_cell`, it goes to the bucket.
+    If it `is_direct`, it goes to the bucket, in cells of `size`.
     """
 
     index: int
     size: int
     span: Span
-    is_cell: bool = False
+    is_direct: bool = False
+
+    @property
+    def cells(self) -> list[Span]:
+        """Its bytes in cells of `size`; the last one may be shorter."""
+        starts = range(self.span.start, self.span.end, self.size)
+        return [Span(start, min(start + self.size, self.span.end)) for start in starts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +136,17 @@ class ChunkLadder:
         return Chunk(position // size, size, _cell(position, size, length))
 
 
-def missing_cell(
-    missing: Spans, first: Iterable[Span], *, cell_bytes: int, length: int
+def missing_cells(
+    missing: Spans, first: Iterable[Span], *, cell_bytes: int, length: int, at_most: int
 ) -> Chunk | None:
-    """The next cell that is missing entirely, preferably at the start of a span of `first`."""
+    """The next cells that are missing entirely, preferably at the start of a span of `first`."""
     wanted = [span.start - span.start % cell_bytes for span in first]
     others = [-(-gap.start // cell_bytes) * cell_bytes for gap in missing]
     for start in [*wanted, *others]:
-        span = Span(start, min(start + cell_bytes, length))
-        if span.length > 0 and any(_fits(span, gap) for gap in missing):
-            return Chunk(start // cell_bytes, cell_bytes, span, is_cell=True)
+        for count in range(at_most, 0, -1):
+            span = Span(start, min(start + count * cell_bytes, length))
+            if span.length > 0 and any(_fits(span, gap) for gap in missing):
+                return Chunk(start // cell_bytes, cell_bytes, span, is_direct=True)
     return None
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Request, Route, expect
+from playwright.sync_api import Page, Request, Route, expect
 
-from app.domain.cells import NUMBERS_PER_CELL
+from app.domain.cells import NUMBERS_PER_CELL, direct_part_number
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.signing import AccessKey
 from tests.browser.complaints import Complaints
 from tests.browser.films import sha256_of
 from tests.browser.stored import digests_of
-from tests.browser.upload_page import MIB, UploadPage
+from tests.browser.upload_page import MIB, PATIENCE_SECONDS, UploadPage
+from tests.client.bad_line import BadLine, Line, bad_line
+from tests.client.bad_line import Request as SentRequest
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
 from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
@@ -43,9 +46,25 @@ def store() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="module")
-def direct_server(store: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = store.access.settings("films") | {"SLUICE_DIRECT_UPLOADS": "1"}
-    with running_server(tmp_path_factory.mktemp("direct"), **options) as running_one:
+def line_to_bucket(store: S3Server) -> Iterator[BadLine]:
+    with bad_line(store.port) as running_one:
+        yield running_one
+
+
+@pytest.fixture
+def line(line_to_bucket: BadLine) -> BadLine:
+    """The line to the bucket, of browsers and of the server; good until told otherwise."""
+    line_to_bucket.heal()
+    return line_to_bucket
+
+
+@pytest.fixture(scope="module")
+def direct_server(
+    store: S3Server, line_to_bucket: BadLine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    options = store.access.settings("films", endpoint=line_to_bucket.url)
+    folder = tmp_path_factory.mktemp("direct")
+    with running_server(folder, **options, SLUICE_DIRECT_UPLOADS="1") as running_one:
         yield running_one
 
 
@@ -66,8 +85,8 @@ def short_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def site(direct_server: Server) -> Server:
-    """The server, without uploads and videos."""
+def site(direct_server: Server, line: BadLine) -> Server:
+    """The server, without uploads and videos, and with a good line to its bucket."""
     direct_server.empty()
     return direct_server
 
@@ -75,10 +94,10 @@ def site(direct_server: Server) -> Server:
 class BucketTraffic:
     """Which cells a page begins to send to the bucket."""
 
-    def __init__(self, page: UploadPage, store: S3Server) -> None:
+    def __init__(self, page: Page, line: BadLine) -> None:
         self.begun: list[int] = []
-        self._endpoint = store.access.endpoint
-        page.page.on("request", self._note)
+        self._endpoint = line.url
+        page.on("request", self._note)
 
     def _note(self, request: Request) -> None:
         number = re.search(r"[?&]partNumber=(\d+)", request.url)
@@ -87,10 +106,10 @@ class BucketTraffic:
 
 
 def test_only_missing_cells_are_sent_after_a_reload_and_none_to_the_server(
-    site: Server, store: S3Server, open_page: OpenPage, large_file: Path
+    site: Server, line: BadLine, open_page: OpenPage, large_file: Path
 ) -> None:
     page = open_page(site)
-    traffic = BucketTraffic(page, store)
+    traffic = BucketTraffic(page.page, line)
     page.throttle(2 * MIB)
     page.choose(large_file)
     page.wait_for_progress(page.row(large_file), 2)
@@ -108,13 +127,62 @@ def test_only_missing_cells_are_sent_after_a_reload_and_none_to_the_server(
     assert digests_of(site) == {"large.bin": sha256_of(large_file)}
 
 
+def test_a_line_that_breaks_once_and_a_reload_in_the_middle(
+    site: Server, line: BadLine, any_page: Page, large_file: Path
+) -> None:
+    was_cut = False
+
+    def disturb(line: Line, request: SentRequest) -> None:
+        nonlocal was_cut
+        if request.body < MIB:
+            return
+        if not was_cut and f"partNumber={direct_part_number(0)}&" in request.path:
+            was_cut = True
+            line.cut()
+        if f"partNumber={direct_part_number(1)}&" in request.path:
+            line.stall()
+
+    line.on_body = disturb
+    traffic = BucketTraffic(any_page, line)
+    any_page.goto(site.url)
+    choose(any_page, large_file)
+    await_missing(site, [[CELL, 2 * CELL]], page=any_page)
+    assert was_cut
+    line.heal()
+    traffic.begun.clear()
+    any_page.reload()
+    choose(any_page, large_file)
+    row = any_page.locator("upload-row").filter(has_text=large_file.name)
+    expect(row).to_contain_class("dz-success", timeout=PATIENCE_SECONDS * 1000)
+    assert traffic.begun == [1]
+    assert digests_of(site) == {"large.bin": sha256_of(large_file)}
+
+
+def choose(page: Page, path: Path) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose files", exact=True).click()
+    chooser.value.set_files(path)
+
+
+def await_missing(site: Server, missing: list[list[int]], *, page: Page) -> None:
+    """Wait until the only upload has just these gaps."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while [one["missing"] for one in site.get("/api/uploads").json()["uploads"]] != [missing]:
+        assert time.monotonic() < deadline, "the other cells have never arrived"
+        page.wait_for_timeout(100)
+
+
 def test_a_bucket_that_cannot_be_reached_is_left_alone(
-    site: Server, store: S3Server, open_page: OpenPage, short_file: Path, complaints: Complaints
+    site: Server,
+    line: BadLine,
+    open_page: OpenPage,
+    short_file: Path,
+    complaints: Complaints,
 ) -> None:
     complaints.allow_failed_requests()
     page = open_page(site)
-    traffic = BucketTraffic(page, store)
-    page.page.route(f"{store.access.endpoint}/**", lambda route: route.abort())
+    traffic = BucketTraffic(page.page, line)
+    page.page.route(f"{line.url}/**", lambda route: route.abort())
     page.choose(short_file)
     page.wait_for_success(short_file)
     expect(page.notice).to_be_hidden()
@@ -124,7 +192,11 @@ def test_a_bucket_that_cannot_be_reached_is_left_alone(
 
 
 def test_a_url_that_the_bucket_refuses_is_asked_anew(
-    site: Server, store: S3Server, open_page: OpenPage, short_file: Path, complaints: Complaints
+    site: Server,
+    line: BadLine,
+    open_page: OpenPage,
+    short_file: Path,
+    complaints: Complaints,
 ) -> None:
     complaints.allow_failed_requests()
     refused: list[str] = []
@@ -137,8 +209,8 @@ def test_a_url_that_the_bucket_refuses_is_asked_anew(
         return route.fulfill(status=403, headers=headers, body="Request has expired")
 
     page = open_page(site)
-    traffic = BucketTraffic(page, store)
-    page.page.route(f"{store.access.endpoint}/**", refuse_once)
+    traffic = BucketTraffic(page.page, line)
+    page.page.route(f"{line.url}/**", refuse_once)
     page.choose(short_file)
     page.wait_for_success(short_file)
     assert len(traffic.begun) == 2

@@ -128,3 +128,18 @@ def test_the_next_run_sends_only_the_cells_that_are_missing(
     uploaded = client.upload(path)
     assert uploaded.sent == sent_directly(bucket) == SIZE - CELL
     assert_same(client, uploaded.id, path)
+
+
+def test_one_request_counts_several_cells_and_those_stored_before_a_failure(
+    line: BadLine, bucket: BadLine, make_client: MakeClient, make_file: MakeFile
+) -> None:
+    cells, failed = 6, sometimes(Line.cut, after=MIB, times=1, path="/")
+    third = f"partNumber={direct_part_number(2)}&"
+    bucket.on_body = lambda at, request: failed(at, request) if third in request.path else None
+    path, client = make_file(size=cells * CELL), make_client(line.url, parallel=1)
+    uploaded = client.upload(path)
+    told = [request for request in line.requests if request.path.endswith("/cells/stored")]
+    assert len(told) < cells
+    assert len([request for request in bucket.requests if request.body == CELL]) == cells
+    assert line.sent() == 0
+    assert_same(client, uploaded.id, path)
