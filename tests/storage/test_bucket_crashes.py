@@ -106,6 +106,16 @@ def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
     assert list(bucket.list_multiparts()) == []
 
 
+def require_that_the_first_cell_becomes_a_piece(node: Node, told: list[ByteRange]) -> None:
+    """Send the file while another node has stored that cell as a part."""
+    node.store.staging.reserve(KEY, LENGTH)
+    for chunk in CHUNKS:
+        node.send(told, *chunk)
+    assert [piece.span for piece in node.store.cells.catalog.pieces(KEY, 0)] == [ByteRange(0, CELL)]
+    node.store.library.publish(KEY, LENGTH)
+    assert content(node.store, KEY) == pattern(0, LENGTH)
+
+
 @pytest.mark.parametrize("call", ["claim", "upload_part"])
 def test_a_node_that_was_paused_around_a_part_stores_its_bytes_elsewhere(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str
@@ -119,12 +129,7 @@ def test_a_node_that_was_paused_around_a_part_stores_its_bytes_elsewhere(
     paused = Node(
         *interrupted(bucket, catalog, call, let_another_write, is_after=True), tmp_path / "paused"
     )
-    paused.store.staging.reserve(KEY, LENGTH)
-    for chunk in CHUNKS:
-        paused.send(told, *chunk)
-    assert [piece.span for piece in catalog.pieces(KEY, 0)] == [ByteRange(0, CELL)]
-    paused.store.library.publish(KEY, LENGTH)
-    assert content(paused.store, KEY) == pattern(0, LENGTH)
+    require_that_the_first_cell_becomes_a_piece(paused, told)
 
 
 def test_two_nodes_that_write_one_cell_at_once_both_keep_their_bytes(
@@ -137,12 +142,7 @@ def test_two_nodes_that_write_one_cell_at_once_both_keep_their_bytes(
         ),
         tmp_path / "busy",
     )
-    busy.store.staging.reserve(KEY, LENGTH)
-    for chunk in CHUNKS:
-        busy.send(told, *chunk)
-    assert [piece.span for piece in catalog.pieces(KEY, 0)] == [ByteRange(0, CELL)]
-    busy.store.library.publish(KEY, LENGTH)
-    assert content(busy.store, KEY) == pattern(0, LENGTH)
+    require_that_the_first_cell_becomes_a_piece(busy, told)
 
 
 def test_an_upload_that_ends_while_a_part_is_stored_leaves_nothing(
