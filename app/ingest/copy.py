@@ -60,7 +60,7 @@ class Pace:
 
 
 class FileCopy:
-    """Writes the next bytes of a source to a range of an open file.
+    """Writes the next bytes of a source to a range of an open file; `watch` may move it to another.
 
     Whatever ends the copy early (a network error, a limit, `watch` raising), the bytes that had
     arrived are written to the file first, and `position` is exactly where they end.
@@ -72,6 +72,15 @@ class FileCopy:
         self._descriptor = descriptor
         self._limits = limits
         self._splicing: SpliceSource | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the range has all of its bytes."""
+        return self.position >= self._end
+
+    def move_to(self, span: ByteRange) -> None:
+        """Write what comes next to another range."""
+        self.position, self._end = span.start, span.end
 
     def run(self, source: BodySource, watch: Watch) -> None:
         """Copy until the range is full or the source ends; raises what either argument raises."""

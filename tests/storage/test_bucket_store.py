@@ -1,6 +1,5 @@
 """The store in a bucket: what differs from a folder."""
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -26,7 +25,6 @@ from app.storage.s3.caller import Caller
 from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice, StoredObject
 from app.storage.s3.inspection import BucketInspection
-from app.storage.s3.spool import Spools
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.storage.conftest import InBucket
@@ -180,46 +178,6 @@ def test_more_unproven_bytes_than_spools_may_hold_are_refused_unread(
         with store.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(NoRoom):
             writer.write(span, source, ignore)
         assert source.position == 0
-
-
-def test_the_spools_of_all_processes_share_one_limit(tmp_path: Path) -> None:
-    one, two = (Spools(Folder(tmp_path), 1000, room_seconds=0.0) for _ in range(2))
-    first = one.open(ByteRange(0, 600))
-    with pytest.raises(ServerBusy):
-        two.open(ByteRange(0, 600))
-    with two.open(ByteRange(0, 400)):
-        first.shrink(100)
-        with one.open(ByteRange(0, 500)), pytest.raises(ServerBusy):
-            two.open(ByteRange(0, 1))
-    first.close()
-    with two.open(ByteRange(0, 1000)):
-        pass
-
-
-def test_a_spool_that_was_sent_is_written_again_unless_it_must_be_empty(tmp_path: Path) -> None:
-    spools, span = Spools(Folder(tmp_path), 1000, room_seconds=0.0), ByteRange(0, 1000)
-    with spools.open(span) as sent:
-        os.write(sent.descriptor, b"sent")
-    with spools.open(span) as empty:
-        assert os.fstat(empty.descriptor).st_size == 0
-    held = [spools.open(ByteRange(0, 100), may_hold_others=True) for _ in range(3)]
-    assert [os.fstat(spool.descriptor).st_size for spool in held] == [0, 4, 0]
-    for spool in held:
-        spool.close()
-
-
-def test_a_spool_that_could_not_be_sent_is_not_written_again(tmp_path: Path) -> None:
-    spools, span = Spools(Folder(tmp_path), 1000, room_seconds=0.0), ByteRange(0, 1000)
-
-    def fail() -> None:
-        with spools.open(span) as unsent:
-            os.write(unsent.descriptor, b"on its way")
-            raise ServerBusy("The object store does not answer in time.")
-
-    with pytest.raises(ServerBusy):
-        fail()
-    with spools.open(span, may_hold_others=True) as next_one:
-        assert os.fstat(next_one.descriptor).st_size == 0
 
 
 def test_a_store_that_is_down_acknowledges_nothing_and_frees_the_cell(

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from app.domain.cells import Cell, StoredFile
 from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
-from app.ingest.copy import BodyLimits, FileCopy, discard
+from app.ingest.copy import BodyLimits, discard
 from app.ingest.source import BodySource
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
@@ -19,7 +19,8 @@ from app.storage.local.folder import disk_errors
 from app.storage.local.range_lock import is_takeover_requested
 from app.storage.local.range_writer import LOOK_SECONDS
 from app.storage.s3.cells import CellStore
-from app.storage.s3.spool import Spool
+from app.storage.s3.spool import FIRST_BYTES, Spool
+from app.storage.s3.spool_copy import SpoolCopy
 
 CHECKPOINT_SECONDS = 30.0
 """A killed worker loses at most this many seconds of a request. Each request to a store costs
@@ -40,11 +41,11 @@ class BucketRangeWriter:
         checkpoint_seconds: float,
     ) -> None:
         self.checkpoint_seconds = checkpoint_seconds
+        self.limits = limits
         self._cells = cells
         self._file = file
         self._span = span
         self._lock = lock
-        self._limits = limits
         self._unverified: list[tuple[Cell, Spool]] = []
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
@@ -66,7 +67,7 @@ class BucketRangeWriter:
     def skip(self, count: int, source: BodySource) -> None:
         """Skip bytes that are stored already, unless a newer writer takes over."""
         if count:
-            discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
+            discard(source, count=count, limits=self.limits, watch=self.stop_if_superseded)
 
     def finish(self, source: BodySource) -> None:
         """Finish the source, unless a newer writer takes over; store the bytes it verified."""
@@ -109,10 +110,9 @@ class BucketRangeWriter:
     ) -> tuple[int, int]:
         """Where its bytes end, and the position last passed to `checkpoint`."""
         with ExitStack() as spools:
-            spool = self._cells.spools.open(cell.span, may_hold_others=True)
+            spool = self._cells.spools.begin(cell.span, may_hold_others=True)
             spools.enter_context(spool)
-            copy = FileCopy(spool.descriptor, spool.place(cell.span), self._limits)
-            flow = _Flow(self, cell, spool, copy, None if source.is_verified_at_end else checkpoint)
+            flow = _Flow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
             with disk_errors():
                 flow.run(source)
             if source.is_verified_at_end and flow.position > cell.span.start:
@@ -133,13 +133,14 @@ class _Flow:
         writer: BucketRangeWriter,
         cell: Cell,
         spool: Spool,
-        copy: FileCopy,
         checkpoint: Checkpoint | None,
     ) -> None:
         self._writer = writer
         self._cell = cell
         self._spool = spool
-        self._copy = copy
+        self._copy = SpoolCopy(
+            spool, writer.limits, None if checkpoint is None else self._store_and_tell
+        )
         self._checkpoint = checkpoint
         self._check_room = writer.check_room(spool)
         self._is_storing = False
@@ -151,7 +152,7 @@ class _Flow:
     @property
     def position(self) -> int:
         """End of the bytes received so far, as a position in the file."""
-        return self._cell.span.start + self._copy.position
+        return self._copy.position
 
     def run(self, source: BodySource) -> None:
         """Copy and store; if the copy ends early, what has arrived is stored and recorded.
@@ -174,10 +175,17 @@ class _Flow:
             self._look_at = now + LOOK_SECONDS
             self._writer.stop_if_superseded()
             self._writer.stop_if_removed()
-        self._check_room(self._copy.position)
+        self._check_room(self._copy.spooled)
         if now >= self._due_at:
             self._store_and_tell()
+            self._let_others_have_room()
             self._due_at = time.monotonic() + self._writer.checkpoint_seconds
+
+    def _let_others_have_room(self) -> None:
+        """A slow body must not keep more room than it needs, if others wait for some."""
+        if self._checkpoint is not None and self._spool.is_wanted:
+            self._spool.shrink(FIRST_BYTES)
+            self._copy.begin_again()
 
     def _store_and_tell(self) -> None:
         fresh = ByteRange(self.told_to, self.position)
@@ -193,6 +201,6 @@ class _Flow:
         fresh = ByteRange(self.told_to, self.position)
         if self._checkpoint is None or not fresh.length:
             return
-        arrived = ByteRange(self._cell.span.start, self.position)
+        arrived = ByteRange(self._spool.base, self.position)
         is_whole = self._writer.is_whole(self._cell.number, arrived)
         self._writer.keep(self._spool, self._cell.number, arrived if is_whole else fresh)

@@ -1,7 +1,7 @@
 """Unnamed files that buffer bytes between a client and the bucket, within a limit per node.
 
-Whoever opens one locks as many bytes of a common file as it may hold: locks die with their process,
-so the sum is right whatever was killed. That file itself stays empty.
+One that waits for a client has room for little more than has come. When there is no more room, it
+stores what it has, and goes on in the room of that: nobody waits for those who cannot go on.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from io import FileIO
 from types import TracebackType
 
-from app.domain.errors import NoRoom, ServerBusy
+from app.domain.errors import NoRoom
 from app.domain.ranges import ByteRange
-from app.request.slots import without_slot
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import locked_by_others, try_lock, unlock
 from app.storage.s3.contents import SpoolSlice
+from app.storage.s3.room import Room
+
+FIRST_BYTES = 1024 * 1024
+"""Room for a body of which nothing has come: one block. It doubles whenever it is full."""
 
 ROOM_SECONDS = 10.0
 """How long a request waits for others to release their spools, before it is told to retry."""
@@ -32,39 +33,57 @@ KEPT_FILE_BYTES = 32 * 1024 * 1024
 """Files that a process keeps for reuse, and their largest size; they do not count as spools.
 Writing over pages that the kernel has costs 0.13 CPU s/GB, new ones 0.26."""
 
-_POLL_SECONDS = 0.02
-_ACCOUNT = "spool-room"
 _NO_UNNAMED_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 """Errors of file systems without O_TMPFILE, such as NFS."""
 
 
-@dataclass(slots=True)
-class Room:
-    """A range of the common file that is locked as long as the descriptor is open."""
-
-    descriptor: int
-    taken: ByteRange
-
-    def shrink(self, length: int) -> None:
-        """Give back all but `length` bytes."""
-        kept = ByteRange(self.taken.start, self.taken.start + max(length, 1))
-        if kept.end < self.taken.end:
-            unlock(self.descriptor, ByteRange(kept.end, self.taken.end))
-            self.taken = kept
-
-
 class Spool:
-    """Room for some bytes of a file from `base` on; to be closed by whoever is done with them.
+    """Bytes of a span of a file, the first of which is `base`; whoever is done with them closes it.
+
+    A copy into it may write to `place(room)`, and asks it to grow once that is full.
 
     Leaving its context closes it, too, and may keep the file for another spool: only for bytes that
     nobody reads any more.
     """
 
-    def __init__(self, descriptor: int, room: Room, base: int, kept: deque[int]) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        room: Room,
+        span: ByteRange,
+        *,
+        room_seconds: float,
+        kept: deque[int],
+    ) -> None:
         self.descriptor = descriptor
+        self.base = span.start
+        self.end = span.end
         self._room = room
-        self._base = base
+        self._room_seconds = room_seconds
         self._kept = kept
+
+    @property
+    def room(self) -> ByteRange:
+        """The bytes of the file that it may hold as it is."""
+        return ByteRange(self.base, min(self.base + self._room.length, self.end))
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for room."""
+        return self._room.is_wanted
+
+    def grow(self, patience: float) -> bool:
+        """Make it twice as large, or as large as its span; False if there is no room.
+
+        With a patience of 1.0 it waits for room as long as a new spool would.
+        """
+        missing = self.end - self.room.end
+        most, least = min(self._room.length, missing), min(FIRST_BYTES, missing)
+        return self._room.grow(most) or self._room.grow(least, patience * self._room_seconds)
+
+    def begin_again(self, position: int) -> None:
+        """Use its room for the bytes from `position` on; those before are stored elsewhere."""
+        self.base = position
 
     def shrink(self, length: int) -> None:
         """Release the room beyond the first `length` bytes."""
@@ -72,11 +91,11 @@ class Spool:
 
     def place(self, span: ByteRange) -> ByteRange:
         """Where in the spool the bytes of a span of the file are."""
-        return ByteRange(span.start - self._base, span.end - self._base)
+        return ByteRange(span.start - self.base, span.end - self.base)
 
     def slice(self, span: ByteRange) -> SpoolSlice:
         """The bytes of a span of the file."""
-        return SpoolSlice(self.descriptor, span.start - self._base, span.length)
+        return SpoolSlice(self.descriptor, span.start - self.base, span.length)
 
     def reader(self) -> FileIO:
         """Reads all of it from the start; works even after `close`."""
@@ -86,7 +105,7 @@ class Spool:
     def close(self) -> None:
         """Release the file and the room."""
         os.close(self.descriptor)
-        os.close(self._room.descriptor)
+        self._room.close()
 
     def __enter__(self) -> Spool:
         return self
@@ -100,7 +119,7 @@ class Spool:
         """Keep the file for reuse, unless an error left the store without the bytes."""
         is_short = os.fstat(self.descriptor).st_size <= KEPT_FILE_BYTES
         if kind is None and is_short and len(self._kept) < KEPT_FILES:
-            os.close(self._room.descriptor)
+            self._room.close()
             self._kept.append(self.descriptor)
         else:
             self.close()
@@ -118,63 +137,41 @@ class Spools:
         self._kept = deque[int]()
         weakref.finalize(self, _close_all, self._kept)
 
-    def open(
-        self, span: ByteRange, *, base: int | None = None, may_hold_others: bool = False
-    ) -> Spool:
-        """A spool for the bytes of a span, placed as if it began with the byte `base`.
-
-        It is empty, unless it `may_hold_others`, bytes of other files: that is cheaper.
+    def open(self, span: ByteRange) -> Spool:
+        """An empty spool with room for the bytes of a span.
 
         Waits a while for room. Raises `ServerBusy` if there is none, `NoRoom` if there will never
         be enough, or the disk is full.
         """
-        with disk_errors():
-            self.folder.require_room(span.length)
-            room = self._reserve(span.length)
-            try:
-                descriptor = self._kept_file() if may_hold_others else self._unnamed_file()
-            except BaseException:
-                os.close(room.descriptor)
-                raise
-        return Spool(descriptor, room, span.start if base is None else base, self._kept)
+        return self._open(span, span.length, self._unnamed_file)
+
+    def begin(self, span: ByteRange, *, may_hold_others: bool = False) -> Spool:
+        """A spool for bytes of a span that are still to come, with room for the first of them.
+
+        It is empty, unless it `may_hold_others`, bytes of other files: that is cheaper. Raises as
+        `open` does.
+        """
+        new_file = self._kept_file if may_hold_others else self._unnamed_file
+        return self._open(span, min(span.length, FIRST_BYTES), new_file)
 
     def require(self, length: int) -> None:
         """Raise `NoRoom` if there will never be room for that many bytes."""
         if length > self._capacity:
             raise NoRoom("The server cannot hold that many bytes between the client and its store.")
 
-    def _reserve(self, length: int) -> Room:
-        self.require(length)
-        account = self.folder.open(_ACCOUNT, os.O_RDWR | os.O_CREAT)
-        try:
-            taken = self._take(account, length)
-            if taken is None:
-                with without_slot():
-                    taken = self._wait_for(account, length)
-        except BaseException:
-            os.close(account)
-            raise
-        return Room(account, taken)
-
-    def _wait_for(self, account: int, length: int) -> ByteRange:
-        deadline = time.monotonic() + self._room_seconds
-        while (taken := self._take(account, length)) is None:
-            if time.monotonic() > deadline:
-                raise ServerBusy("The server waits for its store to take what has arrived.")
-            time.sleep(_POLL_SECONDS)
-        return taken
-
-    def _take(self, account: int, length: int) -> ByteRange | None:
-        """Lock and return the first free `length` bytes; None if no gap is that long."""
-        start, count = 0, max(length, 1)
-        while start + count <= self._capacity:
-            wanted = ByteRange(start, start + count)
-            others = locked_by_others(account, wanted)
-            if others is not None:
-                start = others.end
-            elif try_lock(account, wanted):
-                return wanted
-        return None
+    def _open(self, span: ByteRange, length: int, new_file: Callable[[], int]) -> Spool:
+        self.require(span.length)
+        with disk_errors():
+            self.folder.require_room(span.length)
+            room = Room(self.folder, self._capacity)
+            try:
+                room.require(length, self._room_seconds)
+                return Spool(
+                    *(new_file(), room, span), room_seconds=self._room_seconds, kept=self._kept
+                )
+            except BaseException:
+                room.close()
+                raise
 
     def _kept_file(self) -> int:
         try:

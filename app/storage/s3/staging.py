@@ -13,7 +13,7 @@ from threading import Lock
 from app.domain.cells import Cell, Grid, StoredFile
 from app.domain.errors import NoRoom, UploadError, WriterSuperseded
 from app.domain.ranges import ByteRange
-from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
@@ -28,6 +28,7 @@ from app.storage.s3.claims import limit_seconds
 from app.storage.s3.piece_reader import PieceReader, contains
 from app.storage.s3.range_writer import BucketRangeWriter
 from app.storage.s3.spool import Spool
+from app.storage.s3.spool_copy import SpoolCopy
 
 PUTS_AT_ONCE = 8
 """Small files of a process that are sent to the bucket in parallel."""
@@ -219,16 +220,16 @@ class BucketStaging:
 
     def _arrived(self, cell: Cell, source: BodySource, limits: BodyLimits) -> tuple[Spool, int]:
         """A spool with the bytes received for one cell, and their end in the file."""
-        spool = self._cells.spools.open(cell.span)
+        spool = self._cells.spools.begin(cell.span)
         try:
-            copy = FileCopy(spool.descriptor, spool.place(cell.span), limits)
+            copy = SpoolCopy(spool, limits)
             with disk_errors():
                 check_room = self._cells.spools.folder.room_check(spool.descriptor)
-                copy.run(source, lambda: check_room(copy.position))
+                copy.run(source, lambda: check_room(copy.spooled))
         except BaseException:
             spool.close()
             raise
-        return spool, cell.span.start + copy.position
+        return spool, copy.position
 
     def _keep_next(
         self, file: StoredFile, cell: Cell, spool: Spool, end: int, *, has_ended: bool

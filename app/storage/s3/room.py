@@ -1,0 +1,140 @@
+"""How many bytes all spools of a node hold together, whichever processes they belong to.
+
+A byte of room is a byte of a common file that somebody has locked: locks end with their process, so
+the sum is right whatever was killed. That file itself stays empty.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from app.domain.errors import ServerBusy
+from app.domain.ranges import ByteRange, RangeSet
+from app.request.slots import without_slot
+from app.storage.local.folder import Folder
+from app.storage.local.range_lock import locked_by_others, try_lock, unlock
+
+GUESSES = 3
+"""Places to try before looking for one: with half of the room taken, most are free."""
+
+_POLL_SECONDS = 0.02
+_ACCOUNT = "spool-room"
+
+
+class Room:
+    """Room for some bytes on this node, until it is closed; all have `capacity` together."""
+
+    def __init__(self, folder: Folder, capacity: int) -> None:
+        self._capacity = capacity
+        self._taken = RangeSet()
+        self._descriptor = folder.open(_ACCOUNT, os.O_RDWR | os.O_CREAT)
+
+    @property
+    def length(self) -> int:
+        """How many bytes there is room for."""
+        return self._taken.total
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for room."""
+        return locked_by_others(self._descriptor, self._waiting) is not None
+
+    def grow(self, count: int, seconds: float = 0.0) -> bool:
+        """Add room for more bytes; False if there is none within so many seconds."""
+        if self._take(count):
+            return True
+        if not seconds:
+            return False
+        with without_slot():
+            return self._wait_for(count, time.monotonic() + seconds)
+
+    def require(self, count: int, seconds: float) -> None:
+        """Add room for more bytes; raises `ServerBusy` if there is none in time."""
+        if not self.grow(count, seconds):
+            raise ServerBusy("The server waits for its store to take what has arrived.")
+
+    def shrink(self, length: int) -> None:
+        """Give back all but `length` bytes."""
+        for span in self._taken:
+            kept = ByteRange(span.start, min(span.end, span.start + length))
+            length -= kept.length
+            if kept != span:
+                self._give_back(ByteRange(kept.end, span.end))
+
+    def close(self) -> None:
+        """Give back all of it."""
+        os.close(self._descriptor)
+
+    @property
+    def _waiting(self) -> ByteRange:
+        """What one of those who wait has locked."""
+        return ByteRange(self._capacity, self._capacity + 1)
+
+    def _wait_for(self, count: int, deadline: float) -> bool:
+        try:
+            while not self._take(count):
+                if time.monotonic() > deadline:
+                    return False
+                try_lock(self._descriptor, self._waiting)
+                time.sleep(_POLL_SECONDS)
+            return True
+        finally:
+            unlock(self._descriptor, self._waiting)
+
+    def _take(self, count: int) -> bool:
+        """Lock `count` free bytes, together if that is easy."""
+        starts = [self._taken.end]
+        starts += (random.randrange(self._capacity) for _ in range(GUESSES))  # noqa: S311
+        if any(self._lock(ByteRange(start, start + count)) for start in starts):
+            return True
+        return self._gather(count)
+
+    def _gather(self, count: int) -> bool:
+        """Lock `count` free bytes wherever they are, or none."""
+        position, found, missing = 0, list[ByteRange](), count
+        while missing and position < self._capacity:
+            free = self._first_free(position, missing)
+            if self._lock(free):
+                found.append(free)
+                missing -= free.length
+            position = max(free.end, position + 1)
+        if missing:
+            for span in found:
+                self._give_back(span)
+        return not missing
+
+    def _first_free(self, position: int, count: int) -> ByteRange:
+        """At most `count` free bytes, the first from `position` on; none at the end of the room."""
+        while position < self._capacity:
+            rest = ByteRange(position, min(position + count, self._capacity))
+            own_or_free = next(self._taken.gaps(rest), None)
+            if own_or_free is None:
+                position = rest.end
+                continue
+            other = locked_by_others(self._descriptor, own_or_free)
+            if other is None:
+                return own_or_free
+            if other.start > own_or_free.start:
+                count = other.start - own_or_free.start
+                position = own_or_free.start
+            else:
+                position = other.end
+        return ByteRange(self._capacity, self._capacity)
+
+    def _lock(self, span: ByteRange) -> bool:
+        """Lock bytes that are neither ours nor those of others; whether all of them are."""
+        is_ours = self._taken.total + span.length != self._taken.add(span).total
+        if not span.length or span.end > self._capacity or is_ours:
+            return False
+        if not try_lock(self._descriptor, span):
+            return False
+        self._taken = self._taken.add(span)
+        return True
+
+    def _give_back(self, span: ByteRange) -> None:
+        unlock(self._descriptor, span)
+        self._taken = RangeSet.of(
+            left for own in self._taken for left in RangeSet.of([span]).gaps(own)
+        )

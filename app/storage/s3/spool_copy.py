@@ -1,0 +1,76 @@
+"""Copies a body into a spool that grows as bytes come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from app.domain.errors import ServerBusy
+from app.domain.ranges import ByteRange
+from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.source import BodySource, Watch
+from app.storage.s3.spool import Spool
+
+SHORT_PATIENCE = 0.3
+"""How long bytes that can be stored as a piece wait for room first, compared with a new spool: the
+piece costs a request, and must be read again."""
+
+
+class SpoolCopy:
+    """Copies the bytes of a span of a file, as far as there is room for them.
+
+    With `store_and_tell`, bytes are stored when there is no more room, and the others follow in
+    their place. Without it they must stay, and the copy raises `ServerBusy`: of several that wait
+    for each other, one gives up first, and the others go on.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        limits: BodyLimits,
+        store_and_tell: Callable[[], None] | None = None,
+    ) -> None:
+        self._spool = spool
+        self._start = spool.base
+        self._store_and_tell = store_and_tell
+        self._copy = FileCopy(spool.descriptor, spool.place(spool.room), limits)
+
+    @property
+    def position(self) -> int:
+        """How far into the file the bytes have come."""
+        return self._spool.base + self._copy.position
+
+    @property
+    def spooled(self) -> int:
+        """How many bytes are in the spool."""
+        return self._copy.position
+
+    def run(self, source: BodySource, watch: Watch) -> None:
+        """As `FileCopy.run` does."""
+
+        def watch_and_grow() -> None:
+            watch()
+            if self._copy.is_full and self.position < self._spool.end:
+                self._go_on()
+
+        self._copy.run(source, watch_and_grow)
+
+    def begin_again(self) -> None:
+        """Go on in the room of bytes that have been stored."""
+        self._spool.begin_again(self.position)
+        self._copy.move_to(self._spool.place(self._spool.room))
+
+    def _go_on(self) -> None:
+        if self._spool.grow(self._patience()):
+            room = self._spool.place(self._spool.room)
+            self._copy.move_to(ByteRange(self._copy.position, room.end))
+        elif self._store_and_tell is None:
+            raise ServerBusy("The server waits for its store to take what has arrived.")
+        else:
+            self._store_and_tell()
+            self.begin_again()
+
+    def _patience(self) -> float:
+        if self._store_and_tell is None:
+            return random.uniform(0.5, 1.0)  # noqa: S311
+        return SHORT_PATIENCE if self._spool.base == self._start else 0.0
