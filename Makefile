@@ -43,7 +43,7 @@ watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; 
 attack: setup-dev ## run tests/hostile at full length: kills, cuts, fuzzed bodies, silent clients; about an hour
 	@$(PYTHON) -m pytest tests/hostile --long --timeout=1800 $(ARGS)
 
-chaos: setup-dev ## run tests/fleet at full length: nodes, PostgreSQL and Garage killed, paused and cut off; over an hour
+chaos: setup-dev ## run tests/fleet at full length: nodes, PostgreSQL, Garage and versitygw killed, paused and cut off; about an hour
 	@$(PYTHON) -m pytest tests/fleet --long --timeout=14400 $(ARGS)
 
 check-unit: ## run the steps of deploy/ec2.md on a fresh Debian in a container, and check the result; needs root

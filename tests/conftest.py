@@ -50,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="disk",
         help="where tests/uploads keep their files; s3 skips what is about folders",
     )
-    parser.addoption("--seed", type=int, default=16, help="another one shakes a fleet otherwise")
+    parser.addoption("--disturbances", type=int, help="how often a fleet is shaken")
+    parser.addoption("--seed", type=int, default=21, help="another one shakes a fleet otherwise")
     parser.addoption("--all-films", action="store_true", help="tests of playback play every film")
 
 

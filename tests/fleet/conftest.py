@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.hostile.conftest import scaled
+from tests.hostile.conftest import Scaled, scaled
 from tests.s3_servers import find_garage, find_versitygw
 
 __all__ = ["scaled"]
@@ -25,6 +25,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def seed(request: pytest.FixtureRequest) -> int:
     """What all that happens is drawn from."""
     return int(request.config.getoption("seed"))
+
+
+@pytest.fixture
+def disturbances(request: pytest.FixtureRequest, scaled: Scaled) -> int:
+    """How many there are."""
+    return request.config.getoption("disturbances") or scaled(short=6, long=1000)
 
 
 @pytest.fixture

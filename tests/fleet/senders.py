@@ -161,6 +161,7 @@ class Scattered(Sender):
 class Direct(Scattered):
     """Whole cells: some go to the bucket, at URLs that any node signs, some to a node."""
 
+    MOST_BYTES = CELL_BYTES + 5 * MIB
     CHUNKS = (CELL_BYTES // MIB,)
 
     def step(self) -> None:
@@ -316,8 +317,8 @@ class Digested(Draft):
 
 
 def content_for(rng: Random) -> bytes:
-    """Of one cell or two, or of less; never empty."""
-    return rng.randbytes(rng.randint(1, rng.choice([MOST_BYTES, MOST_BYTES, 2 * CELL_BYTES])))
+    """Mostly short, now and then of two cells; never empty."""
+    return rng.randbytes(rng.randint(1, rng.choice([*3 * [MOST_BYTES], CELL_BYTES + 5 * MIB])))
 
 
 def request_bytes(rng: Random) -> int:

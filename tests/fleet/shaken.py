@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from subprocess import CalledProcessError
+from threading import Lock
 
 import psutil
 
@@ -39,6 +41,8 @@ class Node:
     server: Server
     database: Proxy
     bucket: Proxy
+    taken: Lock = field(default_factory=Lock)
+    """Held by whoever stops or pauses it."""
 
     @property
     def proxies(self) -> tuple[Proxy, Proxy]:
@@ -84,6 +88,16 @@ class Fleet:
     postgresql: Postgresql
     store: S3Server
     nodes: list[Node]
+
+    @contextmanager
+    def some_node(self, rng: Random) -> Iterator[Node]:
+        """A node that nobody else stops or pauses meanwhile; there are more nodes than takers."""
+        nodes = rng.sample(self.nodes, len(self.nodes))
+        node = next(node for node in nodes if node.taken.acquire(blocking=False))
+        try:
+            yield node
+        finally:
+            node.taken.release()
 
     def ask(self, statement: str) -> str:
         """What the nodes' database returns, once it is there: it may be starting."""

@@ -38,6 +38,7 @@ def test_no_acknowledged_byte_is_lost_whatever_dies(
     tmp_path: Path,
     find_store: Callable[[], MakeServer],
     seed: int,
+    disturbances: int,
     scaled: Scaled,
     tell: Callable[[str], None],
 ) -> None:
@@ -53,7 +54,7 @@ def test_no_acknowledged_byte_is_lost_whatever_dies(
         crowd = Crowd(line, seed, KINDS)
         archive = Archive(crowd, KEPT_BYTES)
         crowd.hand_over = archive.keep
-        shaking = Shaking(fleet, line.answers, seed=seed, times=scaled(short=6, long=1000))
+        shaking = Shaking(fleet, line.answers, seed=seed, times=disturbances)
         report = Report(fleet, crowd, archive, shaking, time.monotonic())
         with crowd.running(clients=len(KINDS) * scaled(short=1, long=2)):
             shaking.run(lambda: report.tick(tell) and not crowd.failed.is_set())
