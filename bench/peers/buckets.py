@@ -42,6 +42,9 @@ DIRECT_SETTING = "SLUICE_DIRECT_UPLOADS"
 
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
+CELLS_AT_ONCE = 8
+"""As our client on a fast line."""
+
 READ_BYTES = 1024 * 1024
 """What the client hashes at once."""
 
@@ -78,7 +81,7 @@ def running_postgresql() -> Iterator[Postgresql]:
 def upload_direct(port: int, source: Path, length: int, *, chunk_bytes: int = CHUNK_BYTES) -> str:
     """Upload the first `length` bytes of a file straight to the bucket, as our clients do; the id.
 
-    Two requests a cell, one for a signed URL, one to have it counted. The server decides its size.
+    Two requests for eight cells, one for signed URLs, one to have them counted.
     """
     with ExitStack() as connections:
         server = connections.enter_context(Connection(port))
@@ -87,15 +90,20 @@ def upload_direct(port: int, source: Path, length: int, *, chunk_bytes: int = CH
         if cell_bytes != chunk_bytes:
             raise RequestFailed(f"cells have {cell_bytes} bytes, not {chunk_bytes}")
         bucket: Connection | None = None
-        for body in chunks(source, length, cell_bytes):
-            promised = {"start": body.start, "length": body.length, "crc32c": _crc32c(body)}
-            (target,) = _post(server, path, {"cells": [promised]})["cells"]
-            url = urlsplit(target["url"])
-            if bucket is None:
-                bucket = connections.enter_context(Connection(url.port or 80))
-            headers = {"Host": url.netloc, **target["headers"]}
-            bucket.request(f"PUT {url.path}?{url.query}", headers, body)
-            state = _post(server, f"{path}/stored", {"cells": [promised]})
+        bodies = list(chunks(source, length, cell_bytes))
+        for first in range(0, len(bodies), CELLS_AT_ONCE):
+            some = bodies[first : first + CELLS_AT_ONCE]
+            promised = [
+                {"start": body.start, "length": body.length, "crc32c": _crc32c(body)}
+                for body in some
+            ]
+            targets = _post(server, path, {"cells": promised})["cells"]
+            for body, target in zip(some, targets, strict=True):
+                url = urlsplit(target["url"])
+                bucket = bucket or connections.enter_context(Connection(url.port or 80))
+                headers = {"Host": url.netloc, **target["headers"]}
+                bucket.request(f"PUT {url.path}?{url.query}", headers, body)
+            state = _post(server, f"{path}/stored", {"cells": promised})
     return str(state["id"])
 
 
