@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from tests.s3_servers import S3Server, new_prefix
 from tests.storage.s3.hostile_store import HostileStore, Step, error, reply
 
 ORIGIN = "https://films.example"
+
+MakeApp = Callable[[dict[str, str]], Flask]
 
 YES = Step(
     reply(
@@ -85,19 +89,33 @@ def test_rules_of_the_bucket_are_read(topic: str, answer: str, grade: Grade, wor
     assert words in found.detail
 
 
-def test_the_command_prints_its_findings(
-    versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = app_with(versitygw.access.settings(new_prefix()), tmp_path, monkeypatch)
+@pytest.fixture
+def app_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeApp]:
+    """Makes an app with these settings, and closes its database at the end."""
+    with ExitStack() as stack:
+
+        def make(environ: dict[str, str]) -> Flask:
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                monkeypatch.setenv(name, environ.get(name, ""))
+            folders = {"STAGING_DIR": f"{tmp_path}/staging", "DATA_DIR": f"{tmp_path}/data"}
+            settings = {f"SLUICE_{name}": folder for name, folder in folders.items()}
+            services = build_services(from_env({**environ, **settings}))
+            stack.enter_context(closing(services.database))
+            services.prepare()
+            return create_app(services)
+
+        yield make
+
+
+def test_the_command_prints_its_findings(versitygw: S3Server, app_with: MakeApp) -> None:
+    app = app_with(versitygw.access.settings(new_prefix()))
     result = app.test_cli_runner().invoke(storage, ["check", "--json", "--origin", ORIGIN])
     assert result.exit_code == 0
     assert [found["topic"] for found in json.loads(result.stdout)] == list(PROBES)
 
 
-def test_a_command_lets_pages_send_to_the_bucket(
-    garage: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = app_with(garage.access.settings(new_prefix()), tmp_path, monkeypatch)
+def test_a_command_lets_pages_send_to_the_bucket(garage: S3Server, app_with: MakeApp) -> None:
+    app = app_with(garage.access.settings(new_prefix()))
     result = app.test_cli_runner().invoke(storage, ["cors", "https://other.example", ORIGIN])
     assert result.exit_code == 0
     place = Place(app.extensions["sluice"].bucket, "checks/token", ORIGIN)
@@ -105,25 +123,16 @@ def test_a_command_lets_pages_send_to_the_bucket(
 
 
 def test_the_command_fails_where_the_bucket_is_missing(
-    versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    versitygw: S3Server, app_with: MakeApp
 ) -> None:
     settings = {**versitygw.access.settings(), "SLUICE_STORAGE": "s3://missing"}
-    app = app_with(settings, tmp_path, monkeypatch)
+    app = app_with(settings)
     result = app.test_cli_runner().invoke(storage, ["check"])
     assert result.exit_code == 1
     assert "does not exist (NoSuchBucket)" in result.stdout
 
 
-def test_the_command_needs_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = app_with({}, tmp_path, monkeypatch).test_cli_runner().invoke(storage, ["check"])
+def test_the_command_needs_a_bucket(app_with: MakeApp) -> None:
+    result = app_with({}).test_cli_runner().invoke(storage, ["check"])
     assert result.exit_code == 1
     assert "SLUICE_STORAGE" in result.output
-
-
-def app_with(environ: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Flask:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, environ.get(name, ""))
-    folders = {"SLUICE_STAGING_DIR": f"{folder}/staging", "SLUICE_DATA_DIR": f"{folder}/data"}
-    services = build_services(from_env({**environ, **folders}))
-    services.prepare()
-    return create_app(services)
