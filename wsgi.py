@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from app.admin.printing import is_command
 from app.factory import create_app
 from app.monitoring.instruments import Instruments
 from app.server.child_processes import SUPERVISOR_VARIABLE
@@ -15,7 +16,8 @@ services = build_services(from_env(os.environ), instruments.count_upload)
 if SUPERVISOR_VARIABLE not in os.environ:
     # The supervisor has: its workers can start while the database is away. If one could not,
     # gunicorn would end them all.
-    services.prepare()
-    if os.environ.get("FLASK_RUN_FROM_CLI") != "true":  # Commands that need the files ask.
-        services.storage_identity.require()
+    if is_command():  # Those that need the files ask for them.
+        services.prepare()
+    else:
+        services.prepare_server()
 app = create_app(services, instruments)

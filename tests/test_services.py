@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.services import build_services
+from app.domain.access import FIRST_PROJECT
+from app.domain.ranges import ByteRange
+from app.records.shared_values import SharedValues
+from app.services import BOOT_MARKER, Services, build_services
 from app.settings import Settings
+from app.uploads.storage_identity import PLACE, WrongStorage
+from tests.records.making import NOW, new_upload
 
 NORMAL, FULL = 1, 2  # SQLite: a commit survives a crash of the process, or a power cut as well
 
@@ -25,3 +30,38 @@ def test_records_are_as_durable_as_their_files(
         services.prepare()
         with services.database.read() as connection:
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == synced
+
+
+def unsynced(folder: Path) -> Services:
+    """The server of a library with an upload that a restart of the machine makes begin again."""
+    services = build_services(Settings(durability="file", staging_dir=folder, data_dir=folder))
+    services.prepare_server()
+    upload, _ = services.records.add(new_upload(owner=FIRST_PROJECT))
+    services.records.add_received(upload, ByteRange(0, 50), NOW)
+    (folder / BOOT_MARKER).write_text("another-boot file")
+    return services
+
+
+def received(services: Services) -> int:
+    [upload] = services.records.active(None, 2)
+    return upload.received.total
+
+
+def test_only_a_server_forgets_what_the_machine_may_have_lost(tmp_path: Path) -> None:
+    services = unsynced(tmp_path)
+    with closing(services.database):
+        services.prepare()
+        assert (tmp_path / BOOT_MARKER).read_text() == "another-boot file"
+        assert received(services) == 50
+        services.prepare_server()
+        assert received(services) == 0
+
+
+def test_a_server_that_is_refused_forgets_nothing(tmp_path: Path) -> None:
+    services = unsynced(tmp_path)
+    with closing(services.database):
+        SharedValues(services.database).put(PLACE, "s3://films")
+        with pytest.raises(WrongStorage):
+            services.prepare_server()
+        assert (tmp_path / BOOT_MARKER).read_text() == "another-boot file"
+        assert received(services) == 50

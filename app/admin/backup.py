@@ -44,7 +44,8 @@ class Backup:
 
     def run(self, *, with_library: bool = True) -> None:
         """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`."""
-        if (self.folder / BOOT_MARKER).exists():
+        own_folder = self.services.settings.data_dir.resolve()
+        if (self.folder / BOOT_MARKER).exists() or self.folder.resolve() == own_folder:
             raise FolderInUse(f"{self.folder} is a server's data folder")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The library is copied twice, since it takes long: the second time, right after the

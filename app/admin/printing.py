@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 import click
+from flask.cli import run_command
 
 from app.domain.errors import UploadError
 from app.http.context import current_services
@@ -20,6 +21,12 @@ P = ParamSpec("P")
 
 as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
 limited = click.option("--limit", default=LIST_LIMIT, show_default=True, help="Most rows.")
+
+
+def is_command() -> bool:
+    """Whether `flask` runs in this process, and not to serve: `flask run` is a server."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.command is not run_command
 
 
 def explained(command: Callable[P, None]) -> Callable[P, None]:

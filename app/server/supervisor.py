@@ -217,8 +217,7 @@ def _prepare(settings: Settings) -> None:
     """Done here, so that problems of the database are reported once, in one line."""
     services = build_services(settings)
     with closing(services.database):
-        services.prepare()
-        services.storage_identity.require()
+        services.prepare_server()
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
             services.housekeeping.start()

@@ -75,16 +75,24 @@ class Services:
         return found
 
     def prepare(self) -> None:
-        """Bring the database up to date; each process calls this once before it does anything.
-
-        A server calls `storage_identity.require` next.
-        """
+        """Bring the database up to date; each process calls this once before it does anything."""
         with disk_errors():
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         require_finished(self.database)
+
+    def prepare_server(self) -> None:
+        """As `prepare`, once for all processes of a server; raises `WrongStorage`."""
+        self.prepare()
+        # First: in other storage it would forget bytes that are safe.
+        self.storage_identity.require()
+        is_in_folders = self.bucket is None
         after_restart_of_machine(
             self.settings.data_dir / BOOT_MARKER,
             durability(self.settings),
-            self.housekeeping.forget_unsynced,
+            self.housekeeping.forget_unsynced if is_in_folders else _forget_nothing,
         )
+
+
+def _forget_nothing() -> None:
+    """A bucket keeps what it has confirmed when a machine restarts."""

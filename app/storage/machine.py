@@ -44,8 +44,8 @@ def after_restart_of_machine(
 ) -> None:
     """Call `forget_unsynced` if the machine restarted after bytes were stored without syncing them.
 
-    Every process calls this before it serves; they take turns, and only the first one finds
-    anything to do. `marker` is a file that keeps the boot id and the durability.
+    A server calls this before it serves. If several processes do, one at a time, only the first
+    finds anything to do. `marker` is a file that keeps the boot id and the durability.
     """
     marker.parent.mkdir(parents=True, exist_ok=True)
     boot_id = boot_id_file.read_text().strip()

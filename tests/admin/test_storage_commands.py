@@ -40,6 +40,7 @@ def run(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 
@@ -69,3 +70,6 @@ def test_commands_that_need_the_files_are_refused(tmp_path: Path) -> None:
     assert ELSEWHERE in swept.stderr
     shown = run(server, "-m", "flask", "--app", "wsgi", "uploads", "list")
     assert shown.returncode == 0, shown.stderr
+    served = run(server, "-m", "flask", "--app", "wsgi", "run", "--port", "0")
+    assert served.returncode == 1
+    assert ELSEWHERE in served.stderr
