@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
@@ -25,7 +26,7 @@ CLAIM_ENDS = timedelta(minutes=5)
 
 LENGTHS = {"one object": TOP + 50, "two parts": CELL + 50}
 
-POINTS = ["claim", "pieces", "copy_into", "intend", "put_object", "join", "release"]
+POINTS = ["claim", "pieces", "open", "intend", "put_object", "join", "release"]
 """What a node calls to join pieces, in the database and in the store."""
 
 
@@ -86,7 +87,7 @@ def test_whoever_joins_pieces_may_end_at_any_point(
     require_whole_and_nothing_else(second, bucket, clock, length)
 
 
-@pytest.mark.parametrize("call", ["pieces", "copy_into", "join"])
+@pytest.mark.parametrize("call", ["pieces", "open", "join"])
 def test_two_nodes_that_join_the_same_pieces_lose_none(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str
 ) -> None:
@@ -107,7 +108,7 @@ def test_two_nodes_that_join_the_same_pieces_lose_none(
     require_whole_and_nothing_else(other, bucket, clock, length)
 
 
-@pytest.mark.parametrize("call", ["pieces", "copy_into", "join"])
+@pytest.mark.parametrize("call", ["pieces", "open", "join"])
 def test_a_cell_may_be_sealed_while_another_node_joins_its_pieces(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str
 ) -> None:
@@ -126,6 +127,28 @@ def test_a_cell_may_be_sealed_while_another_node_joins_its_pieces(
     send_rest(other, told, length)
     other.store.library.publish(KEY, length)
     require_whole_and_nothing_else(other, bucket, clock, length)
+
+
+@pytest.mark.parametrize("is_overlapped", [False, True], ids=["whole", "overlapped"])
+def test_a_piece_that_is_not_what_was_stored_is_neither_joined_nor_sealed(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path, is_overlapped: bool
+) -> None:
+    length, told = CELL + 50, list[ByteRange]()
+    node = Node(bucket, catalog, tmp_path)
+    node.store.staging.reserve(KEY, length)
+    node.send(told, 0, STEP)
+    [damaged] = catalog.pieces(KEY, 0)
+    bucket.put_object(damaged.name, pattern(1, STEP + 1))
+    for start, end in steps(STEP // 2 if is_overlapped else STEP, TOP):
+        node.send(told, start, end)
+    assert damaged in catalog.pieces(KEY, 0)
+    send_rest(node, told, length)
+    assert catalog.part(KEY, 0) is None
+    with pytest.raises(StorageFailed):
+        node.store.library.publish(KEY, length)
+    bucket.put_object(damaged.name, pattern(0, STEP))
+    node.store.library.publish(KEY, length)
+    assert content(node.store, KEY) == pattern(0, length)
 
 
 def test_whoever_reads_pieces_may_go_on_after_they_were_joined(

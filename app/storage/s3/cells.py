@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -27,12 +28,12 @@ from app.domain.cells import (
 from app.domain.errors import UploadError
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
-from app.storage.local.folder import disk_errors
 from app.storage.s3.answers import MultipartGone
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
 from app.storage.s3.claims import ClaimLost, Lease, claimed, limit_seconds
 from app.storage.s3.contents import SpoolSlice, StoredObject
+from app.storage.s3.piece_copy import copy_piece
 from app.storage.s3.spool import Spool, Spools
 
 SHORTEST_COPY_BYTES = 5 * MIB
@@ -243,11 +244,18 @@ class CellStore:
                     self.catalog.discard(name)
 
     def joined(self, pieces: Sequence[Piece], span: ByteRange, lease: Lease | None = None) -> Spool:
-        """The bytes of a span, from pieces that cover it; keeps the lease alive meanwhile."""
+        """The bytes of a span, from pieces that cover it; keeps the lease alive meanwhile.
+
+        Raises `StorageFailed` if a piece is not what was stored, `BytesLost` if it is missing.
+        """
+        ranges = defaultdict[Piece, list[ByteRange]](list)
+        for piece, taken in overlay(pieces, span):
+            ranges[piece].append(taken)
         spool, reads = self.spools.open(span), list[Future[None]]()
         try:
-            for piece, taken in overlay(pieces, span):
-                reads.append(self._reading.submit(self._fetch, piece, taken, spool))
+            for piece, wanted in ranges.items():
+                bucket = self._within(piece.span.length)
+                reads.append(self._reading.submit(copy_piece, bucket, piece, wanted, spool))
             while wait(reads, RENEWED_SECONDS).not_done:
                 if lease is not None:
                     lease.cover(span.length)
@@ -260,15 +268,6 @@ class CellStore:
             spool.close()
             raise
         return spool
-
-    def _fetch(self, piece: Piece, span: ByteRange, spool: Spool) -> None:
-        bucket, place = self._within(span.length), spool.place(span)
-        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
-        with disk_errors():
-            try:
-                bucket.copy_into(piece.name, inside, spool.descriptor, at=place.start)
-            except FileNotFoundError as error:
-                raise BytesLost(piece.name) from error
 
     def _within(self, length: int) -> Bucket:
         return self.bucket.within(limit_seconds(length))
