@@ -116,6 +116,13 @@ class BucketCatalog:
             return None
         return found
 
+    def withdraw(self, piece_id: int, name: str) -> None:
+        """Delete the piece; its object becomes garbage once no request may still store it."""
+        row = {"name": name, "due_at": self._clock() + PIECE_LEASE}
+        with self._database.write() as connection:
+            connection.execute(delete(pieces).where(pieces.c.id == piece_id))
+            connection.execute(insert(garbage), row)
+
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
         """Set the piece's ETag if the file is still open."""
         values = {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
@@ -126,25 +133,28 @@ class BucketCatalog:
             count, length = connection.execute(statements.TOTALS, place).one()
         return PieceTotals(count, int(length))
 
+    def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
+        """Whether there is no piece, stored or on its way, between them in age and place."""
+        with self._database.read() as connection:
+            return connection.execute(statements.BETWEEN, _between(key, pieces)).first() is None
+
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
         """Delete them, and give the piece the id of the newest, in one transaction."""
-        ids, span = [piece.id for piece in joined], span_of(joined)
-        values = {"of_key": key, "joined": ids, "oldest": min(ids), "newest": max(ids)}
-        values |= {"begin": span.start, "stop": span.end, "until": self._clock() + PIECE_LEASE}
+        values = {**_between(key, joined), "until": self._clock() + PIECE_LEASE}
         values |= {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
         try:
             with self._database.write() as connection:
-                self._join(connection, values, len(ids))
+                self._join(connection, values)
         except _CannotJoin:
             return False
         return True
 
-    def _join(self, connection: Connection, values: dict[str, Any], count: int) -> None:
+    def _join(self, connection: Connection, values: dict[str, Any]) -> None:
         # Locked: every piece that has a lower id than a new one can be seen.
         if connection.execute(statements.LOCKED_OPEN_FILE, values).first() is None:
             raise _CannotJoin
         connection.execute(statements.DISCARD_JOINED, values)
-        if connection.execute(statements.DELETE_JOINED, values).rowcount != count:
+        if connection.execute(statements.DELETE_JOINED, values).rowcount != len(values["joined"]):
             raise _CannotJoin
         if connection.execute(statements.BETWEEN, values).first() is not None:
             raise _CannotJoin
@@ -337,6 +347,13 @@ class BucketCatalog:
 
 def _of(claim: Claim) -> dict[str, object]:
     return {"of_key": claim.key, "in_cell": claim.cell, "claimed_by": claim.token}
+
+
+def _between(key: str, joined: Sequence[Piece]) -> dict[str, Any]:
+    """Parameters of the statements that join pieces."""
+    ids, span = [piece.id for piece in joined], span_of(joined)
+    ages = {"joined": ids, "oldest": min(ids), "newest": max(ids)}
+    return {"of_key": key, **ages, "begin": span.start, "stop": span.end}
 
 
 def _placed(key: str, part: Part, now: datetime) -> dict[str, object]:

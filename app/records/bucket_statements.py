@@ -88,9 +88,10 @@ BETWEEN = (
     .where(pieces.c.key == _KEY, pieces.c.id > bindparam("oldest"))
     .where(pieces.c.id < bindparam("newest"))
     .where(pieces.c.start < bindparam("stop"), pieces.c.end > bindparam("begin"))
+    .where(pieces.c.id.not_in(bindparam("joined", expanding=True)))
     .limit(1)
 )
-"""Pieces, stored or on their way, that are neither older nor newer than all of some others."""
+"""Others, stored or on their way, that are neither older nor newer than all of some pieces."""
 
 REPLACE_JOINED = (
     update(pieces)

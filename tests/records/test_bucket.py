@@ -337,12 +337,31 @@ def test_pieces_are_not_joined_around_bytes_that_came_between_them(catalog: Buck
     on_its_way = catalog.intend(KEY, 0, ByteRange(5, 8), "between")
     piece(catalog, 10, 20, "two")
     before, joined = stored(catalog), catalog.pieces(KEY, 0)
+    assert not catalog.is_joinable(KEY, joined)
     number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
     assert number is not None
     assert not catalog.join(number, joined, KEY, STAMP)
     assert stored(catalog) == before
     assert on_its_way is not None
     assert catalog.commit(on_its_way, KEY, 0, STAMP) == PieceTotals(3, 23)
+
+
+def test_pieces_are_joined_around_bytes_that_were_withdrawn(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    piece(catalog, 0, 10, "one")
+    refused = catalog.intend(KEY, 0, ByteRange(5, 8), "refused")
+    piece(catalog, 10, 20, "two")
+    joined = catalog.pieces(KEY, 0)
+    assert refused is not None
+    catalog.withdraw(refused, "refused")
+    assert catalog.is_joinable(KEY, joined)
+    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
+    assert number is not None
+    assert catalog.join(number, joined, KEY, STAMP)
+    assert catalog.garbage(10) == [], "a request may still store it"
+    clock.now += PIECE_LEASE
+    assert {each.name for each in catalog.garbage(10)} == {"one", "two", "refused"}
 
 
 def test_pieces_of_a_finished_file_are_not_joined(catalog: BucketCatalog, clock: Clock) -> None:

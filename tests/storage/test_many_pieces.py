@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from app.domain.errors import StorageFailed
+from app.domain.errors import ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
@@ -127,6 +128,34 @@ def test_a_cell_may_be_sealed_while_another_node_joins_its_pieces(
     send_rest(other, told, length)
     other.store.library.publish(KEY, length)
     require_whole_and_nothing_else(other, bucket, clock, length)
+
+
+@pytest.mark.parametrize("turn", [1, 2], ids=["one that was sent", "a joined one"])
+def test_pieces_are_joined_after_the_store_has_refused_one(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, turn: int
+) -> None:
+    def refuse() -> None:
+        raise ServerBusy("The object store does not answer in time.")
+
+    told, put = list[ByteRange](), "put_object"
+    node = Node(bucket, catalog, tmp_path / "node")
+    refused = Node(
+        *interrupted(bucket, catalog, put, refuse, is_after=False, turn=turn), tmp_path / "refused"
+    )
+    node.store.staging.reserve(KEY, TOP + 50)
+    *before, last = steps(0, MOST_PIECES * STEP)
+    for start, end in before:
+        node.send(told, start, end)
+    with nullcontext() if turn == 2 else pytest.raises(ServerBusy):
+        refused.send(told, *last)
+    if turn == 1:
+        node.send(told, *last)
+    for start, end in steps(MOST_PIECES * STEP):
+        node.send(told, start, end)
+    assert len(catalog.pieces(KEY, 0)) <= MOST_PIECES
+    send_rest(node, told, TOP + 50)
+    node.store.library.publish(KEY, TOP + 50)
+    require_whole_and_nothing_else(node, bucket, clock, TOP + 50)
 
 
 @pytest.mark.parametrize("is_overlapped", [False, True], ids=["whole", "overlapped"])

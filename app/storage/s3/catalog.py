@@ -58,11 +58,19 @@ class Catalog(Protocol):
         """
         ...
 
+    def withdraw(self, piece_id: int, name: str) -> None:
+        """Take back an announcement that was not committed; a later sweep removes its object."""
+        ...
+
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
         """Record that the object is stored; returns what the cell has in pieces now.
 
         Bytes that pieces share count twice. None if it came too late: a sweep may have removed it.
         """
+        ...
+
+    def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
+        """Whether `join` would not refuse now: no other bytes of theirs came between them."""
         ...
 
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:

@@ -11,6 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.domain.cells import (
@@ -94,16 +95,32 @@ class CellStore:
         self, key: str, cell: int, span: ByteRange, body: SpoolSlice | bytes
     ) -> KeptPiece:
         """Store bytes of a cell as an object; raises `BytesLost` if the file is gone."""
+        new = self._put_announced(key, cell, span, body)
+        totals = self.catalog.commit(new.id, key, cell, new.stamp)
+        if totals is None:
+            self.catalog.discard(new.name)
+            raise BytesLost(key)
+        return KeptPiece(new.name, totals)
+
+    def _put_announced(
+        self, key: str, cell: int, span: ByteRange, body: SpoolSlice | bytes
+    ) -> Piece:
+        """Store an object that the catalog does not count as a piece yet.
+
+        The announcement of one that failed is withdrawn: until it ends, older pieces must not be
+        joined with newer ones.
+        """
         name = new_name("pieces", key)
         piece_id = self.catalog.intend(key, cell, span, name)
         if piece_id is None:
             raise BytesLost(key)
-        stored = self._within(span.length).put_object(name, body)
-        totals = self.catalog.commit(piece_id, key, cell, _stamp(stored))
-        if totals is None:
-            self.catalog.discard(name)
-            raise BytesLost(key)
-        return KeptPiece(name, totals)
+        try:
+            stored = self._within(span.length).put_object(name, body)
+        except Exception:
+            with suppress(UploadError):  # Its lease ends it otherwise.
+                self.catalog.withdraw(piece_id, name)
+            raise
+        return Piece(piece_id, cell, span, name, _stamp(stored))
 
     def seal(self, file: StoredFile, cell: int) -> bool:
         """Make a part from a cell's pieces; False if another claims it or bytes are missing."""
@@ -233,15 +250,13 @@ class CellStore:
         for run in joinable(pieces):
             group = run[:JOINED_AT_ONCE]
             span = span_of(group)
+            if not self.catalog.is_joinable(key, group):
+                continue
             with self.joined(group, span, lease) as spool:
                 lease.cover(span.length)
-                name = new_name("pieces", key)
-                piece_id = self.catalog.intend(key, cell, span, name)
-                if piece_id is None:
-                    raise BytesLost(key)
-                stamp = _stamp(self._within(span.length).put_object(name, spool.slice(span)))
-                if not self.catalog.join(piece_id, group, key, stamp):
-                    self.catalog.discard(name)
+                new = self._put_announced(key, cell, span, spool.slice(span))
+                if not self.catalog.join(new.id, group, key, new.stamp):
+                    self.catalog.withdraw(new.id, new.name)
 
     def joined(self, pieces: Sequence[Piece], span: ByteRange, lease: Lease | None = None) -> Spool:
         """The bytes of a span, from pieces that cover it; keeps the lease alive meanwhile.
