@@ -276,7 +276,9 @@ def joinable(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     is left of n bytes without a gap is then some n ** 0.25 pieces (67 of 20 MiB) at the worst, and
     seven if they came in order. A piece that has all bytes of the others may become the file.
     """
-    for run in _runs(pieces):
+    left = [*_runs(pieces)]
+    while left:
+        run = left.pop()
         longest = max(run, key=lambda piece: piece.span.length)
         others = [piece for piece in run if piece is not longest]
         length = sum(piece.span.length for piece in others)
@@ -284,7 +286,7 @@ def joinable(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         if others and not has_all and length * (GROWTH_SHARE - 1) >= longest.span.length:
             yield run
         else:
-            yield from joinable(others)
+            left += _runs(others)
 
 
 def span_of(pieces: Sequence[Piece]) -> ByteRange:

@@ -88,3 +88,7 @@ def test_a_piece_that_has_all_bytes_is_left_alone_as_it_may_become_the_file() ->
     assert list(joinable([piece(1, 0, 5), piece(2, 0, 10)])) == []
     inside = [piece(1, 0, 5), piece(2, 5, 8)]
     assert list(joinable([*inside, piece(3, 0, 10)])) == [inside]
+
+
+def test_pieces_may_lie_in_each_other_however_often() -> None:
+    assert list(joinable(piece(number, 0, number) for number in range(1, 1001))) == []
