@@ -41,7 +41,8 @@ SHORTEST_COPY_BYTES = 5 * MIB
 """S3 copies ranges only from longer objects (UploadPartCopy)."""
 
 MOST_PIECES = 64
-"""Some pieces of a cell are joined whenever it has got this many more."""
+"""Some pieces of a cell are joined whenever their number is a multiple of this. Nodes that store
+pieces at the same moment may step over one; the next is not far."""
 
 JOINED_AT_ONCE = 1024
 """Most pieces joined at once; the rest is left for the next time."""
