@@ -117,18 +117,23 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._lines: set[Line] = set()
+        self._is_refusing = False
 
     async def listen(self) -> None:
         """Take a free port."""
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._listener.sockets[0].getsockname()[1]
 
-    async def close(self) -> None:
-        """Listen no longer, and break all connections."""
-        if self._listener is not None:
-            self._listener.close()
+    def refuse(self) -> None:
+        """Break all connections, and from now on each new one."""
+        self._is_refusing = True
         self._flowing.set()
         self._close_all()
+
+    def close(self) -> None:
+        """Listen no longer. A connection that asyncio is just accepting would never be closed."""
+        if self._listener is not None:
+            self._listener.close()
 
     def hold(self) -> None:
         """From now on bytes are swallowed by the network, and nobody hears of it."""
@@ -159,6 +164,8 @@ class Proxy:
             return
         line = Line(client, to_client, server, to_server, self._flowing)
         self._lines.add(line)
+        if self._is_refusing:
+            line.close()
         try:
             await self._talk(line, self._numbers, self.plan)
         except* (OSError, asyncio.IncompleteReadError):
@@ -319,7 +326,11 @@ def proxies() -> Iterator[MakeProxy]:
 
 
 async def close_all(made: Iterable[Proxy]) -> None:
-    """End the proxies; each connection notices that it is closed."""
-    for proxy in made:
-        await proxy.close()
-    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+    """End the proxies once every connection is closed, also those that are just being accepted."""
+    ending = [*made]
+    for proxy in ending:
+        proxy.refuse()
+    while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(tasks)
+    for proxy in ending:
+        proxy.close()

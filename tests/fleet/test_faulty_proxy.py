@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.fleet.faulty_proxy import Fault, MakeProxy, Plan, Proxy, proxies, talk_bytes, talk_http
+from tests.fleet.faulty_proxy import (
+    Fault,
+    MakeProxy,
+    Plan,
+    Proxy,
+    close_all,
+    proxies,
+    talk_bytes,
+    talk_http,
+)
 from tests.waiting import wait_until
 
 BODY = b"0123456789" * 20_000
@@ -162,3 +172,22 @@ def test_other_protocols_lose_what_was_asked_or_what_was_answered(
             client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n1")
             assert client.recv(1) == b""
     assert store.bodies == [b"1"]
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_connection_that_comes_while_the_proxy_closes_is_closed_too(
+    steps: int, store: Store
+) -> None:
+    """`steps` of the loop after the client has connected."""
+
+    async def close_after_a_connection() -> None:
+        proxy = Proxy(asyncio.get_running_loop(), store.server_port, talk_http, Plan(1))
+        await proxy.listen()
+        with socket.create_connection(("127.0.0.1", proxy.port), 60):
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await close_all([proxy])
+            assert proxy.connections == 0
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(close_after_a_connection())
