@@ -18,6 +18,7 @@ from werkzeug.test import TestResponse
 from app.factory import create_app
 from app.services import build_services
 from app.settings import from_env
+from app.storage.s3.direct import runs
 from tests.dropzone_client import random_bytes
 from tests.s3_servers import S3Server, new_prefix
 
@@ -239,3 +240,18 @@ def test_strangers_with_a_link_send_to_the_bucket_until_it_is_closed(client: Fla
 def test_the_page_may_connect_to_the_bucket(app: Flask, client: FlaskClient) -> None:
     policy = client.get("/").headers["Content-Security-Policy"]
     assert f"connect-src 'self' {app.extensions['sluice'].settings.s3_endpoint}" in policy
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([], []),
+        ([7], [(7, 7)]),
+        ([10, 1, 4], [(1, 10)]),
+        ([1, 1000, 2000, 9999], [(1, 1000), (2000, 2000), (9999, 9999)]),
+    ],
+)
+def test_parts_that_are_far_apart_are_listed_apart(
+    numbers: list[int], expected: list[tuple[int, int]]
+) -> None:
+    assert runs(numbers) == expected

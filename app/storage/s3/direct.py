@@ -7,7 +7,7 @@ ended, its multipart upload is gone, and the URL no longer works.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.domain.cells import (
     Cell,
@@ -78,26 +78,27 @@ class DirectCells:
         return CellTarget(url, headers)
 
     def _listed(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
-        """The parts that the bucket has for these cells, and for those between them."""
+        """The parts that the bucket has for these cells, and for some between them."""
         if file.multipart is None or not places:
             return {}
-        numbers = [direct_part_number(place.number) for place in places]
-        first, last = min(numbers), max(numbers)
-        listed = self._cells.bucket.list_parts(
-            file.multipart.name,
-            file.multipart.id,
-            first=first,
-            at_once=min(LISTED_AT_ONCE, last - first + 1),
-        )
-        stored = {}
+        numbers = (direct_part_number(place.number) for place in places)
         try:
-            for part in listed:
-                stored[part.number] = part
-                if part.number >= last:
-                    break
+            return {
+                part.number: part
+                for first, last in runs(numbers)
+                for part in self._listed_run(file.multipart, first, last)
+            }
         except MultipartGone as error:
             raise BytesLost(file.key) from error
-        return stored
+
+    def _listed_run(self, multipart: Multipart, first: int, last: int) -> Iterator[ListedPart]:
+        at_once = min(LISTED_AT_ONCE, last - first + 1)
+        for part in self._cells.bucket.list_parts(
+            multipart.name, multipart.id, first=first, at_once=at_once
+        ):
+            yield part
+            if part.number >= last:
+                return
 
     def _open_file(self, key: str) -> StoredFile:
         """The file while it takes cells.
@@ -110,6 +111,20 @@ class DirectCells:
         if file.grid != Grid.of(file.length):
             raise BytesLost(key)
         return file
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of part numbers that are listed together, in order.
+
+    A gap of a page or more ends a run, so there is at most one request per number.
+    """
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number - found[-1][1] < LISTED_AT_ONCE:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
 
 
 def _part_of(listed: ListedPart | None, place: Cell, promised: PromisedCell) -> Part:
