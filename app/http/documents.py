@@ -48,7 +48,7 @@ def upload_document(
 
 
 def chunk_document(upload: Upload) -> dict[str, Any]:
-    """How far the upload is; `media` once it is complete, `sha256` once that is known."""
+    """How far the upload is; `media` once it is complete, and each checksum once it is known."""
     document: dict[str, Any] = {
         "id": upload.id,
         "filename": upload.filename,
@@ -61,6 +61,8 @@ def chunk_document(upload: Upload) -> dict[str, Any]:
         document["media"] = media_path(upload.id)
     if upload.sha256:
         document["sha256"] = upload.sha256
+    if upload.crc32c:
+        document["crc32c"] = upload.crc32c
     return document
 
 

@@ -148,6 +148,7 @@ def test_cells_from_the_bucket_and_chunks_from_the_server_make_one_file(
     totals = {"dztotalfilesize": len(CONTENT), "dztotalchunkcount": 2, "dzchunkbyteoffset": 0}
     response = client.post("/upload", query_string=query | totals, data=CONTENT[:CELL])
     assert response.get_json()["complete"]
+    assert response.get_json()["crc32c"] == checksum(CONTENT)
     assert client.get(f"/media/{upload['id']}").data == CONTENT
     video = client.get(f"/api/videos/{upload['id']}").json or {}
     assert video["crc32c"] == checksum(CONTENT)

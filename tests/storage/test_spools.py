@@ -177,7 +177,7 @@ def test_a_body_that_may_prove_wrong_and_gets_no_more_room_is_refused(
             assert len(catalog.parts(KEY)) == (0 if is_refused else 1)
         assert (told, catalog.pieces(KEY, 0)) == ([], [])
         with store.cells.spools.open(ByteRange(0, CAPACITY)):
-            """All room is free again."""
+            pass  # All room is free again.
 
 
 def test_a_slow_body_gives_room_to_others_once_its_bytes_are_stored(
