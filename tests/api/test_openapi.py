@@ -238,7 +238,8 @@ def test_a_real_answer_has_no_undescribed_member(conversation: Conversation, nam
 def test_a_real_receipt_has_no_undescribed_member(conversation: Conversation) -> None:
     receipts = conversation.answers("post", "/upload", 200)
     described = SCHEMAS["Receipt"]["properties"] | SCHEMAS["StoredUpload"]["properties"]
-    assert {name for answer in receipts for name in answer.json()} == described.keys()
+    given = {name for answer in receipts for name in answer.json()}
+    assert given == described.keys() - {"crc32c"}  # Only a server with a bucket gives that.
 
 
 def documented_schema(answer: Answer) -> Any:
