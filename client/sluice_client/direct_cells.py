@@ -43,8 +43,15 @@ class NotDirect(BucketFailed):
 class DirectCells:
     """Sends cells to the bucket while it seems reachable. Thread-safe."""
 
-    def __init__(self, server: Transport, checksum: Crc32c | None) -> None:
+    def __init__(
+        self,
+        server: Transport,
+        checksum: Crc32c | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._server = server
+        self._clock = clock
         # Without the API key, which is for the server alone.
         self._bucket = Transport(server.options.for_server(""), server.stop)
         self._checksum = checksum
@@ -101,9 +108,9 @@ class DirectCells:
 
     def _store(self, target: dict[str, Any], body: FileSlice) -> None:
         if not target["stored"]:
-            began = time.monotonic()
+            began = self._clock()
             self._put(target, body)
-            self._cell_seconds = max(time.monotonic() - began, SHORTEST_SECONDS)
+            self._cell_seconds = max(self._clock() - began, SHORTEST_SECONDS)
 
     def _succeeded(self) -> None:
         is_slow = self._cell_seconds > LONGEST_CELL_SECONDS

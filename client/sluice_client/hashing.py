@@ -43,7 +43,7 @@ class Checksums:
     def compare(self, document: Mapping[str, Any], name: str) -> bool:
         """Whether the server's document has a checksum that is known here.
 
-        Raises `ContentMismatch` if it is another one.
+        Raises `ContentMismatch` if it does not match.
         """
         here = {"SHA-256": self.sha256, "CRC32C": self.crc32c}
         there = {"SHA-256": document.get("sha256"), "CRC32C": document.get("crc32c")}

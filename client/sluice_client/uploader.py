@@ -91,7 +91,7 @@ class _FileUpload:
             known = self._known(document)
             if known is not None:
                 return known
-            # The server has another file that looks alike; the full checksum tells them apart.
+            # Another file may look alike; the full checksum tells them apart.
             self._fingerprint = f"client1-{self._file.size}-{self._opened.hash.result().sha256}"
             document = self._find_or_create()
         try:
@@ -133,7 +133,9 @@ class _FileUpload:
             self._transport.has_kept_bytes = True
         try:
             document = self._send_rounds(document)
-            return self._compared(document, sent=self._file.size - arrived)
+            is_verified = self._is_verified(document)
+            sent = self._file.size - arrived
+            return self._uploaded(document, sent=sent, is_verified=is_verified)
         except ContentMismatch:
             self._remove(upload_id)
             raise
@@ -170,19 +172,27 @@ class _FileUpload:
             self._pause(1.0)
 
     def _known(self, document: dict[str, Any]) -> Uploaded | None:
-        """The outcome for a file the server has; None if its bytes differ."""
+        """The outcome for a file the server has; None if its bytes differ.
+
+        None too if there is no checksum to compare, as where the server has only a CRC32C and that
+        package is not installed here: other files may have the same fingerprint.
+        """
         try:
-            return self._compared(document, sent=0)
+            is_known = self._is_verified(document)
         except FileChanged:
             raise
         except ContentMismatch:
             return None
+        return self._uploaded(document, sent=0, is_verified=True) if is_known else None
 
-    def _compared(self, document: dict[str, Any], *, sent: int) -> Uploaded:
+    def _is_verified(self, document: dict[str, Any]) -> bool:
+        """Whether the server has a checksum that is known here; `ContentMismatch` if it differs."""
         self._meter.report(Phase.VERIFYING)
         here = self._opened.hash.result()
         self._file.check_unchanged()
-        is_verified = here.compare(self._with_checksum(document), str(self._file.path))
+        return here.compare(self._with_checksum(document), str(self._file.path))
+
+    def _uploaded(self, document: dict[str, Any], *, sent: int, is_verified: bool) -> Uploaded:
         self._context.store.forget(self._transport.base_url, self._fingerprint)
         self._meter.start_at(self._file.size)
         self._meter.report(Phase.DONE)
@@ -191,7 +201,7 @@ class _FileUpload:
             name=self._file.name,
             id=str(document["id"]),
             length=self._file.size,
-            sha256=here.sha256,
+            sha256=self._opened.hash.result().sha256,
             media=str(document["media"]),
             url=f"{self._transport.base_url}{document['media']}",
             sent=sent,

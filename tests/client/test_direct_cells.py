@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
+from threading import Event
+from typing import BinaryIO
 
 import pytest
 
 from app.domain.cells import direct_part_number
 from sluice_client import Client, Interrupted
+from sluice_client.direct_cells import DirectCells
+from sluice_client.hashing import find_crc32c
+from sluice_client.local_file import FileSlice
+from sluice_client.options import Options
+from sluice_client.spans import Span
+from sluice_client.transport import Transport
 from tests.client.bad_line import BadLine, Line, Request, bad_line, sometimes
 from tests.client.conftest import MakeFile
 from tests.live_server import Server, running_server
@@ -73,6 +85,32 @@ def refuse(times: int) -> Callable[[Line, Request], None]:
     return lambda line, request: fault(line, request) if SIGNED in request.path else None
 
 
+@contextmanager
+def direct_cells(
+    line: BadLine, *, clock: Callable[[], float]
+) -> Iterator[tuple[DirectCells, Transport]]:
+    """What sends cells, with the given clock, and its connection to the server."""
+    with (
+        closing(Transport(Options(server=line.url), Event())) as transport,
+        closing(DirectCells(transport, find_crc32c(), clock=clock)) as direct,
+    ):
+        yield direct, transport
+
+
+def create(transport: Transport, path: Path) -> str:
+    wish = {"name": path.name, "size": path.stat().st_size}
+    return str(transport.json("POST", "/api/uploads", json=wish)["id"])
+
+
+def send(direct: DirectCells, upload_id: str, file: BinaryIO, cells: Sequence[Span]) -> int:
+    """Where the cells end that the server counts."""
+
+    def body(span: Span) -> FileSlice:
+        return FileSlice(file.fileno(), span, is_over=lambda: False, on_sent=lambda _sent: None)
+
+    return direct.send(upload_id, file.fileno(), cells=cells, body=body)
+
+
 def assert_same(client: Client, upload_id: str, path: Path) -> None:
     found = client.fetch(upload_id, path.with_suffix(".back"))
     assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -133,13 +171,54 @@ def test_the_next_run_sends_only_the_cells_that_are_missing(
 def test_one_request_counts_several_cells_and_those_stored_before_a_failure(
     line: BadLine, bucket: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
-    cells, failed = 6, sometimes(Line.cut, after=MIB, times=1, path="/")
+    failed = sometimes(Line.cut, after=MIB, times=1, path="/")
     third = f"partNumber={direct_part_number(2)}&"
     bucket.on_body = lambda at, request: failed(at, request) if third in request.path else None
-    path, client = make_file(size=cells * CELL), make_client(line.url, parallel=1)
-    uploaded = client.upload(path)
+    path = make_file(size=4 * CELL)
+    grid = [Span(start, start + CELL) for start in range(0, 4 * CELL, CELL)]
+    with direct_cells(line, clock=time.monotonic) as (direct, transport), path.open("rb") as file:
+        upload_id = create(transport, path)
+        assert send(direct, upload_id, file, grid) == 2 * CELL
+        assert send(direct, upload_id, file, grid[2:]) == 4 * CELL
     told = [request for request in line.requests if request.path.endswith("/cells/stored")]
-    assert len(told) < cells
-    assert len([request for request in bucket.requests if request.body == CELL]) == cells
-    assert line.sent() == 0
-    assert_same(client, uploaded.id, path)
+    assert len(told) == 2
+    assert len([request for request in bucket.requests if request.body == CELL]) == 4
+    assert_same(make_client(line.url), upload_id, path)
+
+
+@pytest.mark.parametrize(("cell_seconds", "expected"), [(0, 8), (1, 8), (4, 3), (15, 1), (300, 1)])
+def test_as_many_cells_at_once_as_the_line_takes_in_fifteen_seconds(
+    line: BadLine, make_file: MakeFile, cell_seconds: int, expected: int
+) -> None:
+    path = make_file(size=5 * MIB)
+    ticks = count(step=cell_seconds)
+    with (
+        direct_cells(line, clock=lambda: next(ticks)) as (direct, transport),
+        path.open("rb") as file,
+    ):
+        assert direct.cells_at_once == 1
+        upload_id = create(transport, path)
+        send(direct, upload_id, file, [Span(0, 5 * MIB)])
+        assert direct.cells_at_once == expected
+
+
+def test_without_crc32c_a_file_that_looks_the_same_is_sent(
+    line: BadLine,
+    make_client: MakeClient,
+    make_file: MakeFile,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = make_file(size=SIZE)
+    facts = path.stat()
+    first = make_client(line.url).upload(path)
+    with path.open("r+b") as file:
+        file.seek(300_000)  # Between the bytes that the fingerprint samples.
+        file.write(b"other bytes")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    line.heal()
+    client = make_client(line.url)
+    second = client.upload(path)
+    assert second.id != first.id
+    assert line.sent() == SIZE
+    assert_same(client, second.id, path)
