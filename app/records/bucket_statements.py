@@ -213,8 +213,13 @@ DELETE_PIECES = delete(pieces).where(pieces.c.key == _KEY)
 DELETE_CELLS = delete(cells).where(cells.c.key == _KEY)
 _DELETE_FILE = delete(files).where(files.c.key == _KEY)
 REMOVE: Sequence[Executable] = (
-    *(DISCARD_MULTIPART, _DISCARD_OBJECT, _DISCARD_AGAIN, DISCARD_PIECES),
-    *(DELETE_PIECES, DELETE_CELLS, _DELETE_FILE),
+    DISCARD_MULTIPART,
+    _DISCARD_OBJECT,
+    _DISCARD_AGAIN,
+    DISCARD_PIECES,
+    DELETE_PIECES,
+    DELETE_CELLS,
+    _DELETE_FILE,
 )
 """A file with all that belongs to it; its names become garbage, except that of `kept`."""
 

@@ -1,6 +1,6 @@
 """What is special about PostgreSQL: a server elsewhere, which may restart, or take over.
 
-Sessions get limits, so that a process that was paused in a transaction holds up nobody for long.
+Sessions get limits, so that a process paused in a transaction does not block others for long.
 How safe a commit is, the operator says there: `synchronous_commit` is left alone.
 """
 

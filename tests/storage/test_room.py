@@ -15,6 +15,8 @@ from app.domain.ranges import ByteRange
 from app.ingest.source import Watch, no_watch
 from app.storage.base import Durability
 from app.storage.local import LocalStore, folder, inspection
+from app.storage.local.folder import Folder
+from app.storage.s3.spool import Spools
 from tests.storage.processes import reserve_beyond_limit
 from tests.storage.sources import body, pattern
 from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, local_store, names
@@ -122,6 +124,15 @@ def test_a_file_beyond_the_process_limit_has_no_room(tmp_path: Path) -> None:
     process.join(30)
     assert process.exitcode == 0
     assert names(tmp_path / "staging") == set()
+
+
+def test_files_kept_for_reuse_give_way_on_a_full_disk(small_disk: Path) -> None:
+    spools, span = Spools(Folder(small_disk), SMALL_DISK), ByteRange(0, 5 * MIB)
+    with spools.begin(span, may_reuse_file=True) as sent:
+        os.posix_fallocate(sent.descriptor, 0, span.length)
+    assert _free(small_disk) < span.length + folder.KEPT_FREE_BYTES
+    with spools.open(span):
+        """It has room."""
 
 
 def test_a_folder_that_cannot_be_created_is_a_storage_failure(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -16,6 +18,8 @@ from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.local.folder import Folder
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.connections import Connections, Request, StoreUnreachable
+from app.storage.s3.contents import SpoolTooShort
 from app.storage.s3.room import Room
 from app.storage.s3.spool import FIRST_BYTES, Spool, Spools
 from app.storage.s3.store import BucketStore
@@ -75,7 +79,7 @@ def test_a_spool_that_was_sent_is_written_again_unless_it_must_be_empty(tmp_path
         os.write(sent.descriptor, b"sent")
     with spools.open(span) as empty:
         assert os.fstat(empty.descriptor).st_size == 0
-    held = [spools.begin(ByteRange(0, 100), may_hold_others=True) for _ in range(3)]
+    held = [spools.begin(ByteRange(0, 100), may_reuse_file=True) for _ in range(3)]
     assert [os.fstat(spool.descriptor).st_size for spool in held] == [0, 4, 0]
     for spool in held:
         spool.close()
@@ -91,8 +95,39 @@ def test_a_spool_that_could_not_be_sent_is_not_written_again(tmp_path: Path) -> 
 
     with pytest.raises(ServerBusy):
         fail()
-    with spools.begin(span, may_hold_others=True) as next_one:
+    with spools.begin(span, may_reuse_file=True) as next_one:
         assert os.fstat(next_one.descriptor).st_size == 0
+
+
+def test_a_spool_that_the_store_may_still_be_reading_is_not_written_again(tmp_path: Path) -> None:
+    spools, span = Spools(Folder(tmp_path), 1000, room_seconds=0.0), ByteRange(0, 4)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        spools.begin(span, may_reuse_file=True) as slow,
+    ):
+        os.write(slow.descriptor, b"slow")
+        slow.note_written(4)
+        connections = Connections("http", *silent.getsockname())
+        request = Request("PUT", "/", {"content-length": "4"}, slow.slice(span), idle_seconds=0.1)
+        with pytest.raises(StoreUnreachable):
+            connections.ask(request, time.monotonic() + 60)
+    with spools.begin(span, may_reuse_file=True) as next_one:
+        assert os.fstat(next_one.descriptor).st_size == 0
+
+
+def test_no_bytes_are_sent_that_an_earlier_spool_has_left_in_a_file(tmp_path: Path) -> None:
+    spools, span = Spools(Folder(tmp_path), 1000, room_seconds=0.0), ByteRange(0, 10)
+    with spools.begin(span, may_reuse_file=True) as earlier:
+        os.write(earlier.descriptor, bytes(10))
+    with spools.begin(span, may_reuse_file=True) as spool:
+        assert os.fstat(spool.descriptor).st_size == 10
+        spool.note_written(4)
+        assert spool.slice(ByteRange(0, 4)).length == 4
+        with pytest.raises(SpoolTooShort):
+            spool.slice(ByteRange(0, 5))
+        spool.begin_again(4)
+        with pytest.raises(SpoolTooShort):
+            spool.slice(ByteRange(4, 5))
 
 
 def test_room_may_lie_in_several_places(tmp_path: Path) -> None:

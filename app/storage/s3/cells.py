@@ -139,10 +139,11 @@ class CellStore:
     def compose(self, file: StoredFile, cell: int, sources: Sequence[Piece]) -> bool:
         """Make a part from other objects, which cover the cell; False if another claims it."""
         span = file.cell(cell).span
-        return self._store_part(
-            *(file, cell, span.length),
-            lambda lease, multipart: (self._part_of(sources, span, lease, multipart), None),
-        )
+
+        def upload(lease: Lease, multipart: Multipart) -> Uploaded:
+            return self._part_of(sources, span, lease, multipart), None
+
+        return self._store_part(file, cell, span.length, upload)
 
     def _put_part(self, file: StoredFile, cell: int, body: SpoolSlice) -> bool:
         def upload(lease: Lease, multipart: Multipart) -> Uploaded:

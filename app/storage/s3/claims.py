@@ -1,4 +1,4 @@
-"""Claims on cells: whoever has one makes a part of the cell, or fewer pieces; others pass by."""
+"""Claims on cells: whoever has one makes a part of the cell or joins its pieces; no one waits."""
 
 from __future__ import annotations
 

@@ -198,6 +198,8 @@ class Connections:
                 connection.timeout = _remaining(deadline, CONNECT_SECONDS)
                 connection.connect()
             is_sent = _send(connection, request, deadline)
+            if not is_sent:
+                _give_up(request.body)
             connection.sock.settimeout(_remaining(deadline, request.idle_seconds))
             answer = Answer(connection.getresponse(), connection, self, is_sent)
             if connection.sock is not None:  # None: the answer says that it is the last one.
@@ -208,9 +210,11 @@ class Connections:
             raise StorageFailed("The object store's certificate is not trusted.") from error
         except (OSError, HTTPException) as error:
             _abort(connection)
+            _give_up(request.body)
             raise StoreUnreachable(_reason(error)) from error
         except BaseException:
             _abort(connection)
+            _give_up(request.body)
             raise
         return answer
 
@@ -250,12 +254,19 @@ class _Lines:
 def _abort(connection: HTTPConnection) -> None:
     """Close a connection, and drop what the kernel has not sent yet of a spool.
 
-    It would send the pages as they are by then: another spool may have overwritten them.
+    It would send the pages as they are by then: another spool may have overwritten them. What a
+    store on this machine has received are those pages, too, so their file is not used again; if it
+    were, the CRC32C of the request would still protect the object.
     """
     if connection.sock is not None:
         with suppress(OSError):
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
     connection.close()
+
+
+def _give_up(body: Body) -> None:
+    if isinstance(body, SpoolSlice):
+        body.give_up()
 
 
 def _close(kept: deque[_Kept]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +16,11 @@ its CRC32C costs 0.10 CPU s/GB, with 256 KiB 0.12, with 4 MiB 0.11 to 0.16."""
 
 
 class SpoolTooShort(Exception):
-    """A slice extends beyond the end of its file: a bug of the caller."""
+    """A slice extends beyond the bytes that were written: a bug of the caller."""
+
+
+def _do_nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class SpoolSlice:
     descriptor: int
     start: int
     length: int
+    give_up: Callable[[], None] = _do_nothing
+    """Called when a request is given up that somebody may still read from the file."""
 
 
 Body = bytes | SpoolSlice

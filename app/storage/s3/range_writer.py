@@ -110,7 +110,7 @@ class BucketRangeWriter:
     ) -> tuple[int, int]:
         """Where its bytes end, and the position last passed to `checkpoint`."""
         with ExitStack() as spools:
-            spool = self._cells.spools.begin(cell.span, may_hold_others=True)
+            spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
             spools.enter_context(spool)
             flow = _Flow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
             with disk_errors():
@@ -157,7 +157,7 @@ class _Flow:
     def run(self, source: BodySource) -> None:
         """Copy and store; if the copy ends early, what has arrived is stored and recorded.
 
-        Unless that has just failed: the store was given its time.
+        If storing is what failed, it is not tried again: it has used up its time.
         """
         try:
             self._copy.run(source, self._watch)

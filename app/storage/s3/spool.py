@@ -1,7 +1,7 @@
 """Unnamed files that buffer bytes between a client and the bucket, within a limit per node.
 
-One that waits for a client has room for little more than has come. When there is no more room, it
-stores what it has, and goes on in the room of that: nobody waits for those who cannot go on.
+A spool that waits for a client has room for little more than has come. When no more room is free, a
+spool stores its bytes and reuses its room, so no request waits for a stuck one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from io import FileIO
 from types import TracebackType
 
 from app.domain.errors import NoRoom
 from app.domain.ranges import ByteRange
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.s3.contents import SpoolSlice
+from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 from app.storage.s3.room import Room
 
 FIRST_BYTES = 1024 * 1024
@@ -37,27 +38,42 @@ _NO_UNNAMED_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 """Errors of file systems without O_TMPFILE, such as NFS."""
 
 
+@dataclass(slots=True)
+class SpoolFile:
+    """An open file. If it is written again, other bytes follow at `end`; None for a new file."""
+
+    descriptor: int
+    end: int | None = None
+    may_be_read: bool = False
+    """Whether somebody may still read bytes that were sent from it."""
+
+    def give_up(self) -> None:
+        """Note that a request with some of its bytes was given up."""
+        self.may_be_read = True
+
+
 class Spool:
     """Bytes of a span of a file, the first of which is `base`; whoever is done with them closes it.
 
     A copy into it may write to `place(room)`, and asks it to grow once that is full.
 
     Leaving its context closes it, too, and may keep the file for another spool: only for bytes that
-    nobody reads any more.
+    nobody reads any more. Should the store still do so, their CRC32C would not match.
     """
 
     def __init__(
         self,
-        descriptor: int,
+        file: SpoolFile,
         room: Room,
         span: ByteRange,
         *,
         room_seconds: float,
         kept: deque[int],
     ) -> None:
-        self.descriptor = descriptor
+        self.descriptor = file.descriptor
         self.base = span.start
         self.end = span.end
+        self._file = file
         self._room = room
         self._room_seconds = room_seconds
         self._kept = kept
@@ -84,6 +100,12 @@ class Spool:
     def begin_again(self, position: int) -> None:
         """Use its room for the bytes from `position` on; those before are stored elsewhere."""
         self.base = position
+        self._file.end = 0
+
+    def note_written(self, length: int) -> None:
+        """Note that the first `length` bytes have been written."""
+        if self._file.end is not None:
+            self._file.end = length
 
     def shrink(self, length: int) -> None:
         """Release the room beyond the first `length` bytes."""
@@ -94,8 +116,11 @@ class Spool:
         return ByteRange(span.start - self.base, span.end - self.base)
 
     def slice(self, span: ByteRange) -> SpoolSlice:
-        """The bytes of a span of the file."""
-        return SpoolSlice(self.descriptor, span.start - self.base, span.length)
+        """The bytes of a span of the file; raises `SpoolTooShort` if some are not there yet."""
+        place = self.place(span)
+        if self._file.end is not None and place.end > self._file.end:
+            raise SpoolTooShort
+        return SpoolSlice(self.descriptor, place.start, place.length, self._file.give_up)
 
     def reader(self) -> FileIO:
         """Reads all of it from the start; works even after `close`."""
@@ -116,9 +141,10 @@ class Spool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Keep the file for reuse, unless an error left the store without the bytes."""
+        """Keep the file for reuse if the store's answers came at the first try."""
+        is_unread = kind is None and not self._file.may_be_read
         is_short = os.fstat(self.descriptor).st_size <= KEPT_FILE_BYTES
-        if kind is None and is_short and len(self._kept) < KEPT_FILES:
+        if is_unread and is_short and len(self._kept) < KEPT_FILES:
             self._room.close()
             self._kept.append(self.descriptor)
         else:
@@ -145,13 +171,13 @@ class Spools:
         """
         return self._open(span, span.length, self._unnamed_file)
 
-    def begin(self, span: ByteRange, *, may_hold_others: bool = False) -> Spool:
+    def begin(self, span: ByteRange, *, may_reuse_file: bool = False) -> Spool:
         """A spool for bytes of a span that are still to come, with room for the first of them.
 
-        It is empty, unless it `may_hold_others`, bytes of other files: that is cheaper. Raises as
-        `open` does.
+        With `may_reuse_file`, which is cheaper, its writer calls `note_written`: bytes of other
+        files follow. Raises as `open` does.
         """
-        new_file = self._kept_file if may_hold_others else self._unnamed_file
+        new_file = self._kept_file if may_reuse_file else self._unnamed_file
         return self._open(span, min(span.length, FIRST_BYTES), new_file)
 
     def require(self, length: int) -> None:
@@ -159,30 +185,38 @@ class Spools:
         if length > self._capacity:
             raise NoRoom("The server cannot hold that many bytes between the client and its store.")
 
-    def _open(self, span: ByteRange, length: int, new_file: Callable[[], int]) -> Spool:
+    def _open(self, span: ByteRange, length: int, new_file: Callable[[], SpoolFile]) -> Spool:
         self.require(span.length)
         with disk_errors():
-            self.folder.require_room(span.length)
+            self._require_disk(span.length)
             room = Room(self.folder, self._capacity)
             try:
                 room.require(length, self._room_seconds)
-                return Spool(
-                    *(new_file(), room, span), room_seconds=self._room_seconds, kept=self._kept
-                )
+                file = new_file()
             except BaseException:
                 room.close()
                 raise
+            return Spool(file, room, span, room_seconds=self._room_seconds, kept=self._kept)
 
-    def _kept_file(self) -> int:
+    def _require_disk(self, length: int) -> None:
+        """Free the disk of files kept for reuse before refusing; raises `NoRoom`."""
         try:
-            return self._kept.pop()
+            self.folder.require_room(length)
+        except NoRoom:
+            _close_all(self._kept)
+            self.folder.require_room(length)
+
+    def _kept_file(self) -> SpoolFile:
+        try:
+            return SpoolFile(self._kept.pop(), end=0)
         except IndexError:
             return self._unnamed_file()
 
-    def _unnamed_file(self) -> int:
+    def _unnamed_file(self) -> SpoolFile:
         flags = os.O_RDWR | os.O_CLOEXEC
         try:
-            return os.open(".", flags | os.O_TMPFILE, mode=0o600, dir_fd=self.folder.descriptor)
+            folder, unnamed = self.folder.descriptor, flags | os.O_TMPFILE
+            return SpoolFile(os.open(".", unnamed, mode=0o600, dir_fd=folder))
         except OSError as error:
             if error.errno not in _NO_UNNAMED_FILES:
                 raise
@@ -190,9 +224,10 @@ class Spools:
         descriptor = self.folder.open(name, flags | os.O_CREAT | os.O_EXCL)
         with suppress(OSError):
             self.folder.remove(name)
-        return descriptor
+        return SpoolFile(descriptor)
 
 
 def _close_all(descriptors: deque[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())
+    with suppress(IndexError):
+        while True:
+            os.close(descriptors.pop())

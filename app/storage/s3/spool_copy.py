@@ -19,9 +19,9 @@ piece costs a request, and must be read again."""
 class SpoolCopy:
     """Copies the bytes of a span of a file, as far as there is room for them.
 
-    With `store_and_tell`, bytes are stored when there is no more room, and the others follow in
-    their place. Without it they must stay, and the copy raises `ServerBusy`: of several that wait
-    for each other, one gives up first, and the others go on.
+    When no more room is free, it calls `store_and_tell` to store the bytes, and reuses their room.
+    Without `store_and_tell` the bytes must stay, so it waits, and then raises `ServerBusy`. Copies
+    that wait for each other wait for different times, so that one fails and the others continue.
     """
 
     def __init__(
@@ -49,11 +49,15 @@ class SpoolCopy:
         """As `FileCopy.run` does."""
 
         def watch_and_grow() -> None:
+            self._spool.note_written(self._copy.position)
             watch()
             if self._copy.is_full and self.position < self._spool.end:
                 self._go_on()
 
-        self._copy.run(source, watch_and_grow)
+        try:
+            self._copy.run(source, watch_and_grow)
+        finally:
+            self._spool.note_written(self._copy.position)
 
     def begin_again(self) -> None:
         """Go on in the room of bytes that have been stored."""
