@@ -92,14 +92,17 @@ class Room:
         return self._gather(count)
 
     def _gather(self, count: int) -> bool:
-        """Lock `count` free bytes wherever they are, or none."""
-        position, found, missing = 0, list[ByteRange](), count
-        while missing and position < self._capacity:
-            free = self._first_free(position, missing)
-            if self._lock(free):
-                found.append(free)
-                missing -= free.length
-            position = max(free.end, position + 1)
+        """Lock `count` free bytes wherever they are, or none; looks from a random place on."""
+        begin = random.randrange(self._capacity)  # noqa: S311
+        found, missing = list[ByteRange](), count
+        for position, end in ((begin, self._capacity), (0, begin)):
+            at = position
+            while missing and at < end:
+                free = self._first_free(at, missing)
+                if self._lock(free):
+                    found.append(free)
+                    missing -= free.length
+                at = max(free.end, at + 1)
         if missing:
             for span in found:
                 self._give_back(span)
