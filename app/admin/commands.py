@@ -136,16 +136,22 @@ def verify(is_json: bool) -> None:
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--without-library", is_flag=True, help="Copy only the database.")
 @with_appcontext
+@with_files
 def backup(folder: Path, *, without_library: bool) -> None:
     """Copy the database and the library into FOLDER, while the server runs.
 
-    Files that FOLDER has already are kept, so the next run only copies what is new.
+    Files that FOLDER has already are kept, so the next run only copies what is new. Of a library
+    in a bucket, only the database is copied.
     """
+    bucket = current_services().bucket
     made = Backup(current_services(), folder)
     try:
-        made.run(with_library=not without_library)
+        made.run(with_library=bucket is None and not without_library)
     except (FolderInUse, OSError, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from error
+    if bucket is not None:
+        click.echo(f"database copied to {folder / 'sluice.db'}; the files stay in the bucket")
+        return
     click.echo(
         f"database copied to {folder / 'sluice.db'}; files: {made.copied} copied, "
         f"{made.linked} linked, {made.kept} kept from an earlier backup, {made.removed} removed"

@@ -14,6 +14,7 @@ from app.records.transfer import CopyRefused, copy_records
 from app.settings import PREFIX, Settings
 from app.settings.addresses import database_server
 from app.storage.folder_lock import FolderLocked, lock_data_folder
+from app.uploads.storage_identity import WrongStorage
 
 database = AppGroup("database", help="The database of the records.")
 
@@ -26,16 +27,20 @@ def copy(target: str) -> None:
     """Copy all records to the empty database at URL, while no server runs.
 
     URL is that of a PostgreSQL database, or `file` for the file in the data folder. A copy that was
-    cut off goes on when the command runs again. Set SLUICE_DATABASE_URL afterwards.
+    cut off goes on when the command runs again. Set SLUICE_DATABASE_URL afterwards: no server
+    starts on the old records any more.
     """
-    settings = current_services().settings
+    services = current_services()
+    settings = services.settings
     url = _url(target, settings)
     try:
         lock_data_folder(settings.data_dir)
+        services.storage_identity.require_records()
         with closing(Database(url, synced=True)) as there:
             there.migrate()
-            count = copy_records(current_services().database, there, tell=_tell)
-    except (FolderLocked, CopyRefused) as error:
+            count = copy_records(services.database, there, tell=_tell)
+        services.storage_identity.leave()
+    except (FolderLocked, CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
     click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")

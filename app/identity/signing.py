@@ -47,7 +47,11 @@ class Signing:
         return bytes.fromhex(agreed)
 
     def renew(self) -> None:
-        """Replace the secret; processes that start from now on use the new one."""
+        """Replace the secret; processes that start from now on use the new one.
+
+        Until all nodes were restarted they digest names with different keys, so limits on senders
+        hold per node.
+        """
         self._values.put(SECRET, _new_secret())
 
     def _propose(self) -> str:

@@ -25,6 +25,11 @@ class BucketInventory:
         self._database = database
         self._clock = clock
 
+    def has_files(self) -> bool:
+        """Whether any file is, or was begun, in a bucket."""
+        with self._database.read() as connection:
+            return connection.execute(select(files.c.key).limit(1)).first() is not None
+
     def staged(self) -> Iterator[tuple[str, float]]:
         """Unpublished files with their ages in seconds."""
         now = self._clock()

@@ -17,6 +17,11 @@ class SharedValues:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def are_shared(self) -> bool:
+        """Whether other nodes may use the same records."""
+        return self._database.is_remote
+
     def get(self, name: str) -> str | None:
         """The text of that name."""
         with self._database.read() as connection:

@@ -234,7 +234,8 @@ nodes = Table(
 )
 """The nodes of the fleet that shares the database; empty with SQLite."""
 
-# Both keep their first names in the database: a fleet that is updated node by node needs them.
+# `facts` and `turns` are the first names of these two tables. They stay: in a fleet that is updated
+# node by node, older nodes go on using them.
 shared_values = Table(
     "facts",
     metadata,

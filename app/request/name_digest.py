@@ -12,9 +12,9 @@ DIGEST_BYTES = 8
 class NameDigest:
     """64 bits of a name, the same on all nodes, which nobody without their secret can make.
 
-    Names are addresses: of those there are so few that all can be tried. BLAKE2b with a key is a
-    MAC (RFC 7693, section 1). `secret` is asked for with the first name, and may raise what reading
-    it raises; on a single machine, which tells nobody, it is empty.
+    Addresses are few enough to try them all, so the digest is keyed. BLAKE2b with a key is a MAC
+    (RFC 7693, section 1). `secret` is asked for with the first name, and may raise what reading it
+    raises; on a single machine, which tells nobody, it is empty.
     """
 
     def __init__(self, secret: Callable[[], bytes]) -> None:

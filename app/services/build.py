@@ -16,6 +16,7 @@ from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
+from app.records.bucket import BucketCatalog
 from app.records.clock import Clock, shared_clock, utc_now
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
@@ -52,6 +53,10 @@ from app.uploads.storage_identity import StorageIdentity
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
 
+MARK_SECONDS = 5.0
+"""For each call that reads or writes the mark. A server whose bucket does not answer by then starts
+without having compared it."""
+
 
 def build_services(
     settings: Settings,
@@ -85,7 +90,7 @@ def build_services(
         video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, identity.audit),
         quotas=base.quotas,
         request_rate=request_rate(settings, base.counts),
-        line=line(settings, base.fleet),
+        line=line(settings, base.name_digest),
         counts=base.counts,
         records=base.records,
         database=database,
@@ -109,8 +114,8 @@ class _Base:
     quotas: ProjectQuotas
     links: LinkLimits
     signing: Signing
-    fleet: NameDigest | None
-    """What nodes call senders; None where there are no others."""
+    name_digest: NameDigest | None
+    """What stands for senders between nodes; None where there are no others."""
     counts: MinuteCounts
     outbox: Outbox
 
@@ -120,8 +125,8 @@ def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
     links = LinkLimits(UploadLinkRecords(database), now)
     quotas = ProjectQuotas(database)
     signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
-    fleet = NameDigest(lambda: signing.secret) if database.is_remote else None
-    counts = counts_in(settings.data_dir, fleet)
+    name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
+    counts = counts_in(settings.data_dir, name_digest)
     outbox = Outbox(now, _new_id)
     limits = sender_limits(settings, counts)
     observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
@@ -139,7 +144,7 @@ def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
         completion=Completion(records, store, policy=settings.policy, clock=clock),
         quotas=quotas,
         links=links,
-        fleet=fleet,
+        name_digest=name_digest,
         signing=signing,
         counts=counts,
         outbox=outbox,
@@ -242,8 +247,8 @@ def _storage_identity(base: _Base) -> StorageIdentity:
         base.records,
         SharedValues(base.database),
         place=base.settings.storage,
-        mark=None if base.bucket is None else BucketMark(base.bucket),
-        is_shared=base.database.is_remote,
+        mark=None if base.bucket is None else BucketMark(base.bucket.within(MARK_SECONDS)),
+        is_in_bucket=BucketCatalog(base.database).inventory.has_files,
         new_id=_new_id,
     )
 

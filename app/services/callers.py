@@ -36,10 +36,10 @@ def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
     )
 
 
-def line(settings: Settings, fleet: NameDigest | None) -> Line | None:
+def line(settings: Settings, name_digest: NameDigest | None) -> Line | None:
     """What senders share of the bandwidth; None if there is no limit."""
     total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
-    return line_in(settings.data_dir, fleet, total=total, cap=cap)
+    return line_in(settings.data_dir, name_digest, total=total, cap=cap)
 
 
 def identity_options(settings: Settings) -> IdentityOptions:

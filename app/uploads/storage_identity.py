@@ -20,8 +20,13 @@ PLACE = "storage"
 LIBRARY = "library"
 """Names of shared values: where the files are, and the id that their mark has."""
 
+MOVED = "moved to another database"
+"""The place, once the records were copied: those here describe files that others own."""
+
+RESTORE = "Restore the setting."
+
 REMEDY = (
-    "Set it as it was. Or, if you have moved the files, stop every server of this library and run "
+    f"{RESTORE} Or, if you have moved the files, stop every server of this library and run "
     "`flask --app wsgi storage adopt`."
 )
 
@@ -36,7 +41,7 @@ class StorageIdentity:
     """Whether the storage of the settings is the one with the files that the records describe.
 
     `place` is `SLUICE_STORAGE`; `mark` is that of the bucket. Folders have none, as they may be
-    moved. With `is_shared` other nodes may use the same records.
+    moved. `is_in_bucket` tells whether the catalog of buckets has a file.
     """
 
     def __init__(
@@ -46,25 +51,27 @@ class StorageIdentity:
         *,
         place: str,
         mark: BucketMark | None,
-        is_shared: bool,
+        is_in_bucket: Callable[[], bool],
         new_id: Callable[[], str],
     ) -> None:
         self._records = records
         self._values = values
         self._place = place
         self._mark = mark
-        self._is_shared = is_shared
+        self._is_in_bucket = is_in_bucket
         self._new_id = new_id
 
     def require(self) -> None:
-        """Raise `WrongStorage` if it is another one; the first start says which one it is.
+        """Raise `WrongStorage` if the files are elsewhere; the first start records where they are.
 
         A bucket that cannot be asked for its mark is not refused: nothing seems to be missing from
         it.
         """
         known = self._values.get(PLACE)
-        is_new = known is None or not self._has_much_to_lose()
-        if not is_new:
+        is_new = known is None or (known != MOVED and not self._may_describe_files())
+        if known is None:  # An older version has served it.
+            self._require_kind()
+        elif not is_new:
             self._require_place(known)
         library = self._library()
         try:
@@ -81,29 +88,64 @@ class StorageIdentity:
         With `replaces_mark` even if they are marked as those of another library; otherwise raises
         `WrongStorage`, and errors of the bucket.
         """
+        self._require_kind()
         self._require_mark(self._library(), is_new=True, replaces=replaces_mark)
         self._values.put(PLACE, self._place)
+
+    def require_records(self) -> None:
+        """Raise `WrongStorage` if `leave` was called, so these records are out of date."""
+        if self._values.get(PLACE) == MOVED:
+            self._require_place(MOVED)
+
+    def leave(self) -> None:
+        """Refuse servers and commands from now on: the records were copied to another database."""
+        self._values.put(PLACE, MOVED)
 
     def _library(self) -> str:
         return self._values.agree(LIBRARY, self._new_id)
 
-    def _has_much_to_lose(self) -> bool:
-        """Or other nodes, which started with the setting that is known."""
-        if self._is_shared:
-            return True
+    def _may_describe_files(self) -> bool:
+        """Whether the records have uploads or videos, or other nodes may be adding some now."""
+        return self._values.are_shared or self._describe_files()
+
+    def _describe_files(self) -> bool:
         return bool(self._records.active(None, 1) or self._records.videos(None, VideoList(), 1))
 
+    def _require_kind(self) -> None:
+        """Raise `WrongStorage` unless the files are in a bucket, or in folders, as in the settings.
+
+        Only files in a bucket have rows in its catalog, without which they cannot be found there.
+        """
+        if not self._describe_files():
+            return
+        is_in_bucket = self._is_in_bucket()
+        if is_in_bucket != bool(self._place):
+            where = "a bucket" if is_in_bucket else "folders"
+            raise WrongStorage(
+                f"The files of this library are in {where}, but SLUICE_STORAGE "
+                f"{self._told_place()}. {RESTORE}"
+            )
+
+    def _told_place(self) -> str:
+        return f"is {self._place}" if self._place else "is empty"
+
     def _settle(self) -> None:
-        if self._is_shared:
+        if self._values.are_shared:
             self._require_place(self._values.agree(PLACE, lambda: self._place))
         else:
             self._values.put(PLACE, self._place)
 
-    def _require_place(self, known: str | None) -> None:
+    def _require_place(self, known: str) -> None:
+        if known == MOVED:
+            raise WrongStorage(
+                "The records of this library were moved to another database by `database copy`: "
+                "set SLUICE_DATABASE_URL to that one. Or, if it is not used and these records are "
+                "to be used again, run `flask --app wsgi storage adopt`."
+            )
         if known != self._place:
             raise WrongStorage(
                 f"The files of this library are in {known or 'folders'}, but SLUICE_STORAGE "
-                f"{f'is {self._place}' if self._place else 'is empty'}. {REMEDY}"
+                f"{self._told_place()}. {REMEDY if known and self._place else RESTORE}"
             )
 
     def _require_mark(self, library: str, *, is_new: bool, replaces: bool = False) -> None:
@@ -114,7 +156,9 @@ class StorageIdentity:
             return
         if (found is None and is_new) or replaces:
             self._mark.write(library)
-            return
+            found = self._mark.read()  # Two libraries may start in one bucket at once.
+            if found == library:
+                return
         if found is None:
             raise WrongStorage(
                 f"{self._place} does not have the mark of this library: it was emptied, or "

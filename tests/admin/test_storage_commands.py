@@ -50,7 +50,7 @@ def test_a_server_starts_only_where_its_files_are_and_after_adopting(tmp_path: P
     assert refused.returncode == 2
     [line] = refused.stderr.splitlines()
     assert ELSEWHERE in line
-    assert "storage adopt" in line
+    assert "Restore the setting" in line
     data = Path(server.environment["SLUICE_DATA_DIR"])
     lock = lock_data_folder(data)
     assert lock is not None

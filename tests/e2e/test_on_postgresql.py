@@ -188,6 +188,7 @@ def test_a_library_moves_to_postgresql_and_back(tmp_path: Path, url: str) -> Non
             copied = command(server, "database", "copy", there)
             assert copied.returncode == 0, copied.stderr
             assert "records copied and compared" in copied.stdout
+            assert "moved to another database" in command(server, "sweep").stderr
             server.options = dict(options)
             server.start()
             assert server.get(f"/media/{film.id}").content == film.content

@@ -28,7 +28,7 @@ def world(tmp_path: Path, on_server: Database) -> World:
     return World(tmp_path, database=on_server)
 
 
-def test_one_of_many_takes_a_turn(on_server: Database) -> None:
+def test_one_of_many_takes_a_lease(on_server: Database) -> None:
     leases = Leases(on_server)
     for _ in range(5):
         with ThreadPoolExecutor(8) as threads:
@@ -37,7 +37,7 @@ def test_one_of_many_takes_a_turn(on_server: Database) -> None:
         leases.end("sweep")
 
 
-def test_a_turn_ends_by_itself(on_server: Database) -> None:
+def test_a_lease_ends_by_itself(on_server: Database) -> None:
     leases = Leases(on_server)
     assert [leases.take("a", 60), leases.take("a", 60), leases.take("b", 0)] == [True, False, True]
     assert leases.take("b", 60)
@@ -47,7 +47,7 @@ def test_the_one_server_of_a_file_does_everything(in_file: Database) -> None:
     assert [Leases(in_file).take("sweep", 60) for _ in range(2)] == [True, True]
 
 
-def test_turns_that_ended_long_ago_are_forgotten(on_server: Database) -> None:
+def test_leases_that_ended_long_ago_are_forgotten(on_server: Database) -> None:
     leases = Leases(on_server)
     leases.take("recent", 0)
     leases.take("of a dead server", -2 * DAY.total_seconds())
@@ -117,7 +117,7 @@ def test_a_node_that_starts_leaves_the_clock_to_one_that_sweeps(world: World) ->
     assert leases.take(SWEEP, 60)
 
 
-def test_a_fact_is_replaced_by_many_at_once(database: Database) -> None:
+def test_a_shared_value_is_replaced_by_many_at_once(database: Database) -> None:
     values, texts = SharedValues(database), [f"of {number}" for number in range(8)]
     with ThreadPoolExecutor(len(texts)) as threads:
         for name in ("a", "b", "a", "b", "a"):
@@ -125,7 +125,7 @@ def test_a_fact_is_replaced_by_many_at_once(database: Database) -> None:
             assert values.get(name) in texts
 
 
-def test_facts_are_kept(database: Database) -> None:
+def test_shared_values_are_kept(database: Database) -> None:
     values = SharedValues(database)
     assert values.get("name") is None
     assert [values.agree("name", lambda: "first"), values.agree("name", lambda: "second")] == [

@@ -7,6 +7,8 @@ from secrets import token_hex
 
 import pytest
 
+from app.domain.cells import Grid
+from app.records.bucket import BucketCatalog
 from app.records.engine import Database
 from app.records.shared_values import SharedValues
 from app.records.transfer import copy_records
@@ -34,15 +36,21 @@ def identity(database: Database, place: str, bucket: Bucket | None = None) -> St
         SharedValues(database),
         place=place,
         mark=None if bucket is None else BucketMark(bucket),
-        is_shared=database.is_remote,
+        is_in_bucket=BucketCatalog(database).inventory.has_files,
         new_id=lambda: token_hex(16),
     )
+
+
+def add_upload(database: Database, *, in_bucket: bool) -> None:
+    upload, _ = UploadRecords(database).add(new_upload())
+    if in_bucket:
+        BucketCatalog(database).reserve(upload.id, Grid.of(upload.length), upload.length)
 
 
 def test_a_library_in_a_bucket_is_served_from_nowhere_else(
     database: Database, bucket: Bucket
 ) -> None:
-    UploadRecords(database).add(new_upload())
+    add_upload(database, in_bucket=True)
     for _ in range(2):  # It was made before there was a mark, and the next time there is one.
         identity(database, "s3://a/films", bucket).require()
     with pytest.raises(WrongStorage, match=r"are in s3://a/films, but SLUICE_STORAGE is s3://b"):
@@ -58,7 +66,7 @@ def test_a_library_in_folders_is_not_looked_for_in_a_bucket_once_it_has_an_uploa
     identity(in_file, FOLDERS).require()
     identity(in_file, "s3://a", bucket).require()
     identity(in_file, FOLDERS).require()
-    UploadRecords(in_file).add(new_upload())
+    add_upload(in_file, in_bucket=False)
     with pytest.raises(WrongStorage, match="are in folders"):
         identity(in_file, "s3://a", bucket).require()
 
@@ -66,7 +74,7 @@ def test_a_library_in_folders_is_not_looked_for_in_a_bucket_once_it_has_an_uploa
 def test_an_emptied_bucket_is_noticed_until_the_operator_adopts_it(
     database: Database, bucket: Bucket
 ) -> None:
-    UploadRecords(database).add(new_upload())
+    add_upload(database, in_bucket=True)
     identity(database, "s3://a", bucket).require()
     bucket.delete(MARK)
     with pytest.raises(WrongStorage, match="does not have the mark"):
@@ -92,12 +100,65 @@ def test_no_library_takes_the_files_of_another(
 def test_records_that_move_to_another_database_stay_tied_to_their_files(
     in_file: Database, on_server: Database, bucket: Bucket
 ) -> None:
-    UploadRecords(in_file).add(new_upload())
+    add_upload(in_file, in_bucket=True)
     identity(in_file, "s3://a", bucket).require()
     copy_records(in_file, on_server)
     identity(on_server, "s3://a", bucket).require()
     with pytest.raises(WrongStorage, match="are in s3://a"):
         identity(on_server, FOLDERS).require()
+
+
+def test_records_that_were_moved_away_are_used_no_more_until_they_are_adopted(
+    in_file: Database, bucket: Bucket
+) -> None:
+    identity(in_file, "s3://a", bucket).require()
+    identity(in_file, "s3://a", bucket).leave()
+    for place, files in (("s3://a", bucket), (FOLDERS, None)):
+        with pytest.raises(WrongStorage, match="moved to another database"):
+            identity(in_file, place, files).require()
+    with pytest.raises(WrongStorage, match="set SLUICE_DATABASE_URL"):
+        identity(in_file, "s3://a", bucket).require_records()
+    identity(in_file, "s3://a", bucket).adopt()
+    identity(in_file, "s3://a", bucket).require_records()
+    identity(in_file, "s3://a", bucket).require()
+
+
+@pytest.mark.parametrize(("in_bucket", "where"), [(True, "a bucket"), (False, "folders")])
+def test_a_library_of_an_older_version_is_tied_to_the_kind_of_storage_that_has_its_files(
+    in_file: Database, bucket: Bucket, *, in_bucket: bool, where: str
+) -> None:
+    add_upload(in_file, in_bucket=in_bucket)
+    right, wrong = identity(in_file, "s3://a", bucket), identity(in_file, FOLDERS)
+    if not in_bucket:
+        right, wrong = wrong, right
+    for refused in (wrong.require, wrong.adopt):
+        with pytest.raises(WrongStorage, match=f"are in {where}, but") as error:
+            refused()
+        assert "adopt" not in str(error.value), "nothing could be read there"
+    right.require()
+
+
+class SlowReader(BucketMark):
+    """Another library writes its mark between this one's reading and writing."""
+
+    def write(self, text: str) -> None:
+        super().write(text)
+        super().write("another library")
+
+
+def test_of_two_new_libraries_that_start_in_one_prefix_at_once_one_is_refused(
+    in_file: Database, bucket: Bucket
+) -> None:
+    started = StorageIdentity(
+        UploadRecords(in_file),
+        SharedValues(in_file),
+        place="s3://a",
+        mark=SlowReader(bucket),
+        is_in_bucket=BucketCatalog(in_file).inventory.has_files,
+        new_id=lambda: token_hex(16),
+    )
+    with pytest.raises(WrongStorage, match="another library"):
+        started.require()
 
 
 @pytest.mark.parametrize("length", [0, 1, 1000])

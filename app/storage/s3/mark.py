@@ -5,8 +5,9 @@ from __future__ import annotations
 from app.domain.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 
-MARK = "sluice"
-"""The name of the object."""
+MARK = ".sluice-library"
+"""The name of the object. Stores that keep files cannot have an object where another library's
+prefix is a folder, so it is a name that nobody gives a prefix."""
 
 MARK_BYTES = 64
 """What is read of it. An object of that name that is not ours may have any length."""
