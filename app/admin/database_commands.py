@@ -40,6 +40,7 @@ def copy(target: str) -> None:
             there.migrate()
             count = copy_records(services.database, there, tell=_tell)
         services.storage_identity.leave()
+        services.database.checkpoint()  # Its file may be moved aside, or away.
     except (FolderLocked, CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
