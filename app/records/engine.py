@@ -105,9 +105,13 @@ class Database:
     def migrate(self) -> None:
         """Bring the tables up to date; processes that start together take turns.
 
-        Raises `StorageFailed` if the database cannot be used, `NoRoom`, `ServerBusy`.
+        Where nothing is to be done it waits for nobody. Raises `StorageFailed` if the database
+        cannot be used, `NoRoom`, `ServerBusy`.
         """
         self._kind.prepare()
+        with self.read() as connection:
+            if is_up_to_date(connection):
+                return
         try:
             with self._transaction() as connection:
                 self._kind.lock_for_migration(connection)

@@ -39,6 +39,9 @@ SESSION = {
 }
 """See "Client Connection Defaults" of PostgreSQL."""
 
+MIGRATION = "60s"
+"""How long a migration may do something else between two statements."""
+
 LOOK_SECONDS = 2.0
 """How often an idle process checks for work from others."""
 
@@ -86,9 +89,14 @@ class PostgresqlServer:
         """Nothing to do: the server has made the database."""
 
     def lock_for_migration(self, connection: Connection) -> None:
-        """Wait until no other process migrates, and keep others waiting until the commit."""
-        for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+        """Wait until no other process migrates, and keep others waiting until the commit.
+
+        Statements may take their time. But if this process vanishes, or the line to it, the server
+        ends the transaction a minute later; otherwise no node would ever start again.
+        """
+        for limit in ("lock_timeout", "statement_timeout"):
             connection.execute(text(f"SET LOCAL {limit} = 0"))
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{MIGRATION}'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
 
     def change_mark(self, _engine: Engine) -> Callable[[], object]:

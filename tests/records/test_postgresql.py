@@ -5,14 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier, Event
 
 import psycopg
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Engine, make_url, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
@@ -23,6 +23,8 @@ from app.records import statements
 from app.records.engine import Database
 from app.records.errors import as_upload_error, driver_message
 from app.records.identity.tables import audit
+from app.records.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
+from app.records.schema import is_up_to_date
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, postgresql
 from tests.records.making import at, new_upload
@@ -118,6 +120,36 @@ def hold(url: str, upload_id: UploadId, is_held: Event) -> None:
         statements.get(connection, upload_id, for_update=True)
         is_held.set()
         signal.pause()
+
+
+@pytest.mark.usefixtures("records")
+def test_a_start_with_nothing_to_migrate_waits_for_nobody(url: str) -> None:
+    with (
+        psycopg.connect(url.replace("+psycopg", "")) as vanished,
+        closing(Database(url, synced=True)) as database,
+    ):
+        vanished.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
+        database.migrate()
+        with database.read() as connection:
+            assert is_up_to_date(connection)
+
+
+def test_a_migration_whose_process_vanished_ends_by_itself(url: str) -> None:
+    kind = PostgresqlServer(make_url(url))
+    with closing_engine(kind) as engine, engine.begin() as connection:
+        kind.lock_for_migration(connection)
+        limits = [connection.scalar(text(f"SHOW {name}")) for name in SESSION]
+    assert limits == ["0", "0", "1min"]
+
+
+@contextmanager
+def closing_engine(kind: PostgresqlServer) -> Iterator[Engine]:
+    """Its connections are closed at the end."""
+    engine = kind.engine(1)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def test_processes_that_start_together_migrate_once(server: Postgresql) -> None:
