@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 import uuid
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -267,6 +269,23 @@ def test_a_wrong_digest_keeps_nothing_and_a_right_one_is_accepted(
     status, answer = send(hashlib.sha256(file.chunk(0)).digest())
     assert (status, answer["complete"]) == (200, True)
     assert stored_sha256(server, str(answer["id"])) == file.sha256
+
+
+def test_a_chunk_whose_upload_could_not_be_created_is_to_be_sent_again(server: Server) -> None:
+    """The chunk that created it had no room, or no database; others were on their way."""
+    file = ChunkedFile(random_bytes(2_000_000, 17), 1_000_000)
+    request = chunk_request(server, file, 0)
+    key = [f"%{file.key}"]
+    with server.connect() as connection, closing(sqlite3.connect(server.database)) as database:
+        connection.sendall(request[:-1000])
+        found = "SELECT id FROM uploads WHERE client_key LIKE ?"
+        wait_until(lambda: database.execute(found, key).fetchone(), "the upload is created")
+        with database:
+            database.execute("DELETE FROM uploads WHERE client_key LIKE ?", key)
+        connection.sendall(request[-1000:])
+        status, problem = read_json(connection)
+    assert (status, problem["retryable"]) == (503, True)
+    assert stored_sha256(server, send_all(server, file)["id"]) == file.sha256
 
 
 def test_late_chunks_of_a_cancelled_upload_get_410(server: Server) -> None:

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 
 from flask import request
 
-from app.domain.errors import ChunkMismatch, InvalidRequest, UnknownChunkFields
+from app.domain.errors import (
+    ChunkMismatch,
+    InvalidRequest,
+    ServerBusy,
+    UnknownChunkFields,
+    UploadNotFound,
+)
 from app.domain.upload import Upload
 from app.http.bodies import open_body, open_form
 from app.http.chunk_signs import chunk_signs
@@ -87,7 +93,12 @@ def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySourc
     clients = services.client_uploads
     find = clients.of_restartable_chunk if dialect.restarts else clients.of_chunk
     upload = note_upload(find(current_scope(), chunk, chunk.filename or filename))
-    return services.chunks.append(upload, chunk.offset, source)
+    try:
+        return services.chunks.append(upload, chunk.offset, source)
+    except UploadNotFound as error:
+        # Another chunk created it, and could not reserve its space. A chunk names no upload that
+        # could be missing: sent again, it creates one.
+        raise ServerBusy("The upload could not be created; send the chunk again.") from error
 
 
 class ChunkForm:
