@@ -127,17 +127,26 @@ class BundleSender:
             raise
 
     def _settle(self, bundle: Bundle, receipts: list[dict[str, Any]]) -> None:
+        """Files that the server cannot take yet stay in the bundle; raises its reason for one."""
+        not_yet: dict[LocalFile, Refused] = {}
         for file, receipt in zip(bundle.files, receipts, strict=True):
             if "error" in receipt:
                 status = int(receipt["error"].get("status", 400))
-                self._report(file, Refused(status, **problem_of(receipt["error"], status)))
+                refused = Refused(status, **problem_of(receipt["error"], status))
+                if refused.retryable:
+                    not_yet[file] = refused
+                else:
+                    self._report(file, refused)
             elif receipt.get("sha256") == bundle.sha256[file]:
                 self._stored(file, str(receipt["id"]), bundle.sha256[file])
             elif receipt.get("known"):
                 self._leave_over([file])
             else:
                 self._report(file, self._mismatch(file, str(receipt["id"])))
-        bundle.files.clear()
+        bundle.files[:] = not_yet
+        if not_yet:
+            self._meter.moved(-sum(file.size for file in not_yet))
+            raise next(iter(not_yet.values()))
 
     def _mismatch(self, file: LocalFile, video_id: str) -> ContentMismatch:
         self._transport.patiently(

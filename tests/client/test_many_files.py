@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -98,6 +99,23 @@ def test_a_bundle_whose_answer_is_lost_stores_each_file_once(
     assert sum(request.path == "/batch" for request in line.requests) == 2
     assert {d["name"]: d["sha256"] for d in done.documents} == files
     assert {d["id"] for d in done.documents} == ids_under(server, "lost")
+
+
+def test_files_that_the_server_cannot_take_yet_are_sent_again(
+    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    """As it says while its database is away."""
+    files = make_folder(make_file, "later", 10)
+    error = {"status": 503, "code": "server_busy", "detail": "Later.", "retryable": True}
+    answer = json.dumps({"files": [{"error": error}] * len(files)})
+    kind = "Content-Type: application/json"
+    line.on_body = sometimes(
+        lambda broken: broken.answer("200 OK", kind, body=answer), after=0, times=1, path="/batch"
+    )
+    done = slow_command.run("upload", home / "later", "--json")
+    assert done.code == 0, done.err
+    assert stored_under(server, "later") == sorted(files.items())
+    assert sum(request.path == "/batch" for request in line.requests) == 2
 
 
 def test_a_run_that_is_killed_before_the_answer_stores_each_file_once(
