@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,12 @@ class Interrupted:
                 act()
             found = real(*args, **options)
             if self._is_after:
-                act()
+                try:
+                    act()
+                except Killed:
+                    if isinstance(found, RawIOBase):
+                        found.close()  # As the end of a process does.
+                    raise
             return found
 
         return interrupted

@@ -173,8 +173,10 @@ class Connections:
         with suppress(IndexError):
             while True:
                 kept = self._kept.pop()
-                # An idle connection that is readable has been closed by the server.
-                is_quiet = not _events(kept.connection.sock, select.POLLIN, 0)
+                sock = kept.connection.sock
+                # An idle connection that is readable has been closed by the server. The collector
+                # of garbage may have closed one before the answer that returned it to the pool.
+                is_quiet = sock.fileno() >= 0 and not _events(sock, select.POLLIN, 0)
                 if is_quiet and time.monotonic() < kept.until:
                     return kept.connection
                 kept.connection.close()

@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
 
@@ -267,6 +268,17 @@ def test_connections_are_kept_and_given_up_when_the_store_closes_them() -> None:
             assert store.connections == count
         bucket.put_object("a", b"x")
         assert len(store.requests) == 5
+
+
+def test_a_kept_connection_whose_socket_was_closed_is_not_used() -> None:
+    """As the collector of garbage closes the socket of an object that nobody read."""
+    with HostileStore([STORED]) as store:
+        bucket = store.bucket(LONG)
+        connection = HTTPConnection("127.0.0.1")
+        connection.sock = socket.socket()
+        connection.sock.close()
+        bucket.caller.connections.keep(connection)
+        assert bucket.put_object("a", b"x").etag == "abc"
 
 
 def test_threads_share_connections() -> None:
