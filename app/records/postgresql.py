@@ -36,8 +36,10 @@ SESSION = {
     "lock_timeout": "20s",
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "10s",
+    # A session that waits for a lock otherwise outlives its process, until all are taken.
+    "client_connection_check_interval": "2s",
 }
-"""See "Client Connection Defaults" of PostgreSQL."""
+"""See "Client Connection Defaults" of PostgreSQL; the last is there since version 14."""
 
 MIGRATION = "60s"
 """How long a migration may do something else between two statements."""

@@ -139,7 +139,7 @@ def test_a_migration_whose_process_vanished_ends_by_itself(url: str) -> None:
     with closing_engine(kind) as engine, engine.begin() as connection:
         kind.lock_for_migration(connection)
         limits = [connection.scalar(text(f"SHOW {name}")) for name in SESSION]
-    assert limits == ["0", "0", "1min"]
+    assert limits == ["0", "0", "1min", "2s"]
 
 
 @contextmanager
