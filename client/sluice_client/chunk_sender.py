@@ -120,6 +120,7 @@ class ChunkSender:
             cell_bytes=self._cell_bytes,
             length=self._opened.file.size,
             at_most=min(self._direct.cells_at_once, share),
+            may_send=lambda start: self._direct.may_send(self._upload_id, start),
         )
 
     def _next_chunk(self) -> Chunk:

@@ -28,12 +28,19 @@ CELLS_SECONDS = 15.0
 """One request asks for the URLs of several cells, and one reports them: of as many as a connection
 sends in this time. What was not reported before a crash is sent again."""
 
+AWAY_STATUSES = frozenset({502, 503, 504})
+"""Of proxies, which may have given up while the bucket is still getting the bytes."""
+
 SHORTEST_SECONDS = 0.001
 """For a cell, whatever the clock says."""
 
 
 class BucketFailed(SluiceError):
     """The bucket did not take a cell; it is sent again, perhaps to the server."""
+
+
+class BucketRefused(BucketFailed):
+    """The bucket has answered that it does not take a cell."""
 
 
 class NotDirect(BucketFailed):
@@ -56,6 +63,7 @@ class DirectCells:
         self._bucket = Transport(server.options.for_server(""), server.stop)
         self._checksum = checksum
         self._failures = 0
+        self._sent = set[tuple[str, int]]()
         self._cell_seconds = CELLS_SECONDS
         self._lock = threading.Lock()
 
@@ -67,6 +75,14 @@ class DirectCells:
     def is_usable(self) -> bool:
         """Whether cells may go to the bucket."""
         return self._checksum is not None and self._failures < FAILURES_IN_A_ROW
+
+    def may_send(self, upload_id: str, start: int) -> bool:
+        """Whether the cell of an upload that starts there may go to the bucket.
+
+        Only once: a request that broke off may get there after the next one, and some stores, such
+        as Garage, then lose the part.
+        """
+        return (upload_id, start) not in self._sent
 
     @property
     def cells_at_once(self) -> int:
@@ -92,7 +108,7 @@ class DirectCells:
         stored = 0
         try:
             for cell, target in zip(cells, targets, strict=True):
-                self._store(target, body(cell))
+                self._store((upload_id, cell.start), target, body(cell))
                 stored += 1
         except SluiceError:
             if not stored:
@@ -106,10 +122,15 @@ class DirectCells:
         checksum = self._crc32c(descriptor, cell)
         return {"start": cell.start, "length": cell.length, "crc32c": checksum}
 
-    def _store(self, target: dict[str, Any], body: FileSlice) -> None:
+    def _store(self, place: tuple[str, int], target: dict[str, Any], body: FileSlice) -> None:
         if not target["stored"]:
             began = self._clock()
-            self._put(target, body)
+            self._sent.add(place)
+            try:
+                self._put(target, body)
+            except BucketRefused:
+                self._sent.discard(place)
+                raise
             self._cell_seconds = max(self._clock() - began, SHORTEST_SECONDS)
 
     def _succeeded(self) -> None:
@@ -136,12 +157,13 @@ class DirectCells:
             self._server.request("GET", "/healthz")  # Raises if the network is down.
             raise self._failed(str(error)) from error
         except Refused as error:
-            raise self._failed(str(error)) from error
+            kind = BucketFailed if error.status in AWAY_STATUSES else BucketRefused
+            raise self._failed(str(error), kind) from error
 
-    def _failed(self, reason: str) -> BucketFailed:
+    def _failed(self, reason: str, kind: type[BucketFailed] = BucketFailed) -> BucketFailed:
         with self._lock:
             self._failures += 1
-        return BucketFailed(f"The bucket did not take a part of the file: {reason}")
+        return kind(f"The bucket did not take a part of the file: {reason}")
 
     def _crc32c(self, descriptor: int, span: Span) -> str:
         value, position = 0, span.start

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -137,13 +138,27 @@ class ChunkLadder:
 
 
 def missing_cells(
-    missing: Spans, first: Iterable[Span], *, cell_bytes: int, length: int, at_most: int
+    missing: Spans,
+    first: Iterable[Span],
+    *,
+    cell_bytes: int,
+    length: int,
+    at_most: int,
+    may_send: Callable[[int], bool],
 ) -> Chunk | None:
-    """The next cells that are missing entirely, preferably at the start of a span of `first`."""
+    """The next cells that are missing entirely, preferably at the start of a span of `first`.
+
+    `may_send` tells whether the cell that starts there may be one of them.
+    """
+
+    def first_in(gap: Span) -> int:
+        starts = range(-(-gap.start // cell_bytes) * cell_bytes, gap.end, cell_bytes)
+        return next(filter(may_send, starts), gap.end)
+
     wanted = [span.start - span.start % cell_bytes for span in first]
-    others = [-(-gap.start // cell_bytes) * cell_bytes for gap in missing]
-    for start in [*wanted, *others]:
-        for count in range(at_most, 0, -1):
+    for start in [*filter(may_send, wanted), *map(first_in, missing)]:
+        others = range(start + cell_bytes, start + at_most * cell_bytes, cell_bytes)
+        for count in range(1 + sum(1 for _ in takewhile(may_send, others)), 0, -1):
             span = Span(start, min(start + count * cell_bytes, length))
             if span.length > 0 and any(_fits(span, gap) for gap in missing):
                 return Chunk(start // cell_bytes, cell_bytes, span, is_direct=True)

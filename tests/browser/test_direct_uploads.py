@@ -11,9 +11,6 @@ import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from app.domain.cells import NUMBERS_PER_CELL, direct_part_number
-from app.storage.s3.address import BucketAddress
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.signing import AccessKey
 from tests.browser.complaints import Complaints
 from tests.browser.films import sha256_of
 from tests.browser.stored import digests_of
@@ -23,6 +20,7 @@ from tests.client.bad_line import Request as SentRequest
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
 from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
+from tests.storage.stores import bucket_at
 
 pytestmark = pytest.mark.browser
 
@@ -37,11 +35,7 @@ def store() -> Iterator[S3Server]:
     """An object store whose bucket takes parts from any page."""
     makers = {"garage": find_garage, "versitygw": find_versitygw}
     with running(makers[find_any()]()) as server:
-        access = server.access
-        address = BucketAddress.of(
-            f"s3://{access.bucket}", endpoint=access.endpoint, region=access.region
-        )
-        Bucket.at(address, key=lambda: AccessKey(access.key, access.secret)).let_pages_store("*")
+        bucket_at(server.access, "").let_pages_store("*")
         yield server
 
 
@@ -70,7 +64,7 @@ def direct_server(
 
 @pytest.fixture(scope="module")
 def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of three cells, the last one short: it is there first."""
+    """Three cells; the last is short, so it arrives first."""
     path = tmp_path_factory.mktemp("files") / "large.bin"
     path.write_bytes(random_bytes((CELLS - 1) * CELL + MIB))
     return path
@@ -176,19 +170,22 @@ def test_a_bucket_that_cannot_be_reached_is_left_alone(
     site: Server,
     line: BadLine,
     open_page: OpenPage,
-    short_file: Path,
+    tmp_path: Path,
     complaints: Complaints,
 ) -> None:
     complaints.allow_failed_requests()
     page = open_page(site)
     traffic = BucketTraffic(page.page, line)
     page.page.route(f"{line.url}/**", lambda route: route.abort())
-    page.choose(short_file)
-    page.wait_for_success(short_file)
+    files = [tmp_path / f"{number}.bin" for number in range(3)]
+    for file in files:
+        file.write_bytes(random_bytes(6 * MIB))
+        page.choose(file)
+        page.wait_for_success(file)
     expect(page.notice).to_be_hidden()
     assert len(traffic.begun) == 2
-    assert page.chunk_bytes >= short_file.stat().st_size
-    assert digests_of(site) == {"short.bin": sha256_of(short_file)}
+    assert page.chunk_bytes >= sum(file.stat().st_size for file in files)
+    assert digests_of(site) == {file.name: sha256_of(file) for file in files}
 
 
 def test_a_url_that_the_bucket_refuses_is_asked_anew(

@@ -52,17 +52,20 @@ export class ChunkPlan {
   #size;
   #first;
   #cellBytes;
+  #maySend;
   #missing;
 
   /**
    * A file of `size` bytes of which the server lacks the `missing` ranges. Those of them that lie in the ranges `first`
-   * are taken before the others, in the order of `first`. `cellBytes` is the size of the cells of a bucket, 0 without one.
+   * are taken before the others, in the order of `first`. `cellBytes` is the size of the cells of a bucket, 0 without one;
+   * `maySend(start)` tells whether the bucket may get the cell there.
    */
-  constructor({ sizes, size, missing, first = [], cellBytes = 0 }) {
+  constructor({ sizes, size, missing, first = [], cellBytes = 0, maySend = () => true }) {
     this.#sizes = sizes;
     this.#size = size;
     this.#first = first;
     this.#cellBytes = cellBytes;
+    this.#maySend = maySend;
     this.#missing = size === 0 ? [[0, 0]] : joined(missing);
   }
 
@@ -86,7 +89,7 @@ export class ChunkPlan {
     return { start, end, chunkBytes, missing };
   }
 
-  /** Whether there is a cell of which every byte is missing. */
+  /** Whether there is a cell of which every byte is missing, and that the bucket may get. */
   get hasCell() {
     return this.#nextCell() !== null;
   }
@@ -109,10 +112,16 @@ export class ChunkPlan {
   #nextCell() {
     if (!this.#cellBytes) return null;
     const wanted = this.#first.map(([start]) => start - (start % this.#cellBytes));
-    const others = this.#missing.map(([start]) => Math.ceil(start / this.#cellBytes) * this.#cellBytes);
+    const others = this.#missing.map((gap) => this.#firstCellIn(gap));
     const cells = [...wanted, ...others].map((start) => [start, Math.min(start + this.#cellBytes, this.#size)]);
     const isMissing = (cell) => this.#missing.some((gap) => gap[0] <= cell[0] && cell[0] < cell[1] && cell[1] <= gap[1]);
-    return cells.find(isMissing) ?? null;
+    return cells.find((cell) => isMissing(cell) && this.#maySend(cell[0])) ?? null;
+  }
+
+  #firstCellIn([gapStart, gapEnd]) {
+    let start = Math.ceil(gapStart / this.#cellBytes) * this.#cellBytes;
+    while (start < gapEnd && !this.#maySend(start)) start += this.#cellBytes;
+    return start;
   }
 
   /** Makes the bytes of a chunk missing again. */

@@ -32,7 +32,9 @@ export class ChunkSender {
    */
   async send(upload, { missing, cellBytes = 0, signal, onProgress, onWait, onProceed }) {
     const first = await neededFirst(upload.file);
-    const plan = new ChunkPlan({ sizes: this.#tools.sizes, size: upload.size, missing, first, cellBytes });
+    const { sizes, direct } = this.#tools;
+    const maySend = (start) => Boolean(direct?.maySend(upload.id, start));
+    const plan = new ChunkPlan({ sizes, size: upload.size, missing, first, cellBytes, maySend });
     return new Transfer(upload, plan, this.#tools, { onProgress, onWait, onProceed }).run(signal);
   }
 }
@@ -86,20 +88,15 @@ class Transfer {
   }
 
   async #sendNext(signal) {
-    if (this.#isDirect) return this.#sendInSlot(signal);
+    if (this.#plan.hasCell) return this.#sendInSlot(signal);
     const leave = await this.#tools.pace.enter(signal);
     return this.#sendInSlot(signal).finally(leave);
-  }
-
-  /** Whether the next chunk may go straight to the bucket. */
-  get #isDirect() {
-    return this.#plan.hasCell && Boolean(this.#tools.direct?.isUsable);
   }
 
   /** Cuts the chunk when it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
   async #sendInSlot(signal) {
     const release = await this.#tools.slots.take(signal);
-    const chunk = this.#isDirect ? this.#plan.takeCell() : this.#plan.take(this.#tools.pace.chunkBytes);
+    const chunk = this.#plan.hasCell ? this.#plan.takeCell() : this.#plan.take(this.#tools.pace.chunkBytes);
     try {
       if (chunk) await this.#deliver(chunk, signal);
       return null;

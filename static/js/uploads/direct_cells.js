@@ -23,6 +23,8 @@ const MEASURING = 10_000;
 export class DirectCells {
   #tools;
   #failures = 0;
+  /** `id start` of cells that the bucket may have, or may still be getting. */
+  #sent = new Set();
 
   /**
    * `checksums.of(blob)` resolves to a CRC32C; `offer(id, cell, signal)` and `confirm(id, cell, signal)` ask the server
@@ -39,6 +41,14 @@ export class DirectCells {
   }
 
   /**
+   * Whether a cell may be sent. Only once: a request that broke off may reach the bucket after the next one, and some
+   * stores, such as Garage, then lose the part.
+   */
+  maySend(id, start) {
+    return this.isUsable && !this.#sent.has(`${id} ${start}`);
+  }
+
+  /**
    * Sends a cell `{ start, end }`; resolves to the server's answer: bytes `received`, and `media` once the file is
    * complete. Rejects with a Problem, NOT_TAKEN if only the bucket has failed, NOT_DIRECT, or with the signal's reason.
    */
@@ -47,7 +57,7 @@ export class DirectCells {
     const cell = { start, length: end - start, crc32c: await this.#checksum(blob) };
     signal.throwIfAborted();
     const target = await this.#tools.offer(id, cell, signal);
-    if (!target.stored) await this.#put(target, blob, { signal, onProgress });
+    if (!target.stored) await this.#put(target, blob, { place: `${id} ${start}`, signal, onProgress });
     const answer = await this.#confirmed(id, cell, signal);
     if (this.isUsable) this.#failures = 0;
     return { ...answer, received: coveredBytes(answer.received) };
@@ -62,7 +72,7 @@ export class DirectCells {
     }
   }
 
-  async #put(target, blob, { signal, onProgress }) {
+  async #put(target, blob, { place, signal, onProgress }) {
     const tooSlow = new AbortController();
     const began = this.#tools.clock();
     const watch = (share) => {
@@ -70,12 +80,14 @@ export class DirectCells {
       if (elapsed > MEASURING && elapsed > share * LONGEST_CELL) tooSlow.abort();
       onProgress(share);
     };
+    this.#sent.add(place);
     try {
       const either = AbortSignal.any([signal, tooSlow.signal]);
       await this.#tools.put(target, blob, { signal: either, onProgress: watch });
     } catch (error) {
       signal.throwIfAborted();
       if (tooSlow.signal.aborted) throw this.#giveUp();
+      if (!error.isConnectionLost) this.#sent.delete(place); // It was refused.
       // Without any network the bucket is not to blame.
       if (error.isConnectionLost && !(await this.#tools.isServerThere(signal))) throw error;
       throw this.#failed();
