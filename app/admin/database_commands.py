@@ -7,13 +7,13 @@ from contextlib import closing
 import click
 from flask.cli import AppGroup, with_appcontext
 
+from app.admin.exclusion import require_no_server
 from app.admin.printing import explained
 from app.http.context import current_services
 from app.records.engine import Database
 from app.records.transfer import CopyRefused, copy_records
 from app.settings import PREFIX, Settings
 from app.settings.addresses import database_server
-from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.uploads.storage_identity import WrongStorage
 
 database = AppGroup("database", help="The database of the records.")
@@ -34,14 +34,14 @@ def copy(target: str) -> None:
     settings = services.settings
     url = _url(target, settings)
     try:
-        lock_data_folder(settings.data_dir)
+        require_no_server(services)
         services.storage_identity.require_records()
         with closing(Database(url, synced=True)) as there:
             there.migrate()
             count = copy_records(services.database, there, tell=_tell)
         services.storage_identity.leave()
         services.database.checkpoint()  # Its file may be moved aside, or away.
-    except (FolderLocked, CopyRefused, WrongStorage) as error:
+    except (CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
     click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")

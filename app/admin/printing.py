@@ -45,7 +45,7 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
 def with_files(command: Callable[P, None]) -> Callable[P, None]:
     """As `explained`, and refused unless the settings lead to the files that the records describe.
 
-    Elsewhere it would take them all for lost.
+    With other storage, the command would take every file for lost.
     """
 
     @wraps(command)

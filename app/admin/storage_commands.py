@@ -11,6 +11,7 @@ from secrets import token_hex
 import click
 from flask.cli import AppGroup, with_appcontext
 
+from app.admin.exclusion import require_no_server
 from app.admin.printing import as_json, explained, with_files
 from app.http.context import current_services
 from app.media.film.bucket_folder import object_name
@@ -19,7 +20,6 @@ from app.media.film.reconcile import orphans
 from app.records.bucket import BucketCatalog
 from app.records.made_files import MadeFileRecords
 from app.settings import PREFIX
-from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
 from app.storage.s3.reconcile import Reconciliation
@@ -114,11 +114,9 @@ def adopt(*, replaces_mark: bool) -> None:
     """
     services = current_services()
     try:
-        lock_data_folder(services.settings.data_dir)
-        if services.nodes is not None and services.nodes.count_live():
-            raise click.ClickException("Nodes are running, or have ended seconds ago: stop them.")
+        require_no_server(services)
         services.storage_identity.adopt(replaces_mark=replaces_mark)
-    except (FolderLocked, WrongStorage) as error:
+    except WrongStorage as error:
         raise click.ClickException(str(error)) from error
     place = services.settings.storage or services.settings.library_dir
     click.echo(f"The files of this library are in {place}.")
