@@ -29,8 +29,12 @@ from app.media.steps.other_formats import INDEXED_TYPES
 from app.media.steps.pictures import EARLY_POSTER
 from app.media.steps.tools import StepTools
 
-RECENT = timedelta(seconds=5)
-"""Only uploads of which something has just arrived are looked at; at the first look, all."""
+RECENT = timedelta(seconds=90)
+"""Only uploads of which something has just arrived are looked at; at the first look, all.
+
+A request notes the time before a commit that may wait for SQLite's lock for `BUSY_SECONDS`. With a
+shorter span, what it adds would be too old once it can be seen, and the film would be missed.
+"""
 
 BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,9 +78,14 @@ class Arrivals:
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
         self._has_looked = True
         films = [upload for upload in found if self._may_be_film(upload)]
-        known = self._tools.media.of([upload.id for upload in films]) if films else {}
+        described = self._described(films)
         for upload in films:
-            self._safely(self._order_poster if upload.id in known else self._try, upload)
+            self._safely(self._order_poster if upload.id in described else self._try, upload)
+
+    def _described(self, films: list[Upload]) -> set[UploadId]:
+        """Those whose film is known: `_describe` may have failed after it had added a row."""
+        known = self._tools.media.of([upload.id for upload in films]) if films else {}
+        return {key for key, one in known.items() if one.state is not PlaybackState.WAITING}
 
     def _may_be_film(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
