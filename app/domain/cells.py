@@ -7,7 +7,7 @@ becomes a *piece*, an object of its own, until the rest of its cell is there.
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,6 +65,15 @@ class Grid:
         """Length of the first cell; a file up to it is one object, without parts."""
         return self._sections[0][1]
 
+    def largest_bytes(self, length: int) -> int:
+        """Length of the largest cell of a file that has at most `length` bytes."""
+        largest, start = 0, 0
+        for count, size in self._sections:
+            if start < length:
+                largest = size
+            start += count * size
+        return largest
+
     def cells(self, span: ByteRange) -> Iterator[Cell]:
         """The cells that have bytes of `span`, each cut to it."""
         for cell in self._all_from(span.start):
@@ -117,7 +126,10 @@ def direct_part_number(cell: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Identifies stored bytes: the store's ETag, and their CRC32C in base64."""
+    """Identifies bytes that the store has confirmed: its ETag, and their CRC32C in base64.
+
+    The CRC32C is of four bytes, big-endian; empty if the store has told none.
+    """
 
     etag: str
     crc32c: str
@@ -136,7 +148,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class PieceTotals:
-    """How many pieces a cell has, and their bytes, some of which may be in two of them."""
+    """Number and total length of a cell's pieces; bytes that are in two of them count twice."""
 
     count: int
     length: int
@@ -174,13 +186,18 @@ class PromisedCell:
 
 def check_crc32c(text: str) -> str:
     """A CRC32C as S3 writes it; raises `InvalidRequest` unless it is four bytes in base64."""
-    try:
-        is_one = len(b64decode(text, validate=True)) == CRC32C_BYTES
-    except ValueError:
-        is_one = False
-    if not is_one:
+    if not is_crc32c(text):
         raise InvalidRequest("A CRC32C must be four bytes, the highest first, in base64.")
     return text
+
+
+def is_crc32c(text: str) -> bool:
+    """Whether this is how S3 writes a CRC32C: base64 allows other texts for the same bytes."""
+    try:
+        found = b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return len(found) == CRC32C_BYTES and b64encode(found).decode() == text
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +232,8 @@ class StoredFile:
     """The catalog's row of a file.
 
     `length` is the declared one, None if there is none. `name` is the object that holds the whole
-    file, once there is one; `is_published` says that it may be read. `crc32c` is known of one
-    object with cells that clients have uploaded to the bucket themselves.
+    file, once there is one; `is_published` says that it may be read. `crc32c` is there
+    once the file is one object, if clients have sent some of its cells straight to the bucket.
     """
 
     key: str
@@ -252,15 +269,13 @@ class Garbage:
 
 def overlay(pieces: Iterable[Piece], span: ByteRange) -> list[tuple[Piece, ByteRange]]:
     """Which bytes of `span` to take from which piece, in order; the later piece wins."""
-    missing, found = RangeSet.of([span]), list[tuple[Piece, ByteRange]]()
+    taken, found = RangeSet(), list[tuple[Piece, ByteRange]]()
     for piece in sorted(pieces, key=lambda each: each.id, reverse=True):
-        for gap in missing:
-            start, end = max(gap.start, piece.span.start), min(gap.end, piece.span.end)
-            if start < end:
-                found.append((piece, ByteRange(start, end)))
-        missing = RangeSet.of(
-            left for gap in missing for left in RangeSet.of([piece.span]).gaps(gap)
-        )
+        start, end = max(span.start, piece.span.start), min(span.end, piece.span.end)
+        if start < end:
+            wanted = ByteRange(start, end)
+            found += ((piece, gap) for gap in taken.gaps(wanted))
+            taken = taken.add(wanted)
     return sorted(found, key=lambda each: each[1])
 
 
@@ -274,7 +289,8 @@ def joinable(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
     A piece is left alone while it is more than seven times as long as all that it would join: what
     is left of n bytes without a gap is then some n ** 0.25 pieces (67 of 20 MiB) at the worst, and
-    seven if they came in order. A piece that has all bytes of the others may become the file.
+    seven if they came in order. A run of which one piece has all bytes is left alone, too: that
+    piece may be about to become the file, and joining deletes it.
     """
     left = [*_runs(pieces)]
     while left:

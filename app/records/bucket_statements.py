@@ -91,7 +91,7 @@ BETWEEN = (
     .where(pieces.c.id.not_in(bindparam("joined", expanding=True)))
     .limit(1)
 )
-"""Others, stored or on their way, that are neither older nor newer than all of some pieces."""
+"""Other pieces, stored or being stored, that overlap the joined ones and came between them."""
 
 REPLACE_JOINED = (
     update(pieces)

@@ -42,11 +42,15 @@ def require_own_folders(settings: Settings) -> None:
 
 
 def require_room_for_cells(settings: Settings) -> None:
-    """Raise `StartRefused` if a cell of the longest file does not fit into the spools."""
-    least = Grid.of(settings.max_upload_bytes).first_bytes
+    """Raise `StartRefused` if a cell of the longest file does not fit into the spools.
+
+    Whether or not its client declares how long it is.
+    """
+    longest = settings.max_upload_bytes
+    least = max(Grid.of(known).largest_bytes(longest) for known in (longest, None))
     if settings.storage and settings.spool_bytes < least:
         raise StartRefused(
-            f"A file of {settings.max_upload_bytes} bytes goes to the bucket in parts of {least}, "
+            f"A file of {longest} bytes may go to the bucket in parts of {least}, "
             f"which {PREFIX}SPOOL_BYTES={settings.spool_bytes} cannot hold. Set it to at least "
             f"{least}, or lower {PREFIX}MAX_UPLOAD_BYTES."
         )

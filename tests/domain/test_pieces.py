@@ -1,7 +1,7 @@
 """Which pieces of a cell are joined."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -60,9 +60,8 @@ def shuffled_in_blocks(count: int) -> list[ByteRange]:
 
 @pytest.mark.parametrize("order", [bytes_one_by_one, backwards, shuffled_in_blocks])
 def test_a_cell_that_comes_byte_by_byte_has_few_pieces_and_copying_grows_with_its_length(
-    order: object,
+    order: Callable[[int], list[ByteRange]],
 ) -> None:
-    assert callable(order)
     copies = []
     for count in (4_000, 16_000):
         cell = JoinedCell()

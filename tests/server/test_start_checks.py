@@ -52,6 +52,14 @@ def test_a_spool_that_cannot_hold_a_part_of_the_longest_file_is_refused() -> Non
     require_room_for_cells(from_env({"SLUICE_STORAGE": "s3://films"}))
 
 
+@pytest.mark.parametrize(("longest", "least"), [(19 << 30, 20 << 20), (20 << 30, 128 << 20)])
+def test_a_spool_must_hold_the_parts_of_files_of_unknown_length(longest: int, least: int) -> None:
+    limits = {"SLUICE_STORAGE": "s3://films", "SLUICE_MAX_UPLOAD_BYTES": str(longest)}
+    require_room_for_cells(from_env({**limits, "SLUICE_SPOOL_BYTES": str(least)}))
+    with pytest.raises(StartRefused, match=f"parts of {least}"):
+        require_room_for_cells(from_env({**limits, "SLUICE_SPOOL_BYTES": str(least - 1)}))
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_an_address_is_free_until_someone_listens_there(host: str) -> None:
     port = free_port()

@@ -113,6 +113,7 @@ def interrupted(
     turn: int = 1,
 ) -> tuple[Any, Any]:
     """Both, the one that has the call interrupted."""
+    assert hasattr(bucket, call) or hasattr(catalog, call), call
     wrapped = [
         Interrupted(each, call, act, is_after=is_after, turn=turn) if hasattr(each, call) else each
         for each in (bucket, catalog)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,12 @@ POINTS = [
 """What a node calls on the way of a file, in the database and in the store."""
 
 
+def send_and_publish(node: Node, told: list[ByteRange]) -> None:
+    for chunk in CHUNKS:
+        node.send(told, *chunk)
+    node.store.library.publish(KEY, LENGTH)
+
+
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("call", POINTS)
 def test_nothing_acknowledged_is_lost_and_nothing_is_left(
@@ -39,10 +44,8 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_left(
     first = Node(*interrupted(bucket, catalog, call, die, is_after=is_after), tmp_path / "first")
     second, told = Node(bucket, catalog, tmp_path / "second"), list[ByteRange]()
     first.store.staging.reserve(KEY, LENGTH)
-    with suppress(Killed):
-        for chunk in CHUNKS:
-            first.send(told, *chunk)
-        first.store.library.publish(KEY, LENGTH)
+    with pytest.raises(Killed):
+        send_and_publish(first, told)
     clock.end_leases()
     for gap in RangeSet.of(told).gaps(ByteRange(0, LENGTH)):
         second.send(told, gap.start, gap.end)
@@ -72,7 +75,7 @@ def test_a_chunk_that_is_repeated_after_the_last_part_does_not_lose_the_file(
     node.store.staging.reserve(KEY, LENGTH)
     for chunk in CHUNKS:
         node.send(told, *chunk)
-    with suppress(Killed):
+    with pytest.raises(Killed):
         node.store.library.publish(KEY, LENGTH)
     assert [piece.span for piece in catalog.loose(KEY)] == [ByteRange(*CHUNKS[1])]
     claim = catalog.claim(KEY, 1, "token", timedelta(minutes=1))
@@ -175,7 +178,7 @@ def test_an_upload_that_ends_after_it_was_completed_leaves_no_object(
     node.store.staging.reserve(KEY, LENGTH)
     for chunk in CHUNKS:
         node.send(told, *chunk)
-    with suppress(Killed):
+    with pytest.raises(Killed):
         node.store.library.publish(KEY, LENGTH)
     other.store.library.delete(KEY)
     clock.end_leases()

@@ -23,7 +23,7 @@ from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Caller
 from app.storage.s3.connections import Answer, Connections, Request
-from app.storage.s3.contents import SpoolSlice, StoredObject
+from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
@@ -49,8 +49,10 @@ def counted_statements() -> Iterator[list[str]]:
         found.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
-    yield found
-    event.remove(Engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
 
 
 def write(store: Store, start: int, end: int) -> None:
@@ -220,7 +222,7 @@ def test_bytes_that_could_not_be_stored_are_not_sent_a_second_time(
 ) -> None:
     names = list[str]()
 
-    def fail(_: Bucket, name: str, _body: SpoolSlice) -> StoredObject:
+    def fail(_: Bucket, name: str, _body: SpoolSlice) -> Stamp:
         names.append(name)
         raise ServerBusy("The object store does not answer in time.")
 
@@ -268,7 +270,7 @@ def test_short_files_are_sent_to_their_end_before_one_of_them_fails(
     staging, put, has_failed = in_bucket.store.staging, Bucket.put_object, Event()
     names = list[str]()
 
-    def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> StoredObject:
+    def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> Stamp:
         names.append(name)
         if KEY in name and not has_failed.is_set():
             has_failed.set()
@@ -353,7 +355,7 @@ class HangingBucket(Bucket):
         assert self.probes <= 2, "two ask at once"
         if self.probes == 2:
             self.hangs.set()
-            self.may_answer.wait()
+            assert self.may_answer.wait(60)
             raise ServerBusy("It hangs.")
 
 
@@ -373,7 +375,7 @@ def test_health_checks_do_not_all_wait_for_a_store_that_hangs(
         before = inspection.problems()
         waiting = threads.submit(inspection.problems)
         try:
-            hanging.hangs.wait()
+            assert hanging.hangs.wait(60)
             assert inspection.problems() == before
         finally:
             hanging.may_answer.set()

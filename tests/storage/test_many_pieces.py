@@ -40,6 +40,16 @@ def send_rest(node: Node, told: list[ByteRange], length: int) -> None:
         node.send(told, gap.start, gap.end)
 
 
+def send_from_both(paused: Node, other: Node, told: list[ByteRange], length: int) -> None:
+    """Begin a file at the one, whose pause lets the other send too; the other completes it."""
+    paused.store.staging.reserve(KEY, length)
+    for start, end in steps(0, MOST_PIECES * STEP):
+        paused.send(told, start, end)
+    assert max(span.end for span in told) > MOST_PIECES * STEP, "the other node has sent nothing"
+    send_rest(other, told, length)
+    other.store.library.publish(KEY, length)
+
+
 def require_whole_and_nothing_else(node: Node, bucket: Bucket, clock: Clock, length: int) -> None:
     """The published file is right, and after the sweep it is all there is."""
     assert content(node.store, KEY) == pattern(0, length)
@@ -101,11 +111,7 @@ def test_two_nodes_that_join_the_same_pieces_lose_none(
             other.send(told, start, end)
 
     paused = Node(*interrupted(bucket, catalog, call, join_too, is_after=True), tmp_path / "paused")
-    paused.store.staging.reserve(KEY, length)
-    for start, end in steps(0, MOST_PIECES * STEP):
-        paused.send(told, start, end)
-    send_rest(other, told, length)
-    other.store.library.publish(KEY, length)
+    send_from_both(paused, other, told, length)
     require_whole_and_nothing_else(other, bucket, clock, length)
 
 
@@ -122,11 +128,7 @@ def test_a_cell_may_be_sealed_while_another_node_joins_its_pieces(
         assert [part.cell for part in catalog.parts(KEY)] == [0]
 
     paused = Node(*interrupted(bucket, catalog, call, seal, is_after=False), tmp_path / "paused")
-    paused.store.staging.reserve(KEY, length)
-    for start, end in steps(0, MOST_PIECES * STEP):
-        paused.send(told, start, end)
-    send_rest(other, told, length)
-    other.store.library.publish(KEY, length)
+    send_from_both(paused, other, told, length)
     require_whole_and_nothing_else(other, bucket, clock, length)
 
 

@@ -215,6 +215,19 @@ def test_a_body_that_may_prove_wrong_and_gets_no_more_room_is_refused(
             pass  # All room is free again.
 
 
+def test_a_full_cell_is_left_in_pieces_while_its_request_has_the_room(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
+) -> None:
+    """Waiting for itself would take an hour."""
+    with store_in(*(bucket, catalog, tmp_path), room_seconds=3600.0) as store:
+        write(store, 0, CELL // 4, [])
+        write(store, CELL // 4, CELL, [])
+        assert catalog.parts(KEY) == []
+        write(store, CELL, LENGTH, [])
+        store.library.publish(KEY, LENGTH)
+        assert content(store, KEY) == pattern(0, LENGTH)
+
+
 def test_a_slow_body_gives_room_to_others_once_its_bytes_are_stored(
     bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
 ) -> None:

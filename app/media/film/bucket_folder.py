@@ -15,6 +15,7 @@ from datetime import datetime
 from io import FileIO, RawIOBase
 from pathlib import Path
 
+from app.domain.cells import Stamp
 from app.domain.errors import NoRoom, StorageFailed, UploadError
 from app.domain.made_files import Bundle, Made
 from app.domain.ranges import ByteRange
@@ -24,7 +25,7 @@ from app.media.film.disk_folder import DiskFolder
 from app.records.made_files import MadeFileRecords
 from app.storage.local.folder import disk_errors
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.contents import SpoolSlice, StoredObject
+from app.storage.s3.contents import SpoolSlice
 
 COPIES = ".copies"
 
@@ -212,13 +213,16 @@ class BucketFolder:
             self._storing.put_object(name, SpoolSlice(number, 0, made.length))
             return
         multipart_id = self._storing.create_multipart(name)
-        parts: list[tuple[int, StoredObject]] = []
+        parts: list[tuple[int, Stamp]] = []
         for start in range(0, made.length, PART_BYTES):
             part = SpoolSlice(number, start, min(PART_BYTES, made.length - start))
             stored = self._storing.upload_part(name, multipart_id, len(parts) + 1, part)
             parts.append((len(parts) + 1, stored))
         self._storing.complete_multipart(name, multipart_id, parts)
-        self._end_multiparts(made)  # Beginning one may have taken two tries.
+        try:
+            self._end_multiparts(made)  # Beginning one may have taken two tries.
+        except UploadError as error:  # The film is stored all the same; deleting it ends them.
+            log.warning("unfinished multipart uploads of %s are left: %s", name, error)
 
     def _end_multiparts(self, made: Made) -> None:
         for begun in self._bucket.list_multiparts(object_name(made)):

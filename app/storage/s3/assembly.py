@@ -27,13 +27,12 @@ from app.request.slots import without_slot
 from app.storage.base import BytesLost
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.cells import CellStore
-from app.storage.s3.contents import StoredObject
 
 SEALING_SECONDS = 120.0
-"""How long to wait for another node that is joining the pieces of a cell."""
+"""How long to go on while other nodes join pieces of cells, or there is no room for that."""
 
 COMPLETING_SECONDS = 600.0
-"""Time limit for completing an object of 10,000 parts: 200 parts take 0.2 to 1.5 s."""
+"""Time limit for completing an object of 10,000 parts; some stores copy the bytes, 1 GB in 6 s."""
 
 PARTS_AT_ONCE = 4
 """Parts that a process makes in parallel from pieces or other files."""
@@ -109,8 +108,8 @@ class Assembly:
     def collect(self, garbage: Sequence[Garbage]) -> None:
         """Remove objects and multipart uploads that nothing needs, and drop their rows.
 
-        What the store refuses to remove is tried again an hour later, as is all that is left once
-        it does not answer, which raises `ServerBusy`: nothing stands in the way of the rest.
+        What the store refuses to remove is tried again an hour later. If the store stops answering,
+        so is all that is left, and this raises `ServerBusy`.
         """
         removed = set[Garbage]()
         try:
@@ -235,11 +234,18 @@ class Assembly:
     def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
         """Make parts until none is missing; other nodes may do the same."""
         deadline = time.monotonic() + SEALING_SECONDS
+
+        def try_to_fill(cell: int) -> bool:
+            try:
+                return fill(cell)
+            except ServerBusy:  # The spools had no room for it beside the others.
+                return False
+
         while cells := missing():
-            if all([*self._filling.map(fill, cells)]):
+            if all([*self._filling.map(try_to_fill, cells)]):
                 continue
             if time.monotonic() > deadline:
-                raise ServerBusy("Another node still joins pieces of the file.")
+                raise ServerBusy("The file's parts could not be made in time.")
             with without_slot():
                 time.sleep(_POLL_SECONDS)
 
@@ -277,7 +283,7 @@ class Assembly:
             if multipart is None:
                 raise BytesLost(file.key)
             try:
-                wanted = [(part.number, _stored(part)) for part in parts]
+                wanted = [(part.number, part.stamp) for part in parts]
                 bucket = self._bucket.within(COMPLETING_SECONDS)
                 bucket.complete_multipart(multipart.name, multipart.id, wanted)
                 return Whole(multipart.name, unread_crc32c(parts))
@@ -302,9 +308,5 @@ class Assembly:
                 and found.length == part.length
                 and found.stored.crc32c == part.stamp.crc32c != ""
             )
-            new = Stamp(found.stored.etag, found.stored.crc32c) if found and is_same else None
+            new = found.stored if found and is_same else None
             self._catalog.mend(key, part, new)
-
-
-def _stored(part: Part) -> StoredObject:
-    return StoredObject(part.stamp.etag, part.stamp.crc32c)

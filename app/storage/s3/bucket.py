@@ -12,6 +12,7 @@ from operator import itemgetter
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+from app.domain.cells import Stamp, is_crc32c
 from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange
 from app.storage.s3.address import UNRESERVED, BucketAddress
@@ -26,7 +27,6 @@ from app.storage.s3.contents import (
     ObjectHead,
     PromisedBytes,
     SpoolSlice,
-    StoredObject,
     base64_of,
     crc32c_of,
 )
@@ -98,7 +98,7 @@ class Bucket:
 
     def put_object(
         self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
-    ) -> StoredObject:
+    ) -> Stamp:
         """Store an object, whole or not at all."""
         headers = _described(content_type, disposition)
         return self._put(Call("PUT", name, headers=headers, body=body))
@@ -173,19 +173,16 @@ class Bucket:
         )
         return _required(call.name), _required(reply.document.text("UploadId"))
 
-    def upload_part(
-        self, name: str, multipart_id: str, number: int, body: SpoolSlice
-    ) -> StoredObject:
+    def upload_part(self, name: str, multipart_id: str, number: int, body: SpoolSlice) -> Stamp:
         """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
         return self._put(Call("PUT", name, _part(multipart_id, number), body=body))
 
     def copy_part(
         self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
-    ) -> StoredObject:
+    ) -> Stamp:
         """Copy bytes of another object into a part, within the store. Raises `MultipartGone`.
 
-        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store does not
-        report it.
+        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store reports none.
         """
         source = f"/{self.caller.address.bucket}/{self._key(source_name)}"
         headers = {
@@ -195,10 +192,11 @@ class Bucket:
         call = Call("PUT", name, _part(multipart_id, number), headers, is_slow=True)
         document = self.caller.call(call).document
         etag = _required(document.text("ETag").strip('"'))
-        return StoredObject(etag, document.text("ChecksumCRC32C"))
+        checksum = document.text("ChecksumCRC32C")
+        return Stamp(etag, checksum if is_crc32c(checksum) else "")
 
     def complete_multipart(
-        self, name: str, multipart_id: str, parts: Sequence[tuple[int, StoredObject]]
+        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]]
     ) -> str:
         """Complete an object from its parts, given by number; returns its ETag.
 
@@ -237,9 +235,7 @@ class Bucket:
         marker = "part-number-marker", "NextPartNumberMarker"
         for page in self._pages(query, marker, name=name):
             for entry in page.all("Part"):
-                stored = StoredObject(
-                    entry.get("ETag", "").strip('"'), entry.get("ChecksumCRC32C", "")
-                )
+                stored = Stamp(entry.get("ETag", "").strip('"'), entry.get("ChecksumCRC32C", ""))
                 length = _whole_number(entry.get("Size"))
                 yield ListedPart(_whole_number(entry.get("PartNumber")), length, stored)
 
@@ -268,16 +264,6 @@ class Bucket:
         query = {field: text for field, text in overrides.items() if text}
         return self.caller.url(Call("GET", name, query), seconds)
 
-    def presign_put(
-        self, name: str, promised: PromisedBytes, seconds: int, *, content_type: str = OCTETS
-    ) -> str:
-        """A URL that stores these bytes and no others as an object.
-
-        The request must have the headers `Content-Type` and `x-amz-checksum-crc32c` as given here.
-        """
-        headers = {"content-type": content_type, **promised.headers}
-        return self.caller.url(Call("PUT", name, headers=headers), seconds)
-
     def presign_part(
         self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
     ) -> str:
@@ -300,11 +286,11 @@ class Bucket:
 
     # ---- How calls are made ----------------------------------------------------------------------
 
-    def _put(self, call: Call) -> StoredObject:
+    def _put(self, call: Call) -> Stamp:
         checksum = crc32c_of(call.body)
         headers = {**call.headers, "x-amz-checksum-crc32c": checksum}
         reply = self.caller.call(replace(call, headers=headers))
-        return StoredObject(_required(_etag(reply.headers)), checksum)
+        return Stamp(_required(_etag(reply.headers)), checksum)
 
     def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
         """The answer with exactly this span of an object, whose `length` is checked if given."""
@@ -368,7 +354,7 @@ def _part(multipart_id: str, number: int) -> dict[str, str]:
     return {"partNumber": str(number), "uploadId": multipart_id}
 
 
-def _part_xml(number: int, stored: StoredObject) -> str:
+def _part_xml(number: int, stored: Stamp) -> str:
     checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
     etag = escape(f'"{stored.etag}"')
     return f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"

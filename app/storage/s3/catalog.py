@@ -1,6 +1,7 @@
 """The bucket store's part of the database: which objects and parts a file consists of.
 
-`app/records/bucket.py` implements it. Each call is one transaction, on whichever node it runs.
+`app/records/bucket.py` implements it. Each call takes effect in full or not at all, on whichever
+node it runs.
 """
 
 from __future__ import annotations
@@ -65,20 +66,21 @@ class Catalog(Protocol):
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
         """Record that the object is stored; returns what the cell has in pieces now.
 
-        Bytes that pieces share count twice. None if it came too late: a sweep may have removed it.
+        They are counted afterwards: of two pieces that fill a cell together, one sees both. None
+        if it came too late: a sweep may have removed it.
         """
         ...
 
     def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
-        """Whether `join` would not refuse now: no other bytes of theirs came between them."""
+        """Whether `join` would succeed now: no other piece overlaps these and came between them."""
         ...
 
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
-        """Note that the object is stored, in place of pieces that have the same bytes.
+        """Record a stored object in place of the pieces whose bytes it has.
 
-        It takes the place of the newest of them. Their objects are kept for as long as somebody may
-        be reading them. False if it came too late, if one of them is gone, or if between them
-        somebody has sent some of the bytes again, so that it could hide newer ones.
+        It counts as the newest of them. Their objects are deleted later, as somebody may still be
+        reading them. False if it came too late, if one of them is gone, or if another piece
+        overlaps them and came between them: the object would hide newer bytes, or be hidden.
         """
         ...
 

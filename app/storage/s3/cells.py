@@ -33,7 +33,7 @@ from app.storage.s3.answers import MultipartGone
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
 from app.storage.s3.claims import ClaimLost, Lease, claimed, limit_seconds
-from app.storage.s3.contents import SpoolSlice, StoredObject
+from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.piece_copy import copy_piece
 from app.storage.s3.spool import Spool, Spools
 
@@ -116,22 +116,25 @@ class CellStore:
         if piece_id is None:
             raise BytesLost(key)
         try:
-            stored = self._within(span.length).put_object(name, body)
-        except Exception:
+            stamp = self._within(span.length).put_object(name, body)
+        except Exception:  # Whichever it is: it is raised again.
             with suppress(UploadError):  # Its lease ends it otherwise.
                 self.catalog.withdraw(piece_id, name)
             raise
-        return Piece(piece_id, cell, span, name, _stamp(stored))
+        return Piece(piece_id, cell, span, name, stamp)
 
-    def seal(self, file: StoredFile, cell: int) -> bool:
-        """Make a part from a cell's pieces; False if another claims it or bytes are missing."""
+    def seal(self, file: StoredFile, cell: int, *, patience: float = 1.0) -> bool:
+        """Make a part from a cell's pieces; False if another claims it or bytes are missing.
+
+        `patience` as of `Spools.open`.
+        """
         span = file.cell(cell).span
 
         def upload(lease: Lease, multipart: Multipart) -> Uploaded | None:
             pieces = self.catalog.pieces(file.key, cell)
             if not covers(pieces, span):
                 return None
-            stamp = self._part_of(pieces, span, lease, multipart)
+            stamp = self._part_of(pieces, span, lease, multipart, patience)
             return stamp, max(piece.id for piece in pieces)
 
         return self._store_part(file, cell, span.length, upload)
@@ -141,7 +144,7 @@ class CellStore:
         span = file.cell(cell).span
 
         def upload(lease: Lease, multipart: Multipart) -> Uploaded:
-            return self._part_of(sources, span, lease, multipart), None
+            return self._part_of(sources, span, lease, multipart, patience=1.0), None
 
         return self._store_part(file, cell, span.length, upload)
 
@@ -150,7 +153,7 @@ class CellStore:
             lease.cover(body.length)
             bucket = self._within(body.length)
             number = lease.claim.number
-            return _stamp(bucket.upload_part(multipart.name, multipart.id, number, body)), None
+            return bucket.upload_part(multipart.name, multipart.id, number, body), None
 
         return self._store_part(file, cell, body.length, upload)
 
@@ -177,8 +180,9 @@ class CellStore:
             return lease.seal(length, stamp, through=through)
 
     def _seal_if_possible(self, file: StoredFile, cell: int) -> bool:
+        """Seal a cell, unless that fails or has no room beside the spool that the caller has."""
         try:
-            return self.seal(file, cell)
+            return self.seal(file, cell, patience=0.0)
         except (UploadError, BytesLost) as error:
             # Its bytes are stored: whoever publishes the file tries again.
             log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
@@ -212,7 +216,12 @@ class CellStore:
         return name
 
     def _part_of(
-        self, pieces: Sequence[Piece], span: ByteRange, lease: Lease, multipart: Multipart
+        self,
+        pieces: Sequence[Piece],
+        span: ByteRange,
+        lease: Lease,
+        multipart: Multipart,
+        patience: float,
     ) -> Stamp:
         taken = overlay(pieces, span)
         target = multipart.name, multipart.id, lease.claim.number
@@ -221,13 +230,12 @@ class CellStore:
             inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
             lease.cover(span.length)
             try:
-                stored = self._within(span.length).copy_part(*target, piece.name, inside)
+                return self._within(span.length).copy_part(*target, piece.name, inside)
             except FileNotFoundError as error:
                 raise BytesLost(piece.name) from error
-            return _stamp(stored)
-        with self.joined(pieces, span, lease) as spool:
+        with self.joined(pieces, span, lease, patience=patience) as spool:
             lease.cover(span.length)
-            return _stamp(self._within(span.length).upload_part(*target, spool.slice(span)))
+            return self._within(span.length).upload_part(*target, spool.slice(span))
 
     def _join_if_possible(self, file: StoredFile, cell: int) -> None:
         """Join pieces of a cell that has many, unless another claim is active.
@@ -254,13 +262,20 @@ class CellStore:
             span = span_of(group)
             if not self.catalog.is_joinable(key, group):
                 continue
-            with self.joined(group, span, lease) as spool:
+            with self.joined(group, span, lease, patience=0.0) as spool:
                 lease.cover(span.length)
                 new = self._put_announced(key, cell, span, spool.slice(span))
                 if not self.catalog.join(new.id, group, key, new.stamp):
                     self.catalog.withdraw(new.id, new.name)
 
-    def joined(self, pieces: Sequence[Piece], span: ByteRange, lease: Lease | None = None) -> Spool:
+    def joined(
+        self,
+        pieces: Sequence[Piece],
+        span: ByteRange,
+        lease: Lease | None = None,
+        *,
+        patience: float = 1.0,
+    ) -> Spool:
         """The bytes of a span, from pieces that cover it; keeps the lease alive meanwhile.
 
         Raises `StorageFailed` if a piece is not what was stored, `BytesLost` if it is missing.
@@ -268,7 +283,7 @@ class CellStore:
         ranges = defaultdict[Piece, list[ByteRange]](list)
         for piece, taken in overlay(pieces, span):
             ranges[piece].append(taken)
-        spool, reads = self.spools.open(span), list[Future[None]]()
+        spool, reads = self.spools.open(span, patience=patience), list[Future[None]]()
         try:
             for piece, wanted in ranges.items():
                 bucket = self._within(piece.span.length)
@@ -293,7 +308,3 @@ class CellStore:
 def new_name(folder: str, key: str) -> str:
     """A unique name: no object is ever written twice."""
     return f"{folder}/{key}.{secrets.token_hex(8)}"
-
-
-def _stamp(stored: StoredObject) -> Stamp:
-    return Stamp(stored.etag, stored.crc32c)

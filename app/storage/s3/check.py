@@ -230,8 +230,9 @@ def _clock(place: Place) -> Result:
         return Grade.DEGRADED, "The object store's answers have no Date."
     difference = abs(theirs - place.bucket.caller.signer.now())
     if difference > ALLOWED_CLOCK_DIFFERENCE:
+        minutes = difference // timedelta(minutes=1)
         return Grade.DEGRADED, (
-            f"The clocks of this server and of the object store are {difference.seconds // 60} "
+            f"The clocks of this server and of the object store are {minutes} "
             "minutes apart; beyond 15, the store refuses everything."
         )
     return Grade.FINE, "The clocks of this server and of the object store agree."

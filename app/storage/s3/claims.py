@@ -11,11 +11,9 @@ from datetime import timedelta
 
 from app.domain.cells import Claim, Stamp
 from app.domain.errors import UploadError
+from app.storage.s3.bucket import CALL_SECONDS
 from app.storage.s3.catalog import Catalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
-
-CALL_SECONDS = 60.0
-"""What the store may take for a request, however few bytes it has."""
 
 SPARE_SECONDS = 30.0
 """By how much a claim outlives the request that it was taken for."""

@@ -10,6 +10,8 @@ from datetime import datetime
 
 from crc32c import crc32c
 
+from app.domain.cells import Stamp
+
 BLOCK_BYTES = 512 * 1024
 """Block size; fits into the processor's cache between reading and encrypting. Reading a spool for
 its CRC32C costs 0.10 CPU s/GB, with 256 KiB 0.12, with 4 MiB 0.11 to 0.16."""
@@ -31,23 +33,15 @@ class SpoolSlice:
     start: int
     length: int
     give_up: Callable[[], None] = _do_nothing
-    """Called when a request is given up that somebody may still read from the file."""
+    """Called when a request is given up while the store may still be reading from the file."""
 
 
 Body = bytes | SpoolSlice
 
 
 @dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An object or a part that the store has confirmed; `crc32c` is base64 of big-endian bytes."""
-
-    etag: str
-    crc32c: str
-
-
-@dataclass(frozen=True, slots=True)
 class PromisedBytes:
-    """Bytes that a client is about to store: length in bytes, and CRC32C as in `StoredObject`."""
+    """Bytes that a client is about to store: length in bytes, and CRC32C as in `Stamp`."""
 
     length: int
     crc32c: str
@@ -81,7 +75,7 @@ class ListedPart:
 
     number: int
     length: int
-    stored: StoredObject
+    stored: Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +103,15 @@ def blocks_of(body: SpoolSlice) -> Iterator[memoryview]:
 
 
 def crc32c_of(body: Body) -> str:
-    """The CRC32C of bytes, as S3 writes it: base64 of four bytes, big-endian (RFC 3720)."""
+    """The CRC32C of bytes (RFC 3720), as S3 writes it: base64 of four bytes, big-endian."""
     value = 0
     for block in [body] if isinstance(body, bytes) else blocks_of(body):
         value = crc32c(block, value)
+    return crc32c_text(value)
+
+
+def crc32c_text(value: int) -> str:
+    """A CRC32C as S3 writes it."""
     return base64_of(value.to_bytes(4, "big"))
 
 

@@ -16,7 +16,6 @@ from app.domain.cells import (
     Multipart,
     Part,
     PromisedCell,
-    Stamp,
     StoredFile,
     direct_part_number,
 )
@@ -132,8 +131,7 @@ def _part_of(listed: ListedPart | None, place: Cell, promised: PromisedCell) -> 
     wanted = (promised.span.length, promised.crc32c)
     if listed is None or (listed.length, listed.stored.crc32c) != wanted:
         raise CellNotStored(f"The bucket does not have the cell at {promised.span.start}.")
-    stamp = Stamp(listed.stored.etag, listed.stored.crc32c)
-    return Part(place.number, listed.number, listed.length, stamp, through=0)
+    return Part(place.number, listed.number, listed.length, listed.stored, through=0)
 
 
 def _cell_of(file: StoredFile, promised: PromisedCell) -> Cell:

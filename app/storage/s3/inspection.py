@@ -22,8 +22,10 @@ REMOVED_AT_ONCE = 1000
 """Most objects that one request can remove."""
 
 PROBED_EVERY_SECONDS = 10.0
+"""How long the result of a health check is cached."""
+
 PROBE_SECONDS = 5.0
-"""How long a health check waits for the store, and how long its result is cached."""
+"""How long a health check waits for the store."""
 
 LOCK_FILE_SECONDS = 24 * 3600.0
 """Lock files are removed after this time."""

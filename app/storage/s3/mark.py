@@ -26,8 +26,11 @@ class BucketMark:
         if known is None:
             return None
         span = ByteRange(0, min(known.length, MARK_BYTES))
-        with self._bucket.open(MARK, span, known.length) as opened:
-            return (opened.read(span.length) or b"").decode("ascii", "replace")
+        try:
+            with self._bucket.open(MARK, span, known.length) as opened:
+                return (opened.read(span.length) or b"").decode("ascii", "replace")
+        except FileNotFoundError:  # It was removed this moment.
+            return None
 
     def write(self, text: str) -> None:
         """Replace it."""

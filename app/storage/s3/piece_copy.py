@@ -17,7 +17,7 @@ from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.local.folder import disk_errors
 from app.storage.s3.bucket import COPIED_BYTES, Bucket
-from app.storage.s3.contents import base64_of
+from app.storage.s3.contents import crc32c_text
 from app.storage.s3.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: 
         for position, block in _blocks(bucket, piece, span):
             value = crc32c(block, value) if expected else 0
             _write(block, position, taken, spool)
-    if expected and base64_of(value.to_bytes(4, "big")) != expected:
+    if expected and crc32c_text(value) != expected:
         log.error("an object does not match the checksum of what was stored: %s", piece.name)
         raise StorageFailed("The object store returned other bytes than were stored.")
 

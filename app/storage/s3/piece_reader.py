@@ -6,6 +6,7 @@ A cell that arrived in pieces keeps them until then, so only cells that arrived 
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Sequence
 from io import RawIOBase
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.compare import has_same_bytes
 from app.storage.s3.cells import CellStore
-from app.storage.s3.contents import BLOCK_BYTES, base64_of
+from app.storage.s3.contents import BLOCK_BYTES, crc32c_text
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -36,7 +37,7 @@ class PieceReader(io.RawIOBase):
         self._file = file
         self._position = 0
         self._end = file.length
-        self._known: tuple[int, Sequence[Piece]] | None = None
+        self._known: tuple[int, Sequence[tuple[Piece, ByteRange]]] | None = None
         self._source: tuple[Piece, RawIOBase] | None = None
 
     def readable(self) -> bool:
@@ -52,8 +53,12 @@ class PieceReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position, relative to the start or to the current one."""
-        self._position = offset + (self._position if whence == io.SEEK_CUR else 0)
+        """Move to a position, relative to the start, the current one or the end."""
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence == io.SEEK_END:
+            offset += self._length
+        self._position = offset
         return self._position
 
     def close(self) -> None:
@@ -81,17 +86,19 @@ class PieceReader(io.RawIOBase):
         return self._end
 
     def _read(self, number: int, span: ByteRange, target: memoryview) -> int:
-        taken = overlay(self._pieces(number), span)
-        if not taken or taken[0][1].start > span.start:
+        taken = self._taken(number)
+        index = bisect_right(taken, span.start, key=lambda each: each[1].end)
+        if index == len(taken) or taken[index][1].start > span.start:
             if self._is_hidden(number):
                 raise StorageFailed("These bytes can be read once the file is complete.")
-            end = taken[0][1].start if taken else span.end
+            end = span.end if index == len(taken) else min(taken[index][1].start, span.end)
             target[: end - span.start] = bytes(end - span.start)
             return end - span.start
-        piece, found = taken[0]
-        inside = ByteRange(found.start - piece.span.start, found.end - piece.span.start)
+        piece, found = taken[index]
+        end = min(found.end, span.end)
+        inside = ByteRange(span.start - piece.span.start, end - piece.span.start)
         try:
-            return self._opened(piece, inside).readinto(target[: found.length]) or 0
+            return self._opened(piece, inside).readinto(target[: inside.length]) or 0
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
 
@@ -110,9 +117,11 @@ class PieceReader(io.RawIOBase):
             self._source[1].close()
         self._source = None
 
-    def _pieces(self, number: int) -> Sequence[Piece]:
+    def _taken(self, number: int) -> Sequence[tuple[Piece, ByteRange]]:
+        """Which bytes of a cell to read from which piece, in order."""
         if self._known is None or self._known[0] != number:
-            self._known = number, self._cells.catalog.pieces(self._file.key, number)
+            pieces = self._cells.catalog.pieces(self._file.key, number)
+            self._known = number, overlay(pieces, self._file.cell(number).span)
         return self._known[1]
 
     def _is_hidden(self, number: int) -> bool:
@@ -148,4 +157,4 @@ def crc32c_of_stream(file: RawIOBase, length: int) -> str:
             break
         value = crc32c(block, value)
         length -= len(block)
-    return base64_of(value.to_bytes(4, "big"))
+    return crc32c_text(value)

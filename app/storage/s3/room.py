@@ -86,14 +86,14 @@ class Room:
     def _take(self, count: int) -> bool:
         """Lock `count` free bytes, together if that is easy."""
         starts = [self._taken.end]
-        starts += (random.randrange(self._capacity) for _ in range(GUESSES))  # noqa: S311
+        starts += (random.randrange(self._capacity) for _ in range(GUESSES))  # noqa: S311 - no secret
         if any(self._lock(ByteRange(start, start + count)) for start in starts):
             return True
         return self._gather(count)
 
     def _gather(self, count: int) -> bool:
         """Lock `count` free bytes wherever they are, or none; looks from a random place on."""
-        begin = random.randrange(self._capacity)  # noqa: S311
+        begin = random.randrange(self._capacity)  # noqa: S311 - no secret
         found, missing = list[ByteRange](), count
         for position, end in ((begin, self._capacity), (0, begin)):
             at = position

@@ -40,12 +40,12 @@ _NO_UNNAMED_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 @dataclass(slots=True)
 class SpoolFile:
-    """An open file. If it is written again, other bytes follow at `end`; None for a new file."""
+    """An open file. A reused one has bytes of another spool from `end` on; None for a new one."""
 
     descriptor: int
     end: int | None = None
     may_be_read: bool = False
-    """Whether somebody may still read bytes that were sent from it."""
+    """Whether a request that was given up may still be reading it; it is not reused then."""
 
     def give_up(self) -> None:
         """Note that a request with some of its bytes was given up."""
@@ -57,8 +57,8 @@ class Spool:
 
     A copy into it may write to `place(room)`, and asks it to grow once that is full.
 
-    Leaving its context closes it, too, and may keep the file for another spool: only for bytes that
-    nobody reads any more. Should the store still do so, their CRC32C would not match.
+    Leaving its context closes it, too, and may keep the file for reuse: leave it only once nobody
+    reads the bytes. If a store still does, their CRC32C will not match.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Spool:
     def grow(self, patience: float) -> bool:
         """Make it twice as large, or as large as its span; False if there is no room.
 
-        With a patience of 1.0 it waits for room as long as a new spool would.
+        `patience` is how long it waits for room, as a share of `ROOM_SECONDS`.
         """
         missing = self.end - self.room.end
         most, least = min(self._room.length, missing), min(FIRST_BYTES, missing)
@@ -163,13 +163,13 @@ class Spools:
         self._kept = deque[int]()
         weakref.finalize(self, _close_all, self._kept)
 
-    def open(self, span: ByteRange) -> Spool:
+    def open(self, span: ByteRange, *, patience: float = 1.0) -> Spool:
         """An empty spool with room for the bytes of a span.
 
-        Waits a while for room. Raises `ServerBusy` if there is none, `NoRoom` if there will never
-        be enough, or the disk is full.
+        Waits for room as `Spool.grow` does. Raises `ServerBusy` if there is none, `NoRoom` if there
+        will never be enough, or the disk is full.
         """
-        return self._open(span, span.length, self._unnamed_file)
+        return self._open(span, span.length, self._unnamed_file, patience)
 
     def begin(self, span: ByteRange, *, may_reuse_file: bool = False) -> Spool:
         """A spool for bytes of a span that are still to come, with room for the first of them.
@@ -178,20 +178,22 @@ class Spools:
         files follow. Raises as `open` does.
         """
         new_file = self._kept_file if may_reuse_file else self._unnamed_file
-        return self._open(span, min(span.length, FIRST_BYTES), new_file)
+        return self._open(span, min(span.length, FIRST_BYTES), new_file, patience=1.0)
 
     def require(self, length: int) -> None:
         """Raise `NoRoom` if there will never be room for that many bytes."""
         if length > self._capacity:
             raise NoRoom("The server cannot hold that many bytes between the client and its store.")
 
-    def _open(self, span: ByteRange, length: int, new_file: Callable[[], SpoolFile]) -> Spool:
+    def _open(
+        self, span: ByteRange, length: int, new_file: Callable[[], SpoolFile], patience: float
+    ) -> Spool:
         self.require(span.length)
         with disk_errors():
             self._require_disk(span.length)
             room = Room(self.folder, self._capacity)
             try:
-                room.require(length, self._room_seconds)
+                room.require(length, patience * self._room_seconds)
                 file = new_file()
             except BaseException:
                 room.close()

@@ -12,8 +12,8 @@ from app.ingest.source import BodySource, Watch
 from app.storage.s3.spool import Spool
 
 SHORT_PATIENCE = 0.3
-"""How long bytes that can be stored as a piece wait for room first, compared with a new spool: the
-piece costs a request, and must be read again."""
+"""Share of a new spool's time that bytes wait for room before they are stored as a piece, which
+costs a request, and must be read again."""
 
 
 class SpoolCopy:
@@ -76,5 +76,5 @@ class SpoolCopy:
 
     def _patience(self) -> float:
         if self._store_and_tell is None:
-            return random.uniform(0.5, 1.0)  # noqa: S311
+            return random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         return SHORT_PATIENCE if self._spool.base == self._start else 0.0

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.cells import Stamp
 from app.domain.errors import NoRoom, ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Call
-from app.storage.s3.contents import SpoolSlice, SpoolTooShort, StoredObject
+from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 from app.storage.s3.signing import AccessKey
 from tests.e2e.server_kinds import make_certificate
 from tests.storage.s3.hostile_store import (
@@ -135,7 +136,7 @@ def test_a_completion_may_fail_after_its_status_was_sent(
     code: str, expected: type[Exception]
 ) -> None:
     with HostileStore([Step(error(200, code))]) as store, pytest.raises(expected):
-        store.bucket(LONG).complete_multipart("a", "id", [(1, StoredObject("etag", "crc"))])
+        store.bucket(LONG).complete_multipart("a", "id", [(1, Stamp("etag", "crc"))])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_completion_may_fail_after_its_status_was_sent(
 def test_a_completion_that_fails_in_passing_is_tried_again(trouble: Step) -> None:
     body = b"<CompleteResult><ETag>&quot;new&quot;</ETag></CompleteResult>"
     with HostileStore([trouble, Step(reply(200, b" \n" + body))]) as store:
-        parts = [(1, StoredObject("etag", "crc"))]
+        parts = [(1, Stamp("etag", "crc"))]
         assert store.bucket(LONG).complete_multipart("a", "id", parts) == "new"
     assert store.requests[0] == store.requests[1]
 
@@ -158,7 +159,7 @@ def test_a_copy_may_fail_after_its_status_was_sent() -> None:
     failed, done = error(200, "InternalError"), b"<CopyPartResult><ETag>new</ETag></CopyPartResult>"
     with HostileStore([Step(failed), Step(reply(200, done))]) as store:
         stored = store.bucket(LONG).copy_part("a", "id", 1, "b", ByteRange(0, 5))
-    assert stored == StoredObject("new", "")
+    assert stored == Stamp("new", "")
 
 
 def test_a_cut_object_is_read_on_where_it_was_cut() -> None:
